@@ -27,7 +27,7 @@ from scheduling import OrderedScheduling, ordered
 from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas, html
-from under_siege.environments.venvs import with_packages
+from under_siege.environments.installation import with_packages
 from under_siege.processes.managed_process import offspring
 from under_siege.targets.interpreter import Interpreter
 from under_siege.targets.strategies import read_strategy

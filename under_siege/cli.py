@@ -54,7 +54,7 @@ class FaultChoice(click.Choice[str]):
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return all faults except the control."""
-        from under_siege.faults.drill_result import FAULT_OPTIONS
+        from under_siege.faults.fault_outcomes import FAULT_OPTIONS
 
         return FAULT_OPTIONS
 
@@ -87,7 +87,7 @@ def init(app: str, out: Path) -> None:
 
     APP is module:name, such as shop.main:app.
     """
-    from under_siege.targets.init_template import first_suite, own_python
+    from under_siege.targets.first_suite import first_suite, own_python
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
@@ -141,8 +141,8 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis import stopping_rule
+    from under_siege.run.base_revision import with_base
     from under_siege.run.plan import make_plan
-    from under_siege.run.revision import with_base
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
 
@@ -248,7 +248,7 @@ def report(
     uncorrected: bool,
 ) -> None:
     """Show the result of an earlier run."""
-    from under_siege.analysis.threshold_check import exit_code_of
+    from under_siege.analysis.requirement_check import exit_code_of
     from under_siege.model.record import load
     from under_siege.render import Report
 
@@ -347,7 +347,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     or unclear, or something is undecided; else 0.
     """
     from under_siege.compare.diff import check_comparable, compare_results
-    from under_siege.compare.diff_export import as_table, formatted
+    from under_siege.compare.diff_table import as_table, formatted
     from under_siege.model.record import load
     from under_siege.render import Report, print_text, show
 

@@ -13,18 +13,18 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.requirement_check import Judged, check_has, exit_code_of, judged
 from under_siege.analysis.sweep import sweeps_as_data
-from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
-from under_siege.capacity import capacity_export, capacity_result
+from under_siege.capacity import capacity_result, capacity_table
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result, save
+from under_siege.model.requirement import required
 from under_siege.model.result_file import write_atomically
-from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.profiling.profile_text import as_text as profiles_as_text
-from under_siege.report import comparison_export
-from under_siege.report.threshold_text import required_as_data
+from under_siege.report import comparison_table
+from under_siege.report.requirement_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
@@ -79,18 +79,18 @@ class Report:
 
     def _export(self, output_format: str, *, wide: bool = False) -> Any:
         if self.result.incidents:
-            from under_siege.faults import drill_export  # a slow import
+            from under_siege.faults import drill_table  # a slow import
 
-            return getattr(drill_export, f"as_{output_format}")(self.result)
+            return getattr(drill_table, f"as_{output_format}")(self.result)
         if self.result.steps:
-            return getattr(capacity_export, f"as_{output_format}")(self.result)
+            return getattr(capacity_table, f"as_{output_format}")(self.result)
         if (revisions := self.revisions) is not None and output_format in ("table", "markdown"):
-            from under_siege.compare import diff_export
+            from under_siege.compare import diff_table
 
-            return getattr(diff_export, f"as_{output_format}")(revisions)
+            return getattr(diff_table, f"as_{output_format}")(revisions)
         if output_format == "table":
-            return comparison_export.as_table(self.comparison, wide=wide)
-        return getattr(comparison_export, f"as_{output_format}")(self.comparison)
+            return comparison_table.as_table(self.comparison, wide=wide)
+        return getattr(comparison_table, f"as_{output_format}")(self.comparison)
 
     def _as_json(self) -> str:
         """Return the environment and an object for each case; the keys are a contract."""
@@ -100,26 +100,26 @@ class Report:
             "command": result.command,
             "began_at": result.began_at,
             "environment": result.environment,
-            "cases": capacity_export.as_data(result) if result.steps else self.comparison.cases,
+            "cases": capacity_table.as_data(result) if result.steps else self.comparison.cases,
         }
         if sweeps := sweeps_as_data(self.comparison):
             data["sweeps"] = sweeps
         if self.revisions is not None:
-            from under_siege.compare import diff_export
+            from under_siege.compare import diff_table
 
-            data["revisions"] = diff_export.as_data(self.revisions)
+            data["revisions"] = diff_table.as_data(self.revisions)
         elif result.requirements:
             data["requirements"] = required_as_data(judged(self.comparison))
         if result.incidents:
-            from under_siege.faults import drill_export
+            from under_siege.faults import drill_table
 
-            data["cells"] = drill_export.as_data(result)
+            data["cells"] = drill_table.as_data(result)
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def _as_html(self) -> str:
         """Return one self-contained HTML page, including the charts."""
         if self.result.incidents:
-            from under_siege.faults.drill_export import drill_as_html
+            from under_siege.faults.drill_table import drill_as_html
 
             return drill_as_html(self.result)
         if self.result.steps:
@@ -190,7 +190,7 @@ class Report:
         elif aspect is not None:
             raise BadInputError("--aspect without a picture; expected --picture NAME, too")
         elif across is not None:
-            show(comparison_export.as_across(self.comparison, across))
+            show(comparison_table.as_across(self.comparison, across))
         elif out is not None:
             write_atomically(out, f"{self.formatted(output_format)}\n".encode())
         elif output_format in ("table", "timeline", "profile"):
@@ -247,9 +247,9 @@ class Report:
         undecided.
         """
         if self.result.incidents:
-            from under_siege.faults import drill_result
+            from under_siege.faults import fault_outcomes
 
-            return drill_result.exit_code(self.result)
+            return fault_outcomes.exit_code(self.result)
         if self.result.steps:
             return capacity_result.exit_code(self.result)
         if self.revisions is not None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
-from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
+from common.task.task_call import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 
 DENSE = 0.9  # a span with this share of CPU time counts as all CPU time
 MOST_SPANS = 200  # more would not fit into a header of 4 KB
@@ -117,7 +117,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
             if pause_s or sleep_yields:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.task.coroutine import on_new_loop
+            from common.task.coroutine_runner import on_new_loop
 
             attempt.answer = on_new_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
@@ -132,7 +132,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
         for pause_s in attempt.pauses():
             await asyncio.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.task.coroutine import on_running_loop
+            from common.task.coroutine_runner import on_running_loop
 
             attempt.answer = await on_running_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()

@@ -18,7 +18,7 @@ from conftest import ROOT, TESTS
 from simulated_results import a_result
 
 from under_siege.model.record import load, save
-from under_siege.model.threshold import Required
+from under_siege.model.requirement import Required
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 GITHUB, GITLAB = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))

@@ -9,9 +9,9 @@ from fake_load import Fake, SilentWatcher
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import summarize
+from under_siege.analysis.comparison import summarize
+from under_siege.environments.installation import find
 from under_siege.environments.machine import examine
-from under_siege.environments.venvs import find
 from under_siege.load_tools import DRIVERS
 from under_siege.model.record import load
 from under_siege.model.suite import Load

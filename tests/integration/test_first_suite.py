@@ -9,7 +9,7 @@ import pytest
 
 from under_siege.model.record import load
 from under_siege.model.suite import Ping
-from under_siege.targets.init_template import installed
+from under_siege.targets.first_suite import installed
 from under_siege.targets.suite_file import read_suite
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from load_tool_checks import ORDER, TOOLS, needed, totals_of
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, output_of, recorded
 
-from under_siege.environments.venvs import install_command
+from under_siege.environments.installation import install_command
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 
@@ -79,7 +79,7 @@ def test_tool_that_compares_bodies_detects_a_wrong_one(name: str) -> None:
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_tool_reports_its_version(name: str) -> None:
     needed(name)
-    from under_siege.environments.venvs import isolated_tool
+    from under_siege.environments.installation import isolated_tool
 
     with isolated_tool(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()

@@ -14,7 +14,7 @@ from tool_recordings import Quiet, Way
 
 from common.errors import BadInputError
 from under_siege.checks.suspicions import starved_generator
-from under_siege.environments.venvs import Tool, isolated_tool
+from under_siege.environments.installation import Tool, isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 from under_siege.processes.ports import claimed_port

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SERVERS
 
-from under_siege.environments.venvs import _package, _requirements
+from under_siege.environments.installation import _package, _requirements
 from under_siege.run.prepare import needed_by
 
 OURS = set(map(_package, _requirements()))

@@ -14,8 +14,8 @@ from bench_runs import run_once
 from conftest import thorough, wait_until
 from load_tool_checks import needed
 
-from under_siege.analysis.report_data import summarize
-from under_siege.environments.venvs import isolated_tool
+from under_siege.analysis.comparison import summarize
+from under_siege.environments.installation import isolated_tool
 from under_siege.http_client import MORE_BYTES, client, fetch
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec

@@ -10,8 +10,8 @@ from command import invoke
 from conftest import TESTS
 from load_tool_checks import needed
 
-from under_siege.analysis.report_data import summarize
-from under_siege.environments.venvs import isolated_tool
+from under_siege.analysis.comparison import summarize
+from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.suite import Request

@@ -14,7 +14,7 @@ from simulated_trace import trace_of
 
 from common.task import BadCallError, perform, resolve
 from under_siege.compare.diff import compare_results
-from under_siege.compare.diff_export import formatted as compared_as
+from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Result, load, save
 from under_siege.render import Report
 from under_siege.report.columns import plain

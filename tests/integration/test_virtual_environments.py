@@ -18,7 +18,7 @@ import pytest
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.environments import venvs
+from under_siege.environments import installation
 from under_siege.environments.services import Services
 from under_siege.model.record import CaseFailedError
 from under_siege.processes.managed_process import until
@@ -35,14 +35,14 @@ def user_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (packages,) = (tmp_path / "theirs" / "lib").glob("python3*/site-packages")
     (packages / "their_package.py").write_text("ANSWER = 42\n")
     (tmp_path / "dependencies.txt").write_text("# nothing\n")
-    monkeypatch.setattr(venvs, "DIRECTORY", tmp_path / "pythons")
-    monkeypatch.setattr(venvs, "REQUIREMENTS", tmp_path / "dependencies.txt")
+    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "pythons")
+    monkeypatch.setattr(installation, "REQUIREMENTS", tmp_path / "dependencies.txt")
     return tmp_path / "theirs" / "bin" / "python"
 
 
 def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, list[str]]:
     messages: list[str] = []
-    return asyncio.run(venvs.with_packages(interpreter(str(path)), messages.append, needed)), messages
+    return asyncio.run(installation.with_packages(interpreter(str(path)), messages.append, needed)), messages
 
 
 def test_the_python_of_the_bench_needs_no_environment() -> None:
@@ -67,13 +67,13 @@ def test_an_environment_is_recreated_after_its_source_changed(tmp_path: Path, mo
         made.append(folder)
         return {}, True
 
-    monkeypatch.setattr(venvs, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(venvs, "_make", make)
+    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setattr(installation, "_make", make)
     (source := tmp_path / "mine" / "shop.py").parent.mkdir()
     source.write_text("answer = 1")
 
     def environment(*names: str) -> Path | str:
-        return asyncio.run(venvs.environment_with(names, interpreter(), tmp_path, lambda _told: None))
+        return asyncio.run(installation.environment_with(names, interpreter(), tmp_path, lambda _told: None))
 
     first = environment("flask", "./mine")
     (tmp_path / "mine" / "result.json").write_text("{}")
@@ -96,22 +96,22 @@ def test_concurrent_runs_share_the_creation_of_an_environment(tmp_path: Path, mo
         return list(await asyncio.gather(*wanting))
 
     other = dataclasses.replace(interpreter(), prefix="/elsewhere")
-    monkeypatch.setattr(venvs, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(venvs, "_make", make)
-    first, second = asyncio.run(both(*(venvs.with_packages(other, messages.append) for _ in range(2))))
+    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setattr(installation, "_make", make)
+    first, second = asyncio.run(both(*(installation.with_packages(other, messages.append) for _ in range(2))))
     assert first == second
     assert len(messages) == 2
     messages.clear()
     wanted = (("flask",), interpreter(), tmp_path, messages.append)
-    first, second = asyncio.run(both(*(venvs.environment_with(*wanted) for _ in range(2))))
+    first, second = asyncio.run(both(*(installation.environment_with(*wanted) for _ in range(2))))
     assert first == second
     assert len(messages) == 2
 
 
 def test_other_requirements_need_another_environment(user_python: Path, tmp_path: Path) -> None:
     theirs = interpreter(str(user_python))
-    assert venvs._directory(theirs, "flask") != venvs._directory(theirs)
-    assert Path(prepared(user_python)[0].path).parents[1] == venvs._directory(theirs, *theirs.packages)
+    assert installation._directory(theirs, "flask") != installation._directory(theirs)
+    assert Path(prepared(user_python)[0].path).parents[1] == installation._directory(theirs, *theirs.packages)
 
 
 class FakeIndex(BaseHTTPRequestHandler):
@@ -252,7 +252,7 @@ def test_an_incomplete_environment_is_recreated(
     user_python: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(venvs, "LIMIT_S", 0.0)
+        patched.setattr(installation, "LIMIT_S", 0.0)
         with pytest.raises(BadInputError, match="can't make a virtual environment"):
             prepared(user_python)
     assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))

@@ -4,7 +4,7 @@ import pytest
 from tool_recordings import TIME_S, USERS, recorded
 
 from common.errors import BadInputError
-from under_siege.environments.venvs import Tool, find
+from under_siege.environments.installation import Tool, find
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, Totals
 

@@ -5,7 +5,7 @@ import functools
 import sys
 
 from common.errors import BadInputError
-from under_siege.environments.venvs import with_packages
+from under_siege.environments.installation import with_packages
 from under_siege.targets.interpreter import Interpreter, distinct, interpreter
 
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]

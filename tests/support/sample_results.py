@@ -10,7 +10,7 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_trace import trace_of
 
 from under_siege.model.record import Failure, Result, load
-from under_siege.model.threshold import Required
+from under_siege.model.requirement import Required
 
 HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

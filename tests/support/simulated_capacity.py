@@ -14,7 +14,7 @@ from simulated_record import record_of, result_of
 from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
 from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
-from under_siege.model.threshold import goal
+from under_siege.model.requirement import goal
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # time to start and stop a server

@@ -7,7 +7,7 @@ from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from under_siege.compare.diff import ResultComparison
-from under_siege.compare.diff_export import as_table
+from under_siege.compare.diff_table import as_table
 from under_siege.model.record import Failure, Result
 
 ROUNDS = (1, 2, 3)

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.environments.venvs import isolated_tool
+from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 

@@ -5,7 +5,8 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.capacity.capacity_export import (
+from under_siege.capacity.capacity_result import Capacity, capacities_of
+from under_siege.capacity.capacity_table import (
     COLUMNS,
     cells,
     conclusion,
@@ -14,11 +15,10 @@ from under_siege.capacity.capacity_export import (
     in_one_sentence,
     named,
 )
-from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.charts.canvas import MARKS, Drawing, Look, Rows, Words, either, kind, layer, legend, quantity
 from under_siege.charts.html import Picture, Section, page
 from under_siege.model.record import Result
-from under_siege.report.labels import in_words
+from under_siege.report.case_names import in_words
 
 MOST_PICTURES = 6  # there is one for each task
 _HEIGHT, _LOWER = 240, 170

@@ -24,7 +24,7 @@ from under_siege.capacity.step_metrics import percentile_of
 from under_siege.environments.services import Services
 from under_siege.http_client import client
 from under_siege.model.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
-from under_siege.model.threshold import Goal
+from under_siege.model.requirement import Goal
 from under_siege.monitors.machine_speed import script_process, watching_machine
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import Wakefulness, sampling, used_cpu_s

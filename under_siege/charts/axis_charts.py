@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison, known
+from under_siege.analysis.comparison import Comparison, known
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import number
 from under_siege.charts.canvas import MARKS, Drawing, Look, Sheet, Words, kind, layer, legend, quantity
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
-from under_siege.report.labels import across, at, cases_of, in_plain_words, label, name_of, short
+from under_siege.report.case_names import across, at, cases_of, in_plain_words, label, name_of, short
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from under_siege import formatting
-from under_siege.analysis.report_data import MetricValue
+from under_siege.analysis.comparison import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
 from under_siege.checks.verdict import OK
+from under_siege.report.case_names import plain_name, with_file
 from under_siege.report.columns import half_width
-from under_siege.report.labels import plain_name, with_file
 from under_siege.stats.rate import Floats
 from under_siege.stats.rounds_data import Round
 

@@ -11,7 +11,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Interval, Summary
 from under_siege.charts.canvas import Drawing, Look, Sheet, either
 from under_siege.checks.verdict import OK
-from under_siege.report.labels import plain_name, short
+from under_siege.report.case_names import plain_name, short
 
 _DOT = 7.0  # pixels
 _CLOSE = (26.0, 14.0)  # pixels across and down; closer points share a bracket

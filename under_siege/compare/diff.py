@@ -16,10 +16,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.requirement_check import Judged, exit_code_of, judged_beside, places_of
+from under_siege.analysis.requirement_check import judged as judged_alone
 from under_siege.analysis.summary import Summary
-from under_siege.analysis.threshold_check import Judged, exit_code_of, judged_beside, places_of
-from under_siege.analysis.threshold_check import judged as judged_alone
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import Environment, Result

@@ -17,7 +17,7 @@ import psutil
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.server_contract import BACKLOG
-from under_siege.environments.venvs import isolated_tool
+from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.model.record import Environment
 from under_siege.monitors.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between

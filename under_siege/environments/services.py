@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from common.errors import BadInputError
 from common.server_contract import install_command
-from under_siege.environments.venvs import run_command
+from under_siege.environments.installation import run_command
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from common.errors import one_line
 from under_siege.environments.services import Services
-from under_siege.faults.drill_result import FAULTS
 from under_siege.faults.fault import CONTROL, Fault
 from under_siege.faults.fault_context import PROGRAM, STEADY_CPU_S, USERS, ServerFixture, compute_task, warm_server
+from under_siege.faults.fault_outcomes import FAULTS
 from under_siege.faults.job_faults import NO_JOBS
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, Incident, Result

@@ -10,14 +10,14 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison, known, summarize
+from under_siege.analysis.comparison import Comparison, known, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT
-from under_siege.faults.drill_result import fault_outcomes
+from under_siege.faults.fault_outcomes import fault_outcomes
 from under_siege.lesson.step import Claim, Question, fits
 from under_siege.model.record import Result, Trace
-from under_siege.model.threshold import goal_names
+from under_siege.model.requirement import goal_names
 from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import NOT_REPORTED

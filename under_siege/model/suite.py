@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from under_siege.model.body_rule import BYTES, BodyRule
 from under_siege.model.case import Case, Value
-from under_siege.model.threshold import Required
+from under_siege.model.requirement import Required
 
 READY_WITHIN_S = 15.0
 RANDOM, IN_FILE = "random", "file"  # orders of a mix

@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
-from under_siege.analysis.threshold_check import judged
 from under_siege.charts.html import page
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.compare import diff_export
+from under_siege.compare import diff_table
 from under_siege.compare.diff import ResultComparison
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
+from under_siege.report.case_names import at, cases_of, columned, in_plain_words, with_name
 from under_siege.report.columns import NO_SERVER, Column, TableCell, columns_for, name_in_table
 from under_siege.report.conclusion import answers, sweep_sentences
-from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
 from under_siege.report.notes import flags, footnote, load_tool_share, notes
-from under_siege.report.threshold_text import HEADINGS, in_short, lines
+from under_siege.report.requirement_text import HEADINGS, in_short, lines
 
 MOST_ROWS = 400
 
@@ -28,7 +28,7 @@ def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> 
     """Return the page; `changes` between two revisions are its answer."""
     result, found = comparison.result, judged(comparison) if changes is None else changes.required
     ordered, found_answers = comparison.by_rank(), answers(comparison) if changes is None else []
-    sentences = sweep_sentences(comparison) if changes is None else [diff_export.conclusion(changes)]
+    sentences = sweep_sentences(comparison) if changes is None else [diff_table.conclusion(changes)]
     columns = columns_for([summary for summary in ordered if summary.verdict != FAILED], wide=True)
     differing = columned(cases_of(comparison.cases))
     return page(
@@ -39,8 +39,8 @@ def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> 
         answer=[answer.headline for answer in found_answers] if changes is None else sentences,
         answers=found_answers,
         details=list(sentences),
-        changes=diff_export.grid_of(changes) if changes else None,
-        legend=diff_export.legend(changes) if changes else [],
+        changes=diff_table.grid_of(changes) if changes else None,
+        legend=diff_table.legend(changes) if changes else [],
         rows=[
             _row(summary, comparison, columns, differing, [answer.case for answer in found_answers])
             for summary in ordered[:MOST_ROWS]

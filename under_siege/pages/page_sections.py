@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison, known, spent_beside, task_cpu_s
+from under_siege.analysis.comparison import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
 from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map
@@ -19,7 +19,7 @@ from under_siege.formatting import capitalized
 from under_siege.model.record import Result
 from under_siege.profiling.profile_export import profile_pictures
 from under_siege.report import headlines
-from under_siege.report.labels import across, cases_of, full_name, in_words, label
+from under_siege.report.case_names import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.rounds_data import Round, alone_wall_s

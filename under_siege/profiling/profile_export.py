@@ -11,7 +11,7 @@ from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis
 from under_siege.profiling.flame_graph import flame_graph
 from under_siege.profiling.profile_text import diagnosed
-from under_siege.report.labels import full_name
+from under_siege.report.case_names import full_name
 
 SPEEDSCOPE = ".speedscope.json"
 _HOW = (

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from common.errors import one_line
+from under_siege.environments.installation import Tool
 from under_siege.environments.services import Services
-from under_siege.environments.venvs import Tool
 from under_siege.http_client import client
 from under_siege.model.case import Case
 from under_siege.model.profile import Profile

@@ -7,7 +7,7 @@ from under_siege import formatting
 from under_siege.model.profile import Profile
 from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, Diagnosis, Hotspot
-from under_siege.report.labels import full_name
+from under_siege.report.case_names import full_name
 
 _MOST_LINES = 2
 MUCH_WAITING = 0.3  # share of the threads' time that is worth a finding

@@ -17,7 +17,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.analysis.summary import Interval, Latency, Speed, Summary
 from under_siege.model.case import Case
-from under_siege.report.labels import varying
+from under_siege.report.case_names import varying
 
 UNLIMITED = 10_000  # columns of a terminal
 

@@ -6,14 +6,23 @@ from dataclasses import dataclass
 from statistics import median
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison, is_worse, level
+from under_siege.analysis.comparison import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import OK, UNCLEAR
 from under_siege.formatting import listed
 from under_siege.model.case import Case
+from under_siege.report.case_names import (
+    BRIEF,
+    cases_of,
+    in_words,
+    load_in_words,
+    name_of,
+    short,
+    varying,
+    without_capital,
+)
 from under_siege.report.columns import half_width
-from under_siege.report.labels import BRIEF, cases_of, in_words, load_in_words, name_of, short, varying, without_capital
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from under_siege import formatting
-from under_siege.analysis.report_data import MetricValue
+from under_siege.analysis.comparison import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.formatting import listed, span
-from under_siege.report.labels import plain_name, with_capital
+from under_siege.report.case_names import plain_name, with_capital
 from under_siege.stats.rounds_data import Round
 
 _MOST_NAMES = 3

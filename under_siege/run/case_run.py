@@ -11,8 +11,8 @@ import msgspec
 import psutil
 
 from common.errors import BadInputError, one_line
+from under_siege.environments.installation import Tool, run_command
 from under_siege.environments.services import Services
-from under_siege.environments.venvs import Tool, run_command
 from under_siege.http_client import client
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
+from under_siege.environments.installation import environment_with, run_command, with_packages
 from under_siege.environments.services import Services
-from under_siege.environments.venvs import environment_with, run_command, with_packages
 from under_siege.http_client import HttpResponse, client
 from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
 from under_siege.model.case import Case

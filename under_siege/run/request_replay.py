@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from under_siege.environments.venvs import Tool
+from under_siege.environments.installation import Tool
 from under_siege.http_client import MORE_BYTES, HttpResponse
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.record import CaseFailedError

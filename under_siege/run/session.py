@@ -15,9 +15,9 @@ import msgspec
 
 from common.cpus import usable_cpus
 from common.errors import BadInputError
+from under_siege.environments.installation import Tool, check, tool_in
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
-from under_siege.environments.venvs import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Case
 from under_siege.model.profile import Profile

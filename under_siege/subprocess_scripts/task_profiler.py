@@ -154,7 +154,7 @@ def _yields(spec: str) -> StepResult:
     if inspect.iscoroutine(value):
         import asyncio  # a slow import that few tasks need
 
-        from common.task.coroutine import on_running_loop
+        from common.task.coroutine_runner import on_running_loop
 
         asyncio.run(on_running_loop(as_text(value), pauses))
         waits = pauses.long

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
+from under_siege.model.requirement import goal_names, required
 from under_siege.model.result_file import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite, Target, WarmUp
-from under_siege.model.threshold import goal_names, required
 from under_siege.paths import INVOCATION, PROGRAM
-from under_siege.targets.init_template import is_application, suite_of_application
+from under_siege.targets.first_suite import is_application, suite_of_application
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
 from under_siege.targets.suite_schema import address, path_of, ping_path

@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
+from under_siege.model.requirement import Required, required
 from under_siege.model.result_file import legible, read_limited
 from under_siege.model.suite import (
     DRAIN_LIMIT_S,
@@ -33,8 +34,7 @@ from under_siege.model.suite import (
     filled_all,
     placeholders,
 )
-from under_siege.model.threshold import Required, required
-from under_siege.targets.suite_request import (
+from under_siege.targets.suite_http_request import (
     body_rule,
     check_path,
     check_server_path,

@@ -10,8 +10,8 @@ import aiohttp
 import psutil
 
 from common.errors import one_line
+from under_siege.environments.installation import Tool
 from under_siege.environments.services import Services
-from under_siege.environments.venvs import Tool
 from under_siege.http_client import HttpResponse, client
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Failure, Result, Trace

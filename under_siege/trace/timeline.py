@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from under_siege import formatting
 from under_siege.model.case import axis
 from under_siege.model.record import Trace
-from under_siege.report.labels import varying
+from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when it computes"
 ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look like one at a time

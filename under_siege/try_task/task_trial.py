@@ -10,7 +10,7 @@ import msgspec
 
 from common.cpus import usable_cpus
 from common.errors import BadInputError
-from under_siege.environments.venvs import with_packages
+from under_siege.environments.installation import with_packages
 from under_siege.model.result_file import made_legible
 from under_siege.monitors.machine_speed import BUSY_PCT
 from under_siege.paths import script, server_environment

@@ -11,11 +11,11 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_results import SERVERS, a_result, failing, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import MetricValue, known, summarize
-from under_siege.analysis.threshold_check import judged, outcome_of
+from under_siege.analysis.comparison import MetricValue, known, summarize
+from under_siege.analysis.requirement_check import judged, outcome_of
 from under_siege.compare.diff import compare_results
 from under_siege.model.record import Record, Result, load, save
-from under_siege.model.threshold import Required, goal
+from under_siege.model.requirement import Required, goal
 from under_siege.render import Report
 from under_siege.stats.estimates import estimates, more_needed, share_between
 from under_siege.targets.selection import suite_of, with_required

@@ -21,14 +21,14 @@ from simulated_cpus import Machine
 from simulated_record import bare_record, result_of
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_export import conclusion
 from under_siege.capacity.capacity_result import Capacity, capacities_of, exit_code
+from under_siege.capacity.capacity_table import conclusion
 from under_siege.capacity.knee import StepRequests, queue_from, replayed, service_times
 from under_siege.capacity.rate_step import Generator, Offer, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.cli_options import one_line_read_errors
 from under_siege.model.record import Failure, Result, SkippedServer, load, save
-from under_siege.model.threshold import goal
+from under_siege.model.requirement import goal
 from under_siege.render import Report
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]

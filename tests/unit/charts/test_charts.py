@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_results import result
 
-from under_siege.analysis.report_data import Comparison, summarize, task_cpu_s
+from under_siege.analysis.comparison import Comparison, summarize, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
 from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Look, escaped, specification

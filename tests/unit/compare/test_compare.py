@@ -6,9 +6,9 @@ from simulated_record import result_of
 from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, failing, judgements, slower, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import summarize
+from under_siege.analysis.comparison import summarize
 from under_siege.compare.diff import check_comparable, compare_results
-from under_siege.compare.diff_export import as_markdown
+from under_siege.compare.diff_table import as_markdown
 from under_siege.model.record import Result
 from under_siege.stats.speed_correction import SpeedCorrection
 from under_siege.subprocess_scripts import cpu_speed_loop

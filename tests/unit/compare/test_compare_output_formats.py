@@ -7,9 +7,9 @@ import pytest
 from command import invoke
 from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
-from under_siege.analysis.report_data import summarize
+from under_siege.analysis.comparison import summarize
 from under_siege.compare.diff import FIGURES, compare_results
-from under_siege.compare.diff_export import as_json, as_markdown, grid_of, percent
+from under_siege.compare.diff_table import as_json, as_markdown, grid_of, percent
 from under_siege.model.record import save
 from under_siege.report.columns import COLUMNS
 

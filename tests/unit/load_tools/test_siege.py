@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from under_siege.environments.venvs import install_command, isolated_tool
+from under_siege.environments.installation import install_command, isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.tool import LoadSpec, ToolResponse
 

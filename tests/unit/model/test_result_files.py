@@ -19,7 +19,7 @@ from simulated_record import bare_record, record_of, result_of
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.compare.diff import check_comparable, compare_results
-from under_siege.compare.diff_export import formatted as compared_as
+from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.http_client import HttpResponse
 from under_siege.load_tools.siege import Siege
 from under_siege.model import record as model

@@ -5,11 +5,11 @@ import re
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
-from under_siege.analysis.report_data import leaders, ranks, summarize
+from under_siege.analysis.comparison import leaders, ranks, summarize
 from under_siege.analysis.stopping_rule import wanted
 from under_siege.model.case import case_of
 from under_siege.model.record import Result
-from under_siege.model.threshold import Required
+from under_siege.model.requirement import Required
 from under_siege.render import Report
 from under_siege.report.conclusion import Answer, answers
 from under_siege.stats.estimates import Estimate
@@ -216,7 +216,7 @@ def test_figures_and_markers_are_never_truncated(width: int) -> None:
 
     from rich.console import Console
 
-    from under_siege.report.comparison_export import as_table
+    from under_siege.report.comparison_table import as_table
 
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     page = io.StringIO()

@@ -9,7 +9,7 @@ from conftest import TESTS, WAITING
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
-from under_siege.compare.diff_export import formatted as compared_as
+from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Failure, Pings, Trace, TracedRequests, load, save
 from under_siege.model.result_file import legible, made_legible
 from under_siege.render import Report

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.environments.venvs import DIRECTORY
+from under_siege.environments.installation import DIRECTORY
 from under_siege.model.case import REVISION, Value
 from under_siege.model.result_file import legible
 from under_siege.model.suite import Suite

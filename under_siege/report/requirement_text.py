@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.threshold_check import MET, MISSED, UNDECIDED, Judged
+from under_siege.analysis.requirement_check import MET, MISSED, UNDECIDED, Judged
+from under_siege.report.case_names import cases_of, full_name
 from under_siege.report.columns import markdown_table, plain, plain_table
-from under_siege.report.labels import cases_of, full_name
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from under_siege.charts.canvas import Drawing, Look, Sheet
 from under_siege.charts.html import Picture, Section, page
-from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
+from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
 from under_siege.model.record import Incident, Result, SkippedServer
+from under_siege.report.case_names import in_brief, in_plain_words, name_of, short, with_capital, with_name
 from under_siege.report.columns import Grid, Heading, TableCell, plain, rows_as_csv, small_print
-from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NOT_POSSIBLE} not applicable"

@@ -8,13 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Across, Cell, across_of
-from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
+from under_siege.report.case_names import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.columns import (
     COLUMNS,
     STYLES,
@@ -30,9 +31,8 @@ from under_siege.report.columns import (
     small_print,
 )
 from under_siege.report.conclusion import Answer, answers, sweep_sentences
-from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.threshold_text import required_as_markdown, required_as_table
+from under_siege.report.requirement_text import required_as_markdown, required_as_table
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
 
