@@ -55,7 +55,7 @@ def sections(comparison: Comparison) -> Iterator[Section]:
     if comparison.result.traces:
         yield Section("What ran when", [traced(comparison.result)])
     if profiles := list(profile_pictures(comparison.result)):
-        yield Section("What blocks each server", profiles)
+        yield Section("Profiles", profiles)
     if overview := list(_overview(comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]

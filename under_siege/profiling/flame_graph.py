@@ -28,8 +28,8 @@ def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     """Draw the stacks from top to bottom; a box is as wide as its share of all time in which threads were busy."""
     root, width = _tree(diagnosis), look.width - 8.0
     boxes, names = list[dict[str, object]](), list[dict[str, object]]()
-    top = 2 * _BOX + 14.0 if diagnosis.loop_processes else 0.0
-    depth = 0
+    bar, bar_names = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
+    top, depth = max((row["y"] + 24.0 for row in bar_names), default=0.0), 0
     for label, node, x, share, level in _placed(root, 0.0, 1.0, 0):
         left, right, y = x * width, (x + share) * width, top + level * _BOX
         if right - left < _LEAST_PX or level >= _MOST_DEPTH:
@@ -40,7 +40,6 @@ def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     sheet = Sheet(width, top + depth * _BOX, {"domain": [0, width], "nice": False}, None)
     own, library = ([row for row in boxes if row["own"] is kind] for kind in (True, False))
     texts = [[row for row in names if row["own"] is kind and row["text"]] for kind in (True, False)]
-    bar, bar_names = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
     return sheet.drawn(
         *(
             sheet.bars(f"loop_{index}", [row], color=color)
@@ -59,13 +58,15 @@ def _colors(look: Look) -> tuple[str, ...]:
 
 
 def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
-    """Return the parts of the bar, and the legend below it."""
-    bar, names, x, at = [], [], 0.0, 0.0
+    """Return the parts of the bar, and the legend below it, in as many lines as needed."""
+    bar, names, x, at, y = [], [], 0.0, 0.0, _BOX + 6
     for key, name in _SHARES.items():
         share = diagnosis.loop_shares[key]
         bar.append({"x": x, "x2": x + share * width, "y": 0, "y2": _BOX - 4})
         text = f"{name} {100 * share:.0f} %"
-        names.append({"x": at, "y": _BOX + 6, "text": text})
+        if at + _LETTER * len(text) > width:
+            at, y = 0.0, y + _BOX - 4
+        names.append({"x": at, "y": y, "text": text})
         x, at = x + share * width, at + _LETTER * (len(text) + 3)
     return bar, names
 
