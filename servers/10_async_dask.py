@@ -2,7 +2,7 @@
 
 from common.cpus import usable_cpus as default_workers
 from common.kits.dask_kit import cluster, result_of
-from common.kits.jobs import JOBS
+from common.kits.job_endpoints import JOBS
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform

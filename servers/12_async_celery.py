@@ -3,7 +3,7 @@
 from common.cpus import usable_cpus as default_workers
 from common.kits.celery_app import perform
 from common.kits.celery_kit import job_queue
-from common.kits.jobs import JOBS
+from common.kits.job_endpoints import JOBS
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 

@@ -26,7 +26,7 @@ from scheduling import OrderedScheduling, ordered
 
 from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
-from under_siege.charts import canvas, html
+from under_siege.charts import canvas, html_page
 from under_siege.environments.installation import with_packages
 from under_siege.processes.managed_process import offspring
 from under_siege.targets.interpreter import Interpreter
@@ -260,16 +260,16 @@ def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
 @contextlib.contextmanager
 def each_kind_drawn_once() -> Iterator[None]:
     """Draw only the first chart of each kind on a page and reuse it for all tasks, to save time."""
-    figure, drawn = html._figure, {}
+    figure, drawn = html_page._figure, {}
 
-    def first_of_its_kind(chart: html.Picture) -> html.PageFigure:
+    def first_of_its_kind(chart: html_page.Picture) -> html_page.PageFigure:
         if chart.name not in drawn:
             drawn[chart.name] = figure(chart)
         texts = {name: getattr(chart, name) for name in ("title", "headline", "how", "conditions")}
         return dataclasses.replace(drawn[chart.name], **texts)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(html, "_figure", first_of_its_kind)
+        patched.setattr(html_page, "_figure", first_of_its_kind)
         yield
 
 

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.requirement_check import Judged, check_has, exit_code_of, judged
 from under_siege.analysis.sweep import sweeps_as_data
 from under_siege.capacity import capacity_result, capacity_table
@@ -28,7 +28,7 @@ from under_siege.report.requirement_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
-    from under_siege.charts.html import Picture
+    from under_siege.charts.html_page import Picture
     from under_siege.compare.diff import ResultComparison
 
 WIDTH = 136  # columns, if the output is not a terminal

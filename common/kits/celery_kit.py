@@ -21,7 +21,7 @@ from celery.utils import uuid
 
 from common.errors import one_line, silence
 from common.kits.celery_app import TIMEOUT_S, app, perform_job, trouble_with
-from common.kits.jobs import Job
+from common.kits.job_endpoints import Job
 from common.options import Options, quit_with
 from common.parent_watch import die_with_parent
 from common.responses import RefusedError, unready_while

@@ -12,7 +12,7 @@ import dask
 from distributed import Client, Future
 
 from common.errors import one_line, silence
-from common.kits.jobs import Job
+from common.kits.job_endpoints import Job
 from common.options import quit_with
 from common.parent_watch import exit_with_server
 from common.responses import RefusedError, error_text, unready_while

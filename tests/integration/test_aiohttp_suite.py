@@ -13,7 +13,7 @@ from load_tool_checks import needed
 from simulated_record import bare_record, record_of, result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.sweep import across_of
 from under_siege.model.record import Machine, Record
 from under_siege.render import Report

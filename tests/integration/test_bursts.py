@@ -5,7 +5,7 @@ from simulated_bursts import COUNT, burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Machine, Ports, Record, load, save
 from under_siege.render import Report
 from under_siege.report.comparison_table import as_csv

@@ -13,7 +13,7 @@ from conftest import each_kind_drawn_once
 from sample_results import HOSTILE, RESULTS, result
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Result
 from under_siege.pages.comparison_page import _facts
 from under_siege.render import Report

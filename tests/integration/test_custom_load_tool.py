@@ -9,7 +9,7 @@ from fake_load import Fake, SilentWatcher
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.environments.installation import find
 from under_siege.environments.machine import examine
 from under_siege.load_tools import DRIVERS

@@ -9,7 +9,7 @@ from bench_runs import run_once
 from conftest import TESTS
 from simulated_record import record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Drain, Record
 from under_siege.monitors.probes import watch_drain
 

@@ -8,7 +8,7 @@ from conftest import each_kind_drawn_once
 from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare import diff
 from under_siege.compare.diff_table import as_table

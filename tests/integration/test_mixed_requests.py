@@ -12,7 +12,7 @@ from conftest import TESTS
 from load_tool_checks import needed
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.suite import Load, MixedRequest

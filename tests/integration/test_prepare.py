@@ -12,7 +12,7 @@ from simulated_record import bare_record
 from simulated_results import result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.faults.drill_run import drill_plan
 from under_siege.http_client import HttpResponse
 from under_siege.load_tools.tool import LoadSpec, ToolOutput

@@ -9,7 +9,7 @@ from bench_runs import run_once
 from conftest import ROOT
 from load_tool_checks import needed
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result
 from under_siege.render import Report

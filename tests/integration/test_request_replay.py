@@ -14,7 +14,7 @@ from bench_runs import run_once
 from conftest import thorough, wait_until
 from load_tool_checks import needed
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.environments.installation import isolated_tool
 from under_siege.http_client import MORE_BYTES, client, fetch
 from under_siege.load_tools import DRIVERS

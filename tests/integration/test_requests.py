@@ -10,7 +10,7 @@ from command import invoke
 from conftest import TESTS
 from load_tool_checks import needed
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec

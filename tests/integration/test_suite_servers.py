@@ -20,7 +20,7 @@ from bench_runs import MeasuredCase, run_once
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 from plans import plan_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.environments.services import Services, _last_error, _last_line, services
 from under_siege.http_client import HttpResponse, client, fetch
 from under_siege.model.body_rule import ANY, JSON, SAME, BodyRule

@@ -11,7 +11,7 @@ from conftest import MACHINE_FLAGS, SUPPORT, server_flags
 from machine_stalls import watching
 
 from common.cpus import usable_cpu_numbers
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import SCHEMA, load
 
 pytestmark = pytest.mark.figures

@@ -15,7 +15,7 @@ from simulated_bursts import burst_record_of
 from simulated_record import result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.load_tools import DRIVERS
 from under_siege.model.record import Record, Result, load

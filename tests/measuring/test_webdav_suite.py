@@ -9,7 +9,7 @@ from bench_runs import run_once
 from conftest import ROOT
 from load_tool_checks import skip_version_lookup
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.stressor import Stressor

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import uuid
 
-from common.kits.jobs import JOBS, FindJob, Job, PostJob
+from common.kits.job_endpoints import JOBS, FindJob, Job, PostJob
 from common.kits.tornado_kit import Handler, TaskHandler, serve
 from common.options import server_options
 from common.task import TaskRun, perform

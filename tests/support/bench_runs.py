@@ -9,7 +9,7 @@ import pytest
 from command import CommandResult, invoke
 from conftest import SUPPORT, TESTS
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result, load
 from under_siege.render import Report

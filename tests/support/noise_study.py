@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from noisy_machine import NoisyMachine, Server
 
-from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.stopping_rule import wanted
 from under_siege.run.plan import LIMIT_S
 from under_siege.stats.estimates import ratio

@@ -2,7 +2,7 @@
 
 from simulated_record import bare_record, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record
 

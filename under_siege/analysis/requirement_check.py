@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import Comparison, MetricValue, known
+from under_siege.analysis.ranking import Comparison, MetricValue, known
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
 from under_siege.model.requirement import Goal, Required, goal_names

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from itertools import permutations
 
-from under_siege.analysis.comparison import LOOKS, Comparison, is_worse, level, summarize
+from under_siege.analysis.ranking import LOOKS, Comparison, is_worse, level, summarize
 from under_siege.analysis.requirement_check import UNDECIDED, judged
 from under_siege.checks.verdict import FAILED, OK, UNCLEAR
 from under_siege.model.case import Case

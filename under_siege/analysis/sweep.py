@@ -22,7 +22,7 @@ import numpy as np
 from packaging.version import InvalidVersion, Version
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.model.case import Case, Value, axis

@@ -16,7 +16,7 @@ from under_siege.capacity.capacity_table import (
     named,
 )
 from under_siege.charts.canvas import MARKS, Drawing, Look, Rows, Words, either, kind, layer, legend, quantity
-from under_siege.charts.html import Picture, Section, page
+from under_siege.charts.html_page import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.case_names import in_words
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison, known
+from under_siege.analysis.ranking import Comparison, known
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import number
 from under_siege.charts.canvas import MARKS, Drawing, Look, Sheet, Words, kind, layer, legend, quantity

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from under_siege import formatting
-from under_siege.analysis.comparison import MetricValue
+from under_siege.analysis.ranking import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
 from under_siege.checks.verdict import OK

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.requirement_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.analysis.requirement_check import judged as judged_alone
 from under_siege.analysis.summary import Summary

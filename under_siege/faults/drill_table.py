@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege.charts.canvas import Drawing, Look, Sheet
-from under_siege.charts.html import Picture, Section, page
+from under_siege.charts.html_page import Picture, Section, page
 from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.incident_metrics import answered_at_s

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison, known, summarize
+from under_siege.analysis.ranking import Comparison, known, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT

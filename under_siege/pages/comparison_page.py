@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
-from under_siege.charts.html import page
+from under_siege.charts.html_page import page
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.compare import diff_table
 from under_siege.compare.diff import ResultComparison

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison, known, spent_beside, task_cpu_s
+from under_siege.analysis.ranking import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
 from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map
 from under_siege.charts.canvas import Drawing, Look
-from under_siege.charts.html import Picture, Section
+from under_siege.charts.html_page import Picture, Section
 from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.charts.scatter import memory_chart, tradeoff_chart
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
 from under_siege.profiling.profile_export import profile_pictures
-from under_siege.report import headlines
+from under_siege.report import chart_headlines
 from under_siege.report.case_names import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
 from under_siege.stats.estimates import Estimate
@@ -210,7 +210,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         f"equal: more rounds may separate them.{_why(field)}",
         lambda look: throughput_chart(field.of(look).cases, look, field.of(look).ceilings),
         "Requests per second: " + _each(cases, _rate),
-        headline=headlines.of_throughput(cases),
+        headline=chart_headlines.of_throughput(cases),
         conditions=conditions,
     )
     yield Picture(
@@ -222,7 +222,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
-        headline=headlines.of_pings(cases, alone),
+        headline=chart_headlines.of_pings(cases, alone),
         conditions=conditions,
     )
     if any(case.ping_s for case in cases):
@@ -239,7 +239,7 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
         f"{_BRACKET}",
         lambda look: _scattered(field, look),
         "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
-        headline=headlines.of_tradeoff(field.cases),
+        headline=chart_headlines.of_tradeoff(field.cases),
         conditions=conditions,
     )
 
@@ -257,7 +257,7 @@ def _moments(field: Field, conditions: str) -> Picture:
         "adjusted; the table has all rounds.",
         lambda look: moments_chart(field.of(look).cases, field.of(look).rounds, int(MOST_STEPS * field.detail), look),
         "Correct answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
-        headline=headlines.of_moments(cases, field.rounds),
+        headline=chart_headlines.of_moments(cases, field.rounds),
         conditions=conditions,
     )
 
@@ -273,7 +273,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         f"Further up is more throughput, further left is less memory.{star} {_BRACKET}",
         lambda look: memory_chart(field.of(look).cases, look),
         "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
-        headline=headlines.of_memory(cases),
+        headline=chart_headlines.of_memory(cases),
         conditions=conditions,
     )
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
@@ -289,7 +289,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         lambda look: _cpu(field.of(look), task, look),
         f"CPU time for each answer {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
-        headline=headlines.of_cpu(cases, spent, task.mean if task else None),
+        headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from under_siege.charts.html import Picture
+from under_siege.charts.html_page import Picture
 from under_siege.model.profile import Profile
 from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis

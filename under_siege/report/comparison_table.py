@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Across, Cell, across_of

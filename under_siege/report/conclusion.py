@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison, is_worse, level
+from under_siege.analysis.ranking import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import OK, UNCLEAR

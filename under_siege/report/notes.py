@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from under_siege import formatting
-from under_siege.analysis.comparison import Comparison
+from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED, verdict_of
 from under_siege.model.body_rule import BodyRule

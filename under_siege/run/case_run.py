@@ -28,12 +28,12 @@ from under_siege.monitors.machine_speed import (
 )
 from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, pending, probing, watch_drain
 from under_siege.monitors.resource_usage import sampling, watching_ports
+from under_siege.run.first_requests import last_pong, verify, warm_up
 from under_siege.run.load_run import RunningTool, compute_bare, drive, spec_of, started
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.request_replay import IN_A_ROW, RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import suite_command
-from under_siege.run.warm_up import last_pong, verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]

@@ -132,7 +132,7 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
     """Run the task once, in a process of its own; raise BadInputError if it fails or takes too long."""
-    command = [python.path, *script("reference_run"), task]
+    command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
         errors = Tail(trial.process.stderr)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from under_siege.analysis.comparison import leaders, summarize
+from under_siege.analysis.ranking import leaders, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import load
 from under_siege.report.columns import columns_for

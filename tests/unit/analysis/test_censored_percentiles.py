@@ -5,7 +5,7 @@ import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.render import Report
 from under_siege.stats.rounds_data import CensoredSamples, Round, together
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.render import Report
 
 NOTE = "the GIL was enabled, although Python 3.14.7t is free-threaded"

@@ -5,7 +5,7 @@ import gc
 import pytest
 from conftest import TESTS
 
-from under_siege.analysis.comparison import Comparison, summarize
+from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.model.record import load
 from under_siege.report.conclusion import answers
 

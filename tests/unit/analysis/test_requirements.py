@@ -11,7 +11,7 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_results import SERVERS, a_result, failing, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import MetricValue, known, summarize
+from under_siege.analysis.ranking import MetricValue, known, summarize
 from under_siege.analysis.requirement_check import judged, outcome_of
 from under_siege.compare.diff import compare_results
 from under_siege.model.record import Record, Result, load, save

@@ -8,7 +8,7 @@ import pytest
 from command import invoke
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
 from under_siege.render import Report

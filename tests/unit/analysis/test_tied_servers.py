@@ -5,7 +5,7 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import load
 
 RUNS, TIES_WANTED = 20, 19

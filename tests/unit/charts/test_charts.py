@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_results import result
 
-from under_siege.analysis.comparison import Comparison, summarize, task_cpu_s
+from under_siege.analysis.ranking import Comparison, summarize, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
 from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Look, escaped, specification
-from under_siege.charts.html import Picture
+from under_siege.charts.html_page import Picture
 from under_siege.charts.scatter import Box, Point, Room, placed
 from under_siege.pages.page_sections import sections
-from under_siege.report import headlines
+from under_siege.report import chart_headlines
 
 SAMPLE = str(ROOT / "results" / "sample.json")
 ROOM = Room(50, 700, 300, 15, 6.5)  # for labels next to points
@@ -204,7 +204,7 @@ def test_a_slide_has_plain_names_and_a_computed_title() -> None:
     assert "4_async_processexecutor" not in drawn
     assert "process pool" in drawn
     assert re.sub(r"\s+", " ", " ".join(re.findall(r'font-weight="bold" fill="#1b2733">([^<]+)<', drawn))).startswith(
-        escaped(headlines.of_throughput(summarize(result("sample")).cases).partition("\n")[0])
+        escaped(chart_headlines.of_throughput(summarize(result("sample")).cases).partition("\n")[0])
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.checks.verdict import RULES, Reason, verdict_of
 from under_siege.model.record import Failure, Machine
 from under_siege.render import Report

@@ -6,7 +6,7 @@ from simulated_record import result_of
 from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, failing, judgements, slower, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.compare.diff import check_comparable, compare_results
 from under_siege.compare.diff_table import as_markdown
 from under_siege.model.record import Result

@@ -10,7 +10,7 @@ from conftest import SERVERS, TESTS
 from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.checks.verdict import RULES, judge
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import as_markdown

@@ -38,7 +38,7 @@ from under_siege.model.record import (
 )
 from under_siege.model.result_file import read_limited
 from under_siege.render import Report
-from under_siege.run.warm_up import _workers_told
+from under_siege.run.first_requests import _workers_told
 from under_siege.trace.request_trace import assumed_span, reported_spans
 
 RESULT = TESTS / "data" / "schema-5.json"

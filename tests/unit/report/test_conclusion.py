@@ -5,7 +5,7 @@ import re
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import leaders, ranks, summarize
+from under_siege.analysis.ranking import leaders, ranks, summarize
 from under_siege.analysis.stopping_rule import wanted
 from under_siege.model.case import case_of
 from under_siege.model.record import Result

@@ -11,7 +11,7 @@ from conftest import ROOT
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Failure, Record, load, save
 from under_siege.render import Report
 from under_siege.report.columns import columns_for

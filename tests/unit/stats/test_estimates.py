@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import polygamma, stdtr
 
-from under_siege.analysis.comparison import LOOKS, level, ranks
+from under_siege.analysis.ranking import LOOKS, level, ranks
 from under_siege.stats.estimates import (
     _inverse_trigamma,
     chance_of,

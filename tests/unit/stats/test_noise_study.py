@@ -14,7 +14,7 @@ from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
 from simulated_results import SPEED_PROBE, add_beats
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Machine
 from under_siege.render import Report
 from under_siege.run.plan import LIMIT_S

@@ -9,7 +9,7 @@ from bench_runs import without_a_ceiling
 from conftest import SUPPORT
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 
-from under_siege.analysis.comparison import summarize
+from under_siege.analysis.ranking import summarize
 from under_siege.model.record import load
 from under_siege.stats.rate import spans_of, steady_rate
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from under_siege import formatting
-from under_siege.analysis.comparison import MetricValue
+from under_siege.analysis.ranking import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.formatting import listed, span

@@ -1,6 +1,6 @@
 """Run a task once in a worker process, and print its result as JSON: the expected answer.
 
-usage: python -P reference_run.py TASK        exit 2 and print one line if the task fails
+usage: python -P expected_answer.py TASK        exit 2 and print one line if the task fails
 """
 
 import dataclasses
