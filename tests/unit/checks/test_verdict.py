@@ -6,6 +6,7 @@ from verdicts import codes, judged
 
 from under_siege.analysis.ranking import summarize
 from under_siege.checks.verdict import RULES, Reason, verdict_of
+from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.model.record import Failure, Machine
 from under_siege.render import Report
 from under_siege.stats.rounds_data import Round
@@ -311,3 +312,9 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
     assert Report(result_of([bare_record(), fine, flawed])).exit_code() == 3
     assert Report(result_of([bare_record(), fine, unclear])).exit_code() == 3  # six users have no ceiling
     assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
+
+
+def test_every_verdict_has_one_explanation_in_the_exercises() -> None:
+    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
+    depends = {"no_transactions"}  # on whether any answer came at all
+    assert set(OF_THE_MACHINE) & set(FAULTS) == depends
