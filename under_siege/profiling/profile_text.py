@@ -79,7 +79,7 @@ def _advice(spot: Hotspot) -> str:
     if "logging" in spot.how:
         return "Log through logging.handlers.QueueHandler, so that a thread does the writing."
     if "serialization" in spot.how:
-        return "Return less data, or serialize it in a thread with a library that releases the GIL, such as orjson."
+        return "Return less data, or use a faster serializer, such as orjson; a thread would still hold the GIL."
     if spot.state in (CPU_GIL, FOR_GIL):
         return (
             "Move it to a process pool, as in servers/4_async_processexecutor.py; a thread would compete for the GIL."
