@@ -155,23 +155,23 @@ class Diagnosis:
         spots = _hotspots([*(stack for stack in self.on_loop if stack.own), *special])
         if self.is_gil_contended:  # then the loop waits for the GIL wherever it is
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
-        return [spot for spot in spots if self.is_enough(spot.wall) and self.per_request_s(spot) >= LEAST_BLOCKED_S]
+        long = [spot for spot in spots if self.per_request_s(spot) >= LEAST_BLOCKED_S]
+        return [spot for spot in long if self._is_enough(spot, len(self.loop_processes))]
 
     @cached_property
     def thread_hotspots(self) -> list[Hotspot]:
         """Return what the application does in other threads, the longest first."""
-        return [
-            spot for spot in _hotspots(self.in_threads, contended=self.is_gil_contended) if self.is_enough(spot.wall)
-        ]
+        spots = _hotspots(self.in_threads, contended=self.is_gil_contended)
+        return [spot for spot in spots if self._is_enough(spot, self.threads)]
 
     @property
     def blocked(self) -> float:
         """Return the share of the time in which event loops are blocked."""
         return min(1.0, sum(spot.wall for spot in self.blocking) / (len(self.loop_processes) or 1))
 
-    def is_enough(self, wall: float) -> bool:
-        """Return whether a share of one thread's time is large enough, and sampled often enough, to name a line."""
-        return wall >= LEAST * (len(self.loop_processes) or 1) and wall * self.samples >= LEAST_SAMPLES
+    def _is_enough(self, spot: Hotspot, threads: int) -> bool:
+        """Return whether a function has enough of the time of these threads, and enough samples, to be named."""
+        return spot.wall >= LEAST * threads and spot.wall * self.samples >= LEAST_SAMPLES
 
     def per_request_s(self, spot: Hotspot) -> float:
         """Return how long each request is in the function; infinite if none was answered."""
