@@ -164,7 +164,7 @@ def notes() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_gitlab_posts_a_note_with_a_token(tmp_path: Path, notes) -> None:
+def test_the_gitlab_job_posts_a_note_and_authenticates_with_a_token(tmp_path: Path, notes) -> None:
     address, sent = notes
     add_recorded_bench(tmp_path, 1)
     here = {"BENCH_TOKEN": "s3", "CI_API_V4_URL": address, "CI_PROJECT_ID": 7, "CI_MERGE_REQUEST_IID": 8}

@@ -216,7 +216,7 @@ def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
         "Poisson arrivals; latency is measured from when a request was due; it is infinite if the request was refused, "
         "lost or answered wrongly · sustained (lower, upper): the highest rate that meets all goals, with its 95 % "
         "confidence interval, speed-adjusted · p99, ping p99, CPU, memory: from the step that met all goals and is "
-        "nearest to the sustained rate\n"
+        "nearest to the lower bound\n"
         f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} · seed {result.seed}"
     )
 

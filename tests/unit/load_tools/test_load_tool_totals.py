@@ -189,7 +189,7 @@ def test_connection_errors_of_locust(error: str) -> None:
     assert (totals.unanswered, totals.connect_errors) == (3, 3)
 
 
-def test_no_response_times_of_locust_without_responses() -> None:
+def test_locust_without_responses_has_no_response_times() -> None:
     totals = of_locust({"RemoteDisconnected('closed')": 3}, requests=3)
     assert (totals.right, totals.unanswered, totals.p50_s, totals.max_s) == (0, 3, None, None)
 

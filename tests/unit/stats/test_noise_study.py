@@ -173,7 +173,7 @@ def disturbed(used: float, waited: float, other: float, processes: int) -> Round
         (0.75, 5.0, 1.2, 1, 0.61),  # six threads whose task releases the GIL
     ],
 )
-def test_lost_cpu_time_is_what_threads_waited_while_others_ran(
+def test_lost_cpu_time_is_how_long_threads_waited_while_others_ran(
     used: float, waited: float, other: float, processes: int, lost: float
 ) -> None:
     assert taken_by_others(disturbed(used, waited, other, processes)) == pytest.approx(lost, abs=0.02)

@@ -135,7 +135,7 @@ def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_only_the_load_of_a_drill_keeps_connections(keep_alive: bool) -> None:
+def test_only_the_load_of_a_drill_keeps_connections_open(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:
