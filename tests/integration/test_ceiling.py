@@ -20,7 +20,7 @@ from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.probes import check_interval_s
 from under_siege.paths import script
 from under_siege.processes.managed_process import offspring
-from under_siege.run import ceiling
+from under_siege.run import load_run
 from under_siege.run.load_run import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from under_siege.run.plan import LEAST_S, Length, new_record
 from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
@@ -265,7 +265,7 @@ def test_only_lines_of_the_baseline_become_answers_and_checks() -> None:
         "\u0667,1.0,2.0,3",
         "",
     ]
-    bare = ceiling._BaselineLines(record, length, lambda: told.append(1))
+    bare = load_run._BaselineLines(record, length, lambda: told.append(1))
     for line in (*lines, *ignored):
         bare.take(line, 0.0)
     columns = record.transactions

@@ -47,7 +47,7 @@ def test_load_tool_sends_every_request_as_often_as_its_weight_says(tool: str, mi
     with_line(mix, f'tool = "{tool}"')
     result, ran = run_once(tmp_path, "mix", "--time", "1s")
     (case,) = summarize(result).cases
-    assert case.verdict in ("ok", "unclear"), (case.reasons, ran.stderr)
+    assert case.verdict != "failed", (case.reasons, ran.stderr)  # `suspect`: on a busy machine, the tool is the limit
     assert result.suite.request == "3 different requests in random order"
     counts = received(mix)
     assert set(counts) == set(SENT)

@@ -256,6 +256,8 @@ def test_responses_from_foreign_processes_are_rejected() -> None:
 class FakeProcess:
     """A process as psutil shows it, with its listening ports and the port of an outgoing connection."""
 
+    pid = 1
+
     def __init__(
         self, *listens: int, asks: int = 0, below: tuple["FakeProcess", ...] = (), error: type | None = None
     ) -> None:

@@ -274,8 +274,8 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     needs_gil = gil >= 0.25 * cpu
     if cpu >= 0.5 * wall:
         state = CPU_GIL if needs_gil else CPU_FREE
-    elif gil + cpu >= 0.06 * wall:
-        state = FOR_GIL if needs_gil and contended else WAITS
+    elif contended and needs_gil and gil + cpu >= 0.06 * wall:
+        state = FOR_GIL
     else:
         is_lock = _LOCK.search(frame.source) or any(each.file.startswith(("threading", "queue")) for each in callees)
         state = LOCK if is_lock else WAITS
