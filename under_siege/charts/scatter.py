@@ -230,7 +230,9 @@ class _Scatter:
         assert value is not None
         name = plain_name(case, self.cases)
         if self.look.is_narrow:
-            name = name if len(name) <= 20 else f"{name[:19]}…"
+            if short(case.server).isdecimal():  # the name of its file is shorter: `4 processexecutor`
+                name = name.replace(plain_name(case, self.cases), case.server.replace("_async_", " ").replace("_", " "))
+            name = name if len(name) <= 17 else f"{name[:16]}…"
         elif not self.look.is_slide and name != case.server:
             name = f"{name} ({short(case.server)})"
         flag = "" if case.verdict == OK else f" ({case.verdict})"
