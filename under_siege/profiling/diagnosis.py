@@ -14,7 +14,7 @@ from under_siege.profiling.sampler import Frame
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
 LEAST_BLOCKED_S = 0.002  # a shorter blocking part of each request is no fault
-BUSY, IDLE, HELD = 0.8, 0.1, 0.6  # shares of the time
+BUSY, IDLE, HELD, WAITED = 0.8, 0.1, 0.5, 0.3  # shares of the time
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 _IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
@@ -129,9 +129,16 @@ class Diagnosis:
 
     @cached_property
     def is_gil_contended(self) -> bool:
-        """Return whether threads wait because another one holds the GIL nearly all the time."""
-        walls = {stack.pid: _total(self._of(stack.pid), "wall") for stack in self.in_threads}
-        return self.gil_held >= HELD and any(wall > 1.5 or pid in self.loop_processes for pid, wall in walls.items())
+        """Return whether threads or the event loop wait because another thread holds the GIL most of the time."""
+        walls = [_total(self._of(pid), "wall") for pid in {stack.pid for stack in self.in_threads}]
+        are_many = self.gil_held >= HELD and max(walls, default=0.0) > 1.5
+        return are_many or (self._loop_at_lock >= WAITED and self.gil_held >= WAITED)
+
+    @cached_property
+    def _loop_at_lock(self) -> float:
+        """Return the share of the time in which the kernel let event loops wait for a lock."""
+        looks = [self.profile.waits.get(pid, [0, 0]) for pid in self.loop_processes]
+        return sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
 
     def _of(self, pid: int) -> list[Sampled]:
         return [stack for stack in self.in_threads if stack.pid == pid]
@@ -143,9 +150,7 @@ class Diagnosis:
         column = "cpu" if self.is_gil_contended else "wall"
         app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
         all_s = sum(getattr(stack, column) for stack in self.on_loop if stack in self.busy) / count
-        looks = [self.profile.waits.get(pid, [0, 0]) for pid in self.loop_processes]
-        at_lock = sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
-        gil = min(at_lock, max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
+        gil = min(self._loop_at_lock, max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
         return {"app": app, "framework": all_s - app, "gil": gil, "idle": max(0.0, 1.0 - all_s - gil)}
 
     @cached_property
