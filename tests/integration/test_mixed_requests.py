@@ -97,8 +97,8 @@ def test_random_order_depends_on_the_seed() -> None:
     ("line", "why"),
     [
         ('tool = "ab"', "ab can only repeat one request; use siege, wrk or locust"),
-        ('tool = "stressor"', "stressor sends one request only"),
-        ('tool = "jobs"', "jobs sends one request only"),
+        ('tool = "stressor"', "stressor can only repeat one request"),
+        ('tool = "jobs"', "jobs can only repeat one request"),
         ('path = "/a"', "replaces the request: remove path"),
         ('method = "PUT"', "replaces the request: remove"),
         ('order = "reverse"', "expected one of random, file"),

@@ -117,7 +117,7 @@ def check_load_shedding(served: Served) -> None:
             break
     assert {answer.status for answer in answers} == {200, 503}
     for refused in (answer for answer in answers if answer.status == 503):
-        assert refused.body.startswith("503 Service Unavailable: the queue is full, ")
+        assert refused.body.startswith("503 Service Unavailable: the queue is full: ")
         assert "\n" not in refused.body
         assert int(refused.headers["retry-after"]) > 0
     assert served.request("/ready").status == 200

@@ -63,7 +63,7 @@ def test_a_failing_prepare_command_of_the_suite_fails_all_cases(tmp_path: Path) 
     plan = plan_in(tmp_path, f'prepare = "no-such-program {{suite}}"\n{SERVERS}')
     ready = asyncio.run(prepared(plan, SilentWatcher()))
     for name in ("plain", "built", "broken"):
-        with pytest.raises(CaseFailedError, match="'no-such-program' can't be started: No such file") as failed:
+        with pytest.raises(CaseFailedError, match="can't be started: 'no-such-program': No such file") as failed:
             start_command_of(ready, name)
         assert failed.value.code == "not_prepared"
 
@@ -83,7 +83,7 @@ def test_a_failed_build_is_reported_with_what_it_needs(tmp_path: Path, monkeypat
     monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
     for compiler, reason in (
         ("no-such-cc", "no-such-cc is not installed"),
-        ("sh", "no ev.h; libev is there, its headers"),
+        ("sh", "no ev.h; libev is installed, but its headers"),
     ):
         plan = plan_in(tmp_path, text.replace("COMPILER", compiler))
         made = {EnvironmentKey(("built==1",), next(iter(plan.pythons)), tmp_path): "no ev.h"}

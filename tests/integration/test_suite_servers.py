@@ -88,7 +88,7 @@ def test_an_unmeasurable_server_fails_alone_with_its_reason(name: str, shop: Sho
 
 
 def test_last_output_falls_back_to_stdout(shop: Shop) -> None:
-    assert "; its last line: no licence here; if it went to the background" in shop[0]["mute"].message
+    assert "; its last line: no licence here; if it runs in the background" in shop[0]["mute"].message
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -205,7 +205,7 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
     python, messages = prepared(user_python)
     assert python.missing == ()
     assert messages[1:] == [
-        "no compatible wheel for from_source fits; trying to build it from source, which can take minutes"
+        "no compatible wheel for from_source; trying to build it from source, which can take minutes"
     ]
     subprocess.run([python.path, "-c", "import from_source"], check=True)
 
@@ -255,7 +255,7 @@ def test_an_incomplete_environment_is_recreated(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(installation, "LIMIT_S", 0.0)
-        with pytest.raises(BadInputError, match="can't make a virtual environment"):
+        with pytest.raises(BadInputError, match="can't create a virtual environment"):
             prepared(user_python)
     assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))
     assert prepared(user_python)[1]

@@ -90,7 +90,7 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
     except BadInputError as error:
         return f"the command that prepares it failed: {command!r}: {error}"
     except OSError as error:
-        return f"the command that prepares it, {start.words[0]!r}, can't be started: {error.strerror}"
+        return f"the command that prepares it can't be started: {start.words[0]!r}: {error.strerror}"
     return ""
 
 

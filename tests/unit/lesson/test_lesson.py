@@ -454,7 +454,7 @@ def failed(*_: object) -> tuple[Result, None]:
 
 
 def not_begun(*_: object) -> None:
-    raise BadInputError("'/opt/python' can't make a virtual environment")
+    raise BadInputError("'/opt/python' can't create a virtual environment")
 
 
 @pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't make")])
