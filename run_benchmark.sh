@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Which concurrency strategy should run a long task?
-#   ./run_benchmark.sh            sets up what is needed and compares all strategies
-#   ./run_benchmark.sh HOST:PORT  besieges a server that runs already and shows siege's own report
-# USERS (25) and DURATION (60S; also 30S, 2M, 1H) change the latter.
+#   ./run_benchmark.sh            installs what is needed and compares all strategies
+#   ./run_benchmark.sh HOST:PORT  besieges a running server and shows siege's own report
+# USERS (25) and DURATION (60S; also 30S, 2M, 1H) set the load for HOST:PORT.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -15,23 +15,23 @@ compare_all() {
 
 besiege() {
   local host=${1%:*} port=${1##*:} users=${USERS:-25} duration=${DURATION:-60S}
-  [[ $1 == *:* && $host =~ ^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$ ]] || fail "'$1' makes no sense; expected host:port, such as 127.0.0.1:8000"
+  [[ $1 == *:* && $host =~ ^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$ ]] || fail "'$1' is not an address; expected host:port, such as 127.0.0.1:8000"
   is_port "$port" || fail "'$port' is not a port; expected 1 to 65535"
-  [[ $users =~ ^[1-9][0-9]{0,4}$ ]] || fail "USERS='$users' makes no sense; expected a whole number, such as 25"
-  [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' makes no sense; expected something like 60S, 2M or 1H"
+  [[ $users =~ ^[1-9][0-9]{0,4}$ ]] || fail "USERS='$users' is not a number of users; expected a whole number, such as 25"
+  [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' is not a duration; expected for example 60S, 2M or 1H"
   duration=$(tr smh SMH <<<"$duration")
   [[ $duration == *[SMH] ]] || duration+=S
   command -v siege >/dev/null || fail "siege is not installed; $here/scripts/setup installs it or says how"
   answers "$host" "$port" || fail "nothing listens on $1; start a server first: python servers/1_sync.py"
 
-  # A home and a file of settings of its own: the user's siege.conf changes every default.
+  # Use a separate home and configuration, because the user's siege.conf changes every default.
   home=$(mktemp -d)
   trap 'rm -rf "$home"' EXIT
   mkdir "$home/.siege"
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
     'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
-  # Siege sometimes hangs after SIGTERM. If there is a `timeout` command, siege is then killed.
+  # Siege sometimes hangs after SIGTERM; `timeout`, if it is installed, then kills it.
   local bounded=() siege status=0
   if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 0); fi
   HOME=$home "${bounded[@]}" siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" &
@@ -50,5 +50,5 @@ answers() { (exec 3<>"/dev/tcp/${1//[\[\]]/}/$2") 2>/dev/null; }
 case $# in
   0) compare_all ;;
   1) besiege "$1" ;;
-  *) fail "expected nothing, or one host:port" ;;
+  *) fail "too many arguments; expected none, or one host:port" ;;
 esac

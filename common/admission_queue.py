@@ -169,7 +169,7 @@ class KernelQueue(AdmissionQueue):
 
 
 def _full(waiting: int) -> str:
-    return f"the queue is full, {max(0, waiting)} requests wait in it"
+    return f"the queue is full: {max(0, waiting)} requests are waiting"
 
 
 class LoopThrottle:

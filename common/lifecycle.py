@@ -127,4 +127,4 @@ def report_dropped(options: Options, count: int) -> None:
     """Print how many requests were dropped, if any. Safe in a signal handler: a single write to stderr."""
     if count > 0:
         requests = "1 request" if count == 1 else f"{count} requests"
-        os.write(2, f"{options.name}: {requests} dropped, not done within {GRACE_S:g} s\n".encode())
+        os.write(2, f"{options.name}: dropped {requests} that did not finish within {GRACE_S:g} s\n".encode())

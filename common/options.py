@@ -45,8 +45,8 @@ def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE
     add("--task", type=_task, default="primes", help="a built-in task, module:function, or module:function('acme', 3)")
     add("--workers", type=_whole_number(1, MOST_WORKERS), default=workers or 1, help=default)
     at_most = f", at most {most_waiting}" if most_waiting < LONGEST_QUEUE else ""
-    default = str(QUEUE_WITHOUT_WORKERS) if workers is None else f"{QUEUE_PER_WORKER} for each worker{at_most}"
-    add("--queue", type=_whole_number(0, LONGEST_QUEUE), help=f"how many requests may wait; default: {default}")
+    default = str(QUEUE_WITHOUT_WORKERS) if workers is None else f"{QUEUE_PER_WORKER} per worker{at_most}"
+    add("--queue", type=_whole_number(0, LONGEST_QUEUE), help=f"number of requests that may queue; default: {default}")
     given = parser.parse_args()
     if workers is None:
         given.workers = 1

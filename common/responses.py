@@ -79,7 +79,7 @@ def of_error(error: BaseException) -> tuple[str, int, dict[str, str]]:
 
 def of_status(status: int, allowed: str = ONLY_GET) -> tuple[str, int, dict[str, str]]:
     """Return body, status and headers of any other error response; a 405 needs `Allow` (RFC 9110, 15.5.6)."""
-    texts = {404: "404 Not Found: there are /, /ping and /ready", 405: f"405 Method Not Allowed: only {allowed}"}
+    texts = {404: "404 Not Found: expected /, /ping or /ready", 405: f"405 Method Not Allowed: use {allowed}"}
     headers = {"Allow": allowed} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
     return texts.get(status) or f"{status} {HTTPStatus(status).phrase}", status, headers
 

@@ -211,7 +211,7 @@ class SuiteCount:
             yield line, RIGHT if 0 < runs == times else WRONG
         if self.suite in IDENTITY:
             compared, reasons = self._pairs(self.runs, bool), Counter(self._pairs(self.runs, str))
-            outcome = f"called different {sum(map(bool, compared))} of {len(compared)}"
+            outcome = f"reported as different {sum(map(bool, compared))} of {len(compared)}"
             outcome += "".join(f"; {times} not compared ({reason})" for reason, times in reasons.items())
             status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
             yield f"{self.suite:16}{'identical servers':34}{'difference of rates':30}{outcome}", status

@@ -77,7 +77,7 @@ def main() -> None:
         parser.error(f"unknown check {unknown[0]!r}; use {', '.join(CHECKS)}")
     for check in options.checks or CHECKS:
         right = sum(_is_right(check, run, options.keep) for run in range(1, options.runs + 1))
-        print(f"{check}: right in {right} of {options.runs} runs", flush=True)
+        print(f"{check}: correct in {right} of {options.runs} runs", flush=True)
 
 
 def _is_right(check: str, run: int, keep: Path | None) -> bool:

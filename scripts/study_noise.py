@@ -35,18 +35,18 @@ def main() -> None:
     found = studied(range(options.runs), options.kind, HONEST, options.rounds)
     rounds = f"{options.rounds} rounds" if options.rounds else f"{np.median(found.seconds):.0f} s (median)"
     print(f"honest servers, {options.kind} machine, {found.runs} runs of {rounds}")
-    print(f"  intervals with the truth    {np.mean(found.covered):.1%}")
+    print(f"  intervals with true value   {np.mean(found.covered):.1%}")
     print(f"  half-width, median          {np.median(found.half_widths):.1%}")
     print(f"  verdicts                    {dict(found.verdicts)}")
     print(f"  runs without a clear winner {found.undecided_runs / found.runs:.1%}")
-    print(f"  equal servers ranked apart  {found.told_apart / found.runs:.1%}")
+    print(f"  equal servers, unequal rank {found.told_apart / found.runs:.1%}")
     for name, count in sorted(found.found.items()):
         print(f"  found: {name.replace('_', ' '):20} {count / found.runs:.1%}")
     found = studied(range(options.runs), options.kind, (*BESIDE_LIARS, *DISHONEST), options.rounds)
     print(f"dishonest servers, {options.kind} machine, {found.runs} runs")
     for name, verdicts in found.of_dishonest.items():
         print(f"  {name.replace('_', ' '):28} {dict(verdicts)}")
-    print(f"  honest servers beside them   {dict(found.verdicts)}")
+    print(f"  honest servers, same run     {dict(found.verdicts)}")
 
 
 def _rounds(text: str) -> int | None:

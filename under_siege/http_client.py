@@ -111,13 +111,15 @@ async def fetch_job(
     request: Request = GET,
 ) -> HttpResponse:
     """Post a job and return its result; raise the same errors as `fetch`."""
-    with _case_fails(f"POST {url}", f"the job of POST {url} was not done", limit_s):
+    with _case_fails(f"POST {url}", f"the job of POST {url} did not finish", limit_s):
         async with asyncio.timeout(limit_s):
             async with open_request(session, url, replace(request, method="POST")) as response:
                 answer = await read_response(response, expected_bytes)
             job_url = urljoin(url, answer.headers.get("location", "nowhere:"))
             if answer.status == ACCEPTED and urlsplit(job_url)[:2] != urlsplit(url)[:2]:
-                raise CaseFailedError("wrong_answer", f"POST {url}: Location is missing or names another server")
+                raise CaseFailedError(
+                    "wrong_answer", f"POST {url}: the Location header is missing or names another server"
+                )
             while answer.status == ACCEPTED:
                 answer = await fetch(session, job_url, limit_s, expected_bytes, POLL)
                 await asyncio.sleep(POLL_S * (answer.status == ACCEPTED))

@@ -156,7 +156,7 @@ class Report:
         picture = next((picture for picture in pictures if picture.name == name), None)
         if picture is None:
             remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
-            remedy = remedies.get(name, "use a result in which cases have not failed")
+            remedy = remedies.get(name, "use a result in which at least one case did not fail")
             raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
         svg = picture.alone(aspect)
         write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
@@ -188,7 +188,7 @@ class Report:
         if picture is not None and out is not None:
             self.write_picture(picture, out, aspect)
         elif aspect is not None:
-            raise BadInputError("--aspect without a picture; expected --picture NAME, too")
+            raise BadInputError("--aspect without a chart: expected --picture NAME, too")
         elif across is not None:
             show(comparison_table.as_across(self.comparison, across))
         elif out is not None:

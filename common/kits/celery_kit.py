@@ -44,7 +44,7 @@ FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Cele
     "result_backend_transport_options": {"retry_policy": _RETRY},
     "result_backend_always_retry": False,
 }
-_AWAY = "the broker of the queue does not answer"
+_AWAY = "the broker does not answer"
 
 
 @contextlib.contextmanager
@@ -71,8 +71,8 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
 
         def trouble() -> str:
             if redis.poll() is not None:
-                return "the private Redis has ended; restart the server"
-            return "" if worker.poll() is None else "the private Celery worker has ended; restart the server"
+                return "the server's own Redis has exited; restart the server"
+            return "" if worker.poll() is None else "the server's own Celery worker has exited; restart the server"
 
         yield url, trouble
 
@@ -174,7 +174,7 @@ class JobQueue:
             remedy = "no Celery worker answers; start one: celery --app common.kits.celery_app worker"
             quit_with(self._trouble or remedy)
         if trouble:
-            quit_with(f"a Celery worker says: {trouble}")
+            quit_with(f"a Celery worker reports: {trouble}")
 
     async def result_of(self, task: Signature) -> TaskRun:
         """Return the result of a task. If this is cancelled, the task is revoked: no worker will start it.

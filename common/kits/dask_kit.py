@@ -41,7 +41,7 @@ class Cluster:
             RefusedError: there is no cluster, or too many jobs are unfinished.
         """
         if self.trouble() or len(self._unfinished) >= MOST_JOBS:
-            raise RefusedError(self.trouble() or f"{MOST_JOBS} jobs are unfinished")
+            raise RefusedError(self.trouble() or f"there are already {MOST_JOBS} unfinished jobs")
         self._forget_old_jobs()
         name = uuid.uuid4().hex
         job = asyncio.create_task(result_of(self.client.submit(perform, task, pure=False)))

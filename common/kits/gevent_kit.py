@@ -94,7 +94,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         if cut_off or len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
             # Request smuggling (RFC 9112, 6.3): a proxy and this server may disagree about where the body ends. After
             # a malformed header such as `Transfer-Encoding : chunked`, the parser ignores the rest of the head.
-            raise ValueError("where the body ends is ambiguous")
+            raise ValueError("the length of the body is ambiguous")
         return headers
 
     def get_environ(self) -> dict[str, Any]:

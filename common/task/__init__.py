@@ -275,7 +275,7 @@ def _require_callable(function: Callable[..., object], arguments: Arguments, spe
     if inspect.isasyncgenfunction(function):
         raise UnknownTaskError(
             f"task {spec!r} is an async generator function; expected an async function that returns the answer, "
-            "or a generator function that yields the seconds it wants to wait"
+            "or a generator function that yields the seconds to wait"
         )
     try:
         inspect.signature(function).bind(*arguments.positional, **arguments.named)

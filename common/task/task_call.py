@@ -104,7 +104,7 @@ def _arguments(spec: str, text: str) -> Arguments:
             call = ast.parse(f"f{text}", mode="eval").body
             whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment after it
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
-                raise BadCallError(f"task {spec!r} has text after its arguments; expected nothing there")
+                raise BadCallError(f"task {spec!r} has text after its arguments; remove it")
             positional = tuple(_literal(spec, argument) for argument in call.args)
             named = [
                 (keyword.arg or "**", _literal(spec, keyword.value, keyword.arg is None)) for keyword in call.keywords
@@ -116,7 +116,7 @@ def _arguments(spec: str, text: str) -> Arguments:
     except (ValueError, MemoryError, RecursionError) as error:
         raise BadCallError(f"task {spec!r} can't be read: {one_line(error)}; expected {_EXAMPLE}") from None
     if len(dict(named)) < len(named):
-        raise BadCallError(f"task {spec!r} has the same argument twice")
+        raise BadCallError(f"task {spec!r} has the same argument twice; remove one")
     return Arguments(text, positional, dict(named))
 
 

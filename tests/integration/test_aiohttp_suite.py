@@ -168,8 +168,8 @@ def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.Capture
     Console(width=136).print(as_across(summarize(result), "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
-    assert "differences are from aiohttp 3.8.6; blank" in printed
-    assert "the same version twice differed by up to" in printed
+    assert "differences are relative to aiohttp 3.8.6; blank" in printed
+    assert "two measurements of the same version differed by up to" in printed
     assert "1_x" in Report(result).formatted("table")
     with pytest.raises(BadInputError, match="has fewer than two values of 'size'; expected one of "):
         across_of(summarize(result), "size")

@@ -83,7 +83,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
         (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
         (["run", "2", "--task", "jobs:is_async_generator"], "is an async generator function"),
         (["run", "4", "--task", "only_in_main:f"], "can't be sent to a worker process"),
-        (["run", "4", "--task", "jobs:kills_itself"], "it ended the process"),
+        (["run", "4", "--task", "jobs:kills_itself"], "it terminated the process"),
         (["run", "--users", "0"], "Invalid value for '--users'"),
         (["run", "--users", "many"], "Invalid value for '--users'"),
         (["run", "--time", "0"], "'0' is not a duration"),
@@ -223,4 +223,4 @@ def test_a_time_too_short_for_the_task_causes_a_warning() -> None:
     plan = plan_of("3", task="sign_up", users=4)
     expected, watcher = Expectation(b"", 0.28, 0.001), RecordingWatcher()
     say_how_long(plan, {plan.cases[0].work: expected}, watcher)
-    assert watcher.warned == ["--time 1s is short for sign_up with 4 users: use --time auto, or 4s or more"]
+    assert watcher.warned == ["--time 1s is too short for sign_up with 4 users: use --time auto, or 4s or more"]

@@ -90,7 +90,9 @@ def test_answers_of_another_length_are_wrong(each: int) -> None:
 def test_contents_rejected_by_a_script_are_wrong() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
-    assert f"{2 * COUNT} of {13 * COUNT} answers under load had a good status but wrong contents" in message_of(record)
+    assert f"{2 * COUNT} of {13 * COUNT} answers under load had the right status but wrong contents" in message_of(
+        record
+    )
 
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
@@ -105,7 +107,7 @@ def test_a_busy_load_tool_is_the_bottleneck(tool: str) -> None:
     record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     assert codes(judged(record)) == ["generator"]
     assert message_of(record).startswith(
-        f"the load tool was the limit: {tool} reports its own speed, because its only thread was busy 93 %"
+        f"the load tool was the limit, because the only thread of {tool} was busy 93 %"
     )
     assert codes(judged(burst_record_of("1_x", tool=tool, tool_awake=0.6))) == []
     threads = burst_record_of("1_x", tool=tool, tool_awake=0.93)

@@ -199,8 +199,14 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 
 
 RAISES = ("raise ValueError('out of luck')", "exit code 1; its last line: the task raised ValueError: out of luck")
-KILLED = ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL")
-CHILD_EXITS = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3")
+KILLED = (
+    "os.kill(os.getpid(), 9)",
+    "exit code 1; its last line: a process that simulates users was terminated by SIGKILL",
+)
+CHILD_EXITS = (
+    "os.fork() or time.sleep(60); os._exit(3)",
+    "its last line: a process that simulates users ended with exit code 3",
+)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def check_the_states_of_a_job(served: Served, chosen: Path, folder: Path) -> Non
     for method, path, allowed in (("GET", "/jobs", "POST"), ("DELETE", job, "GET, HEAD")):
         answer = send_request(served, method, path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
-        assert answer.body == f"405 Method Not Allowed: only {allowed}"
+        assert answer.body == f"405 Method Not Allowed: use {allowed}"
 
 
 def check_that_a_failed_job_has_a_one_line_error(served: Served, chosen: Path) -> None:
@@ -238,7 +238,7 @@ def check_that_an_unimportable_task_prevents_the_start(folder: Path) -> None:
     process = start(SERVER, "--port", "0", "--task", "only_here:work", cwd=folder)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
-    assert errors.startswith("12_async_celery: a Celery worker says: cannot import task 'only_here:work' from ")
+    assert errors.startswith("12_async_celery: a Celery worker reports: cannot import task 'only_here:work' from ")
 
 
 @needs_redis
@@ -255,7 +255,7 @@ def test_requests_are_refused_after_the_private_broker_or_worker_ends(
             requests = [served.send("/") for _ in range(2)]
             (broker if name == "Redis" else worker).kill()
             assert {receive(request).status for request in requests} == {503}
-            reason = f"503 Service Unavailable: the private {name} has ended; restart the server"
+            reason = f"503 Service Unavailable: the server's own {name} has exited; restart the server"
             wait_until(lambda: served.request("/ready").body == reason)
             assert (served.request("/").body, served.request("/ping").body) == (reason, "pong")
             served.process.kill()

@@ -47,10 +47,10 @@ def with_drain(**values) -> Record:
     [
         ({}, ""),
         ({"cpu_s": 0.5}, ""),  # the 5 requests that the load tool abandoned, of 0.1 s each
-        ({"cpu_s": 5.0}, "busy for 5.0 s after the load"),
-        ({"cpu_s": 5.0, "is_done": False}, "busy for 5.0 s or longer after the load"),
+        ({"cpu_s": 5.0}, "after the load, the server was busy for 5.0 s and"),
+        ({"cpu_s": 5.0, "is_done": False}, "after the load, the server was busy for 5.0 s or longer and"),
         ({"backlog": 5}, ""),
-        ({"backlog": 300}, "300 jobs waited when the load ended, for 5.0 s"),
+        ({"backlog": 300}, "300 jobs were still queued when the load ended and took another 5.0 s"),
         ({"cpu_s": None}, ""),
     ],
     ids=str,

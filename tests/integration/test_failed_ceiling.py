@@ -16,7 +16,10 @@ from under_siege.model.record import Failure, Record, Result, Trace
 from under_siege.render import Report
 
 ROUNDS = (1, 2, 3)
-WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
+WHY = (
+    "the process that measures the ceiling ended with exit code 1; "
+    "its last line: the task raised ValueError: out of luck"
+)
 FOR_READERS = ("table", "markdown", "html")
 FORMATS = (*FOR_READERS, "csv", "json", "timeline")
 

@@ -57,10 +57,10 @@ def test_a_server_that_floods_its_output_does_not_block_the_bench(measured_cases
 def test_a_server_with_wrong_answers_fails(measured_cases: dict[str, MeasuredCase]) -> None:
     wrong = measured_cases["answers_wrongly"]
     assert wrong.code == "wrong_answer"
-    assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.message
+    assert "GET / returned 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.message
     wrong = measured_cases["answers_wrongly_under_load"]
     assert (wrong.summary.verdict, wrong.summary.rate_per_s) == ("failed", None)
-    assert "asked for as siege does, gives 200 with 0 bytes '' instead of 200 with 4 bytes 'done'" in wrong.message
+    assert "sent as siege sends it, returned 200 with 0 bytes '' instead of 200 with 4 bytes 'done'" in wrong.message
     assert 0 in wrong.record.transactions.size_bytes
 
 

@@ -156,8 +156,8 @@ def test_an_application_is_compared_without_a_suite_file(tmp_path: Path, run_cli
     [
         (("shop:app",), "shop:app can't be imported by .venv/bin/python: ModuleNotFoundError: No module named 'gone'"),
         (("gone:app",), "gone:app can't be imported by .venv/bin/python: ModuleNotFoundError"),
-        (("fine:app", "--path", "report"), "--path = 'report': expected one that begins with /"),
-        (("fine:app", "--ping", "health"), "--ping = 'health': expected one that begins with /"),
+        (("fine:app", "--path", "report"), "--path = 'report': expected a path that begins with /"),
+        (("fine:app", "--ping", "health"), "--ping = 'health': expected a path that begins with /"),
         (("2", "--path", "/report"), "--path needs an application, such as shop.main:app"),
     ],
     ids=" ".join,

@@ -68,7 +68,7 @@ def test_a_wrong_answer_of_a_job_is_detected(run_cli, monkeypatch: pytest.Monkey
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})
     assert ended.returncode == 1
-    assert re.search(r"POST /jobs gives 200 with 2 bytes '42'\s+instead of 200", ended.stdout)
+    assert re.search(r"POST /jobs returned 200 with 2 bytes '42'\s+instead of 200", ended.stdout)
 
 
 class Users:
@@ -162,7 +162,7 @@ def test_endless_answers_and_foreign_job_locations_are_rejected(monkeypatch: pyt
         job_of(web.Response(text="x" * 1001))
     with pytest.raises(ValueError, match="the job is on another server"):
         job_of(location="http://127.0.0.2/jobs/1")
-    with pytest.raises(CaseFailedError, match="Location is missing or names another server"):
+    with pytest.raises(CaseFailedError, match="the Location header is missing or names another server"):
         job_of(location="http://127.0.0.2/jobs/1", poll=fetch_job)
 
 

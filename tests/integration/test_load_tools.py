@@ -146,12 +146,12 @@ def test_unsupported_load_is_a_one_line_error() -> None:
         ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
         ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
         ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
-        ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 users can't be shared by 2 threads",
-        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't send a number of requests",
-        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't send a number of requests",
-        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't send a number of requests",
+        ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 is not a multiple of 2",
+        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't stop after a number of requests",
+        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't stop after a number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't stop after a number of requests",
         ("stressor", LoadSpec(4, 1.0, "", threads=2)): "one thread",
-        ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be shared by 4 users",
+        ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be divided among 4 users",
     }
     for (name, order), words in refused.items():
         assert words in DRIVERS[name].refusal(order)
@@ -181,7 +181,7 @@ def test_command_lines_of_tools(tmp_path) -> None:
     for name, driver in DRIVERS.items():
         assert "--with_options" in driver.command(
             name, tmp_path, with_options
-        ) or "without further options" in driver.refusal(with_options)
+        ) or "no load-tool options" in driver.refusal(with_options)
 
 
 def test_install_commands_of_tools() -> None:

@@ -96,9 +96,9 @@ def test_random_order_depends_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('tool = "ab"', "ab sends one request only; use siege, wrk or locust"),
-        ('tool = "stressor"', "stressor sends one request only"),
-        ('tool = "jobs"', "jobs sends one request only"),
+        ('tool = "ab"', "ab can only repeat one request; use siege, wrk or locust"),
+        ('tool = "stressor"', "stressor can only repeat one request"),
+        ('tool = "jobs"', "jobs can only repeat one request"),
         ('path = "/a"', "replaces the request: remove path"),
         ('method = "PUT"', "replaces the request: remove"),
         ('order = "reverse"', "expected one of random, file"),

@@ -20,7 +20,7 @@ from common.server_contract import LONGEST_QUEUE
 from under_siege.faults.drill_run import drill_plan
 from under_siege.targets.strategies import all_strategies, read_strategy, strategies_suite, with_default_queue
 
-FULL = "the queue is full, 0 requests wait in it"
+FULL = "the queue is full: 0 requests are waiting"
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 WORK = """
 import time
@@ -87,7 +87,7 @@ def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) ->
     told = [(answer.status, answer.body) for answer in answers]
     assert told == [(200, "at last" if by == signal.SIGINT else "computed")] * 3
     assert served.process.wait(timeout=LIMIT_S) == 0
-    dropped = f"{served.script.stem}: 1 request dropped, not done within 5 s\n"
+    dropped = f"{served.script.stem}: dropped 1 request that did not finish within 5 s\n"
     assert (served.process.stdout.read(), served.process.stderr.read()) == ("", dropped)
     wait_until(lambda: all(gone(process) for process in family))
     wait_until(lambda: is_free(served.port))
@@ -117,7 +117,7 @@ def check_load_shedding(served: Served) -> None:
             break
     assert {answer.status for answer in answers} == {200, 503}
     for refused in (answer for answer in answers if answer.status == 503):
-        assert refused.body.startswith("503 Service Unavailable: the queue is full, ")
+        assert refused.body.startswith("503 Service Unavailable: the queue is full: ")
         assert "\n" not in refused.body
         assert int(refused.headers["retry-after"]) > 0
     assert served.request("/ready").status == 200
@@ -179,7 +179,7 @@ def test_a_full_queue_fails_the_readiness_check_but_not_the_ping(
         answer = served.request("/ready")
         assert (answer.status, answer.body) == (
             503,
-            "503 Service Unavailable: the queue is full, 0 requests wait in it",
+            "503 Service Unavailable: the queue is full: 0 requests are waiting",
         )
         assert served.request("/ping").body == "pong"
         assert receive(request).status == 200

@@ -88,14 +88,14 @@ def test_wsgi_detects_wrong_bodies_and_closed_connections(tmp_path: Path) -> Non
         assert cases[name].cpu_s_per_transaction > 0
     assert records["waitress"].tool_command[:2] == ["ab", "-q"]
     assert codes(cases["dishonest"]) == {"wrong_answer"}
-    assert "asked for as ab does, gives 200 with 973 bytes 'xxx" in messages(cases["dishonest"])
+    assert "sent as ab sends it, returned 200 with 973 bytes 'xxx" in messages(cases["dishonest"])
     page = Report(result).formatted("markdown")
     assert re.search(r"gunicorn-sync.*the server closed each one", page)
     assert not re.search(r"waitress.*the server closed each one", page)
     if "node-own" in servers:
         assert codes(cases["node-own"]) == {"wrong_answer"}
         assert "200 with 929 bytes" in messages(cases["node-own"])
-        assert "(equal as JSON, not in bytes)" in messages(cases["node-own"])
+        assert "(equal as JSON, but not byte for byte)" in messages(cases["node-own"])
     check_ceiling(cases, "waitress")
 
 
@@ -126,7 +126,7 @@ def test_static_detects_that_whitenoise_never_served(tmp_path: Path) -> None:
         assert codes(cases[name]) == {"wrong_answer"}
         assert f"gives X-Served-By: {actual} instead of X-Served-By: " in messages(cases[name])
     assert codes(cases["dishonest"]) == {"wrong_answer"}
-    assert "asked for as wrk does, gives 200 with 2 bytes 'xx'" in messages(cases["dishonest"])
+    assert "sent as wrk sends it, returned 200 with 2 bytes 'xx'" in messages(cases["dishonest"])
     assert any(records["dishonest"].bursts.odd_bytes)
 
 

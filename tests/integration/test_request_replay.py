@@ -82,7 +82,9 @@ def test_wrong_answers_only_to_the_load_tool_are_detected(tool: str, keep_alive:
     cases = {case.server: case for case in summarize(result).cases}
     assert cases["honest"].verdict != "failed", cases["honest"].reasons
     assert [reason.code for reason in cases["dishonest"].reasons] == ["wrong_answer"]
-    assert re.search(f"asked for as {tool} does, gives 200 with 5 bytes 'wrong'", cases["dishonest"].reasons[0].message)
+    assert re.search(
+        f"sent as {tool} sends it, returned 200 with 5 bytes 'wrong'", cases["dishonest"].reasons[0].message
+    )
 
 
 @contextlib.asynccontextmanager
@@ -166,7 +168,7 @@ def test_answers_are_read_with_any_framing(answer: bytes, body: bytes) -> None:
     ],
 )
 def test_malformed_answers_are_rejected(answer: bytes) -> None:
-    with pytest.raises(CaseFailedError, match="asked for as ab does: the response is not HTTP"):
+    with pytest.raises(CaseFailedError, match="sent as ab sends it: the response is not HTTP"):
         read_body([answer])
 
 

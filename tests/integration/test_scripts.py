@@ -58,18 +58,18 @@ def test_stopping_run_benchmark_stops_siege(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "env", "error"),
     [
-        (["nonsense"], {}, "'nonsense' makes no sense; expected host:port"),
+        (["nonsense"], {}, "'nonsense' is not an address; expected host:port"),
         (["127.0.0.1:0"], {}, "'0' is not a port"),
         (["127.0.0.1:65536"], {}, "'65536' is not a port"),
         (["127.0.0.1:http"], {}, "'http' is not a port"),
         (["127.0.0.1:"], {}, "'' is not a port"),
-        ([":8000"], {}, "':8000' makes no sense"),
-        (["no such host:80"], {}, "makes no sense"),
-        (["$(touch pwned):80"], {}, "makes no sense"),
+        ([":8000"], {}, "':8000' is not an address"),
+        (["no such host:80"], {}, "is not an address"),
+        (["$(touch pwned):80"], {}, "is not an address"),
         (["no.such.host.invalid:80"], {}, "nothing listens on no.such.host.invalid:80"),
-        (["127.0.0.1:1", "2"], {}, "expected nothing, or one host:port"),
-        (["127.0.0.1:1"], {"USERS": "0"}, "USERS='0' makes no sense"),
-        (["127.0.0.1:1"], {"DURATION": "banana"}, "DURATION='banana' makes no sense"),
+        (["127.0.0.1:1", "2"], {}, "too many arguments; expected none, or one host:port"),
+        (["127.0.0.1:1"], {"USERS": "0"}, "USERS='0' is not a number of users"),
+        (["127.0.0.1:1"], {"DURATION": "banana"}, "DURATION='banana' is not a duration"),
     ],
 )
 def test_invalid_input_is_a_one_line_error(words, env, error) -> None:
@@ -98,7 +98,7 @@ def test_repeated_setup_is_fast_and_silent() -> None:
 
 
 def test_setup_with_an_invalid_python_is_a_one_line_error() -> None:
-    for python, error in (("no-such-python", "no no-such-python here"), ("/bin/false", "is too old")):
+    for python, error in (("no-such-python", "no-such-python is not installed"), ("/bin/false", "is too old")):
         refused = subprocess.run(
             [str(ROOT / "scripts" / "setup")], capture_output=True, text=True, env={**os.environ, "PYTHON": python}
         )

@@ -194,7 +194,7 @@ def test_unknown_paths_are_404(server: Served) -> None:
     for path in ("/nothing", "/ping/", "/ready/", "/index.html", "/nothing?<script>"):
         answer = server.request(path)
         assert answer.status == 404, path
-        assert answer.body == "404 Not Found: there are /, /ping and /ready", path
+        assert answer.body == "404 Not Found: expected /, /ping or /ready", path
 
 
 def test_a_wrong_method_is_405(server: Served) -> None:

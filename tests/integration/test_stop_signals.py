@@ -142,7 +142,9 @@ def test_a_port_still_taken_after_the_server_ended_is_an_error(monkeypatch: pyte
     with socket.create_server((HOST, 0)) as other_listener:
         port = other_listener.getsockname()[1]
         one = server.Server(plan, plan.cases[0], f"http://{HOST}:{port}", port, SimpleNamespace(own_folder=""))
-        with pytest.raises(CaseFailedError, match=f"port {port} is still taken after the server was ended") as failed:
+        with pytest.raises(
+            CaseFailedError, match=f"port {port} is still in use after the server was stopped"
+        ) as failed:
             asyncio.run(one.stop())
         assert failed.value.code == "port_kept"
     asyncio.run(one.stop())

@@ -69,7 +69,7 @@ def test_correct_servers_have_figures(shop: Shop) -> None:
 
 
 WRONG = {
-    "wrong": ("wrong_answer", "GET /report?customer=acme gives 200 with 10 bytes 'other of 4' instead of 200 with"),
+    "wrong": ("wrong_answer", "GET /report?customer=acme returned 200 with 10 bytes 'other of 4' instead of 200 with"),
     "failing": ("no_answer", "GET http://"),
     "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
     "mute": ("died", "the server ended with exit code 0 after "),
@@ -88,7 +88,7 @@ def test_an_unmeasurable_server_fails_alone_with_its_reason(name: str, shop: Sho
 
 
 def test_last_output_falls_back_to_stdout(shop: Shop) -> None:
-    assert "; its last line: no licence here; if it went to the background" in shop[0]["mute"].message
+    assert "; its last line: no licence here; if it runs in the background" in shop[0]["mute"].message
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -134,7 +134,7 @@ def test_missing_comparisons_and_measurements_are_reported(tmp_path: Path) -> No
     assert not found["told"].memory_bytes  # the server's process may not be a child of its command
     assert is_free(port)  # but the server was stopped
     assert "compared as JSON, not byte for byte" in Report(result).formatted("markdown")
-    assert "none was measured, so rates above what is physically possible" in Report(result).formatted("markdown")
+    assert "not measured, so impossibly high rates" in Report(result).formatted("markdown")
     assert "none were sent" in Report(result).formatted("markdown")  # of pings
     anything = msgspec.structs.replace(result, suite=msgspec.structs.replace(result.suite, body=ANY, checked=""))
     assert "only the status was checked" in Report(anything).formatted("markdown")
@@ -246,7 +246,7 @@ def test_responses_from_foreign_processes_are_rejected() -> None:
         must_be_its_own(os.getpid(), port)
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
             with pytest.raises(
-                CaseFailedError, match=f"port {port} is answered by a process that was not started here"
+                CaseFailedError, match=f"another process, which this run did not start, listens on port {port}"
             ):
                 must_be_its_own(other.pid, port)
             other.communicate(b"\n")
@@ -287,8 +287,8 @@ OWN = {
     "a zombie": (FakeProcess(error=psutil.ZombieProcess), FakeProcess()),
 }
 STRANGERS = {
-    "nowhere": (FakeProcess(), "; the server listens nowhere"),
-    "connects to that port": (FakeProcess(asks=OURS), "; the server listens nowhere"),
+    "nowhere": (FakeProcess(), "; the server does not listen on any port"),
+    "connects to that port": (FakeProcess(asks=OURS), "; the server does not listen on any port"),
     "elsewhere": (FakeProcess(4, 2, below=(FakeProcess(1, 3),)), "; it listens on port 1 and 2 and 3 instead"),
 }
 
@@ -317,7 +317,7 @@ def test_a_foreign_listener_is_reported_with_the_ports_of_the_server(
     with pytest.raises(CaseFailedError) as failed:
         must_be_its_own(7, OURS, 8)
     assert failed.value.code == "stranger"
-    assert f"port {OURS} is answered by a process that was not started here{told}" in str(failed.value)
+    assert f"another process, which this run did not start, listens on port {OURS}{told}" in str(failed.value)
 
 
 TABLES = {
@@ -402,7 +402,7 @@ async def _death_is_noticed(needed: Services, name: str) -> None:
         try:
             await needed.must_live([name])
         except CaseFailedError as failed:
-            assert f"{name}, which the server needs, was ended by SIGKILL meanwhile" in str(failed)  # noqa: PT017
+            assert f"{name}, which the server needs, was terminated by SIGKILL during the run" in str(failed)  # noqa: PT017
             return
         await asyncio.sleep(0.01)
     pytest.fail(f"the death of {name} was not reported")

@@ -86,7 +86,8 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
     program, version, messages = find_locust(machine)
     assert version == "2.47.9"
     assert messages == [
-        f"making a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done once"
+        f"creating a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done "
+        "once"
     ]
     assert find_locust(machine) == (program, version, [])
 
@@ -94,7 +95,7 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        ("http://127.0.0.1:9/", "no package index was reached (http://127.0.0.1:9)"),
+        ("http://127.0.0.1:9/", "no package index could be reached (http://127.0.0.1:9)"),
         ("file:///", "No solution found when resolving dependencies; Because "),
     ],
 )

@@ -10,7 +10,7 @@ from under_siege.model.record import load
 from under_siege.processes.managed_process import LONGEST, Tail, last_error
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
-SUFFIX = "; its stderr says: KeyError: 'customer'"
+SUFFIX = "; the last error on stderr: KeyError: 'customer'"
 HEAD = "Traceback (most recent call last):\n"
 FRAME = '  File "app.py", line 3, in report\n    return names["x"]\n           ~~~~~^^^^^\n'
 
@@ -51,7 +51,9 @@ def test_a_failed_trace_shows_the_exception(run_cli) -> None:
     ended = run_cli("trace", SERVER, "--requests", "1", *WAITING)
     assert ended.returncode == 1
     shown = " ".join(ended.stdout.split())
-    assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SUFFIX}" in shown
+    assert (
+        f"returned 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SUFFIX}" in shown
+    )
 
 
 @pytest.mark.figures
@@ -62,4 +64,4 @@ def test_a_failed_check_under_load_shows_the_exception(run_cli, tmp_path: Path) 
     assert ended.returncode in (1, 3), ended.stderr
     (record,) = load(tmp_path / "r.json").records
     assert any(problem.endswith(SUFFIX) for problem in record.checks.problem)
-    assert "its stderr says: KeyError: 'customer'" in " ".join(ended.stdout.split())
+    assert "the last error on stderr: KeyError: 'customer'" in " ".join(ended.stdout.split())

@@ -204,7 +204,9 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     python, messages = prepared(user_python)
     assert python.missing == ()
-    assert messages[1:] == ["no wheel of from_source fits; trying to build it from source, which can take minutes"]
+    assert messages[1:] == [
+        "no compatible wheel for from_source; trying to build it from source, which can take minutes"
+    ]
     subprocess.run([python.path, "-c", "import from_source"], check=True)
 
 
@@ -213,8 +215,8 @@ def test_an_unreachable_index_is_reported(trouble, user_python, tmp_path, monkey
     without_index(trouble, monkeypatch, index)
     (tmp_path / "dependencies.txt").write_text("far_away\n")
     python, messages = prepared(user_python)
-    assert "no package index was reached (http" in messages[-1]
-    assert "; this is tried again at the next run" in messages[-1]
+    assert "no package index could be reached (http" in messages[-1]
+    assert "; the next run will retry" in messages[-1]
     assert "no package index" in python.why_missing("far_away")
 
 
@@ -236,8 +238,8 @@ def test_a_package_is_retried_after_the_index_was_unreachable(user_python, tmp_p
     write_wheel(tmp_path / "wheels", "at_hand")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     python, messages = prepared(user_python)
-    assert "no package index was reached (http" in messages[-1]
-    assert "; this is tried again at the next run" in messages[-1]
+    assert "no package index could be reached (http" in messages[-1]
+    assert "; the next run will retry" in messages[-1]
     assert "no package index" in python.why_missing("far_away")
     monkeypatch.setattr(index, "status", 404)
     write_wheel(tmp_path / "wheels", "far_away")
@@ -253,7 +255,7 @@ def test_an_incomplete_environment_is_recreated(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(installation, "LIMIT_S", 0.0)
-        with pytest.raises(BadInputError, match="can't make a virtual environment"):
+        with pytest.raises(BadInputError, match="can't create a virtual environment"):
             prepared(user_python)
     assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))
     assert prepared(user_python)[1]

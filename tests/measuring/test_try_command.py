@@ -156,7 +156,7 @@ def test_holding_the_gil_in_c_delays_all_threads(run_try: Try) -> None:
     [
         ("recurses_too_deep", "RecursionError"),
         ("no_such_function", "cannot import task"),
-        ("exits_hard", "it ended the process during the first run"),
+        ("exits_hard", "it terminated the process during the first run"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
         ("counts_its_runs", "its answer differs"),
         ("returns_unpicklable_answer", "its answer differs"),
@@ -184,7 +184,7 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
             "awaits",
             "yields [567] times, [2-7] of them to wait; at most .* worth a run it yields while it waits",
         ),
-        ("awaits_nothing", "never: it neither yields nor awaits anything"),
+        ("awaits_nothing", "never: it neither yields nor awaits"),
         (
             "caches_by_hand_and_uses_memory",
             r"(?=.*60 MB more at its peak).*the first run took \d.* cached\? later runs may be cache hits",
@@ -202,7 +202,7 @@ def test_peculiarities_of_a_task_are_reported(run_try: Try, name: str, word: str
 @pytest.mark.figures
 def test_a_cached_task_gets_a_hint(run_try: Try) -> None:
     said = flat(run_try("caches_its_answer(2)").stdout)
-    assert "it has a cache, so all figures here are of cache hits" in said
+    assert "it has a cache, so all figures here are for cache hits" in said
     hint = "awkward_tasks:caches_its_answer.__wrapped__(2)"
     assert f"bench.py try {shlex.quote(hint)}" in said
     assert re.search("1_sync +worth a run +after its first run: it takes less time than a request itself", said)

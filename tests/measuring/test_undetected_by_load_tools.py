@@ -152,7 +152,7 @@ def test_the_given_number_of_requests_is_sent(tmp_path) -> None:
 
 def test_an_unsupported_load_is_rejected_before_anything_starts(tmp_path) -> None:
     needed("wrk")
-    with pytest.raises(BadInputError, match="wrk can't send a number of requests"):
+    with pytest.raises(BadInputError, match="wrk can't stop after a number of requests"):
         measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
 
 

@@ -56,7 +56,7 @@ def test_identical_servers_reported_as_different_are_counted(
     monkeypatch.setitem(check.IDENTITY, "wsgi", same_keep_alive)
     *_, (line, status) = count_of(check, "wsgi", "wsgi").lines()
     assert status == check.WRONG
-    assert "called different 0" not in line
+    assert "reported as different 0" not in line
     assert "not compared (wrong_answer)" in line  # node-own
 
 

@@ -108,4 +108,4 @@ def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
     for requirement in required:
         if sound and not has(requirement.goal.figure):
             names = ", ".join(name for name, figure in goal_names().items() if has(figure))
-            raise BadInputError(f"{requirement.text!r}: this result has no such figure; use one of {names}")
+            raise BadInputError(f"{requirement.text!r}: this result has no such metric; use one of {names}")

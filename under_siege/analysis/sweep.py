@@ -265,7 +265,7 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     if len(values) < 2:
         names = dict.fromkeys(name for case in cases for name, _ in case.values)
         known = [name for name in names if len({case.get(name) for case in cases}) > 1]
-        expected = f"expected one of {', '.join(known)}" if known else "no axis varies in it"
+        expected = f"use one of {', '.join(known)}" if known else "none of its axes varies"
         raise BadInputError(f"this result has fewer than two values of {axis!r}; {expected}")
     noise = {name: largest for name in SPEED_CORRECTED if (largest := _noise(comparison, name, cases)) is not None}
     differences = _differences(comparison, cases, axis, values[0], noise)

@@ -56,7 +56,9 @@ def check_goal(requested: Goal, suite: Suite) -> None:
         )
     if requested.is_at_most is (requested.figure == "availability_pct"):
         other = requested.text.replace(requested.operator, ">=" if requested.is_at_most else "<")
-        raise BadInputError(f"{requested.text!r} would be easier to meet under more load; use {other!r}")
+        raise BadInputError(
+            f"{requested.text!r} is easier to meet under more load, so it can't limit the rate; use {other!r}"
+        )
     if requested.figure.startswith("ping_") and suite.ping is None:
         raise BadInputError(f"{requested.text!r}: no health check is set; add one, such as --ping /health")
     if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):

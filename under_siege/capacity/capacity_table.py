@@ -141,7 +141,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
         yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
     yield from _disturbances(capacities)
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
-        yield f"The interval is wide for {listed(wide)}: search longer (--time 3m) or on a quieter machine."
+        yield f"The confidence interval is wide for {listed(wide)}: search longer (--time 3m) or on a quieter machine."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
         yield f"Not tested: {name}: {skipped.reason}."
@@ -162,8 +162,8 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         yield f": at a constant CPU speed, {per_s(capacity.steady_per_s)} instead of {per_s(capacity.per_s)}"
     if capacity.limited:
         yield (
-            f": the load generator was the limit at {per_s(capacity.limited.per_s)}: its requests were "
-            f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are not counted"
+            f": at {per_s(capacity.limited.per_s)} the load generator was the limit, and sent requests "
+            f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
         )
 
 
@@ -196,7 +196,7 @@ def in_one_sentence(capacity: Capacity) -> str:
         return f"{name}: search failed."
     if capacity.lower_per_s:
         return f"{name} {_interval(capacity)}."
-    return f"{name} meets the goals at no rate; {_why_none(capacity)}."
+    return f"{name} does not meet the goals at any rate; {_why_none(capacity)}."
 
 
 def _why_none(capacity: Capacity) -> str:

@@ -210,7 +210,7 @@ class Offer:
         except CaseFailedError as failed:
             record.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not lose the other steps
-            record.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+            record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.case_s = time.monotonic() - began_s
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession, sending: Generator) -> None:

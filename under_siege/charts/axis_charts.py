@@ -34,7 +34,7 @@ FIGURES = (
     Over("rate", "rate_per_s", "requests per second, speed-adjusted"),
     Over("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
     Over("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
-    Over("cpu", "cpu_s_per_transaction", "CPU for each answer, milliseconds", lambda value: 1000 * value),
+    Over("cpu", "cpu_s_per_transaction", "CPU per answer, milliseconds", lambda value: 1000 * value),
     Over("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
 )
 

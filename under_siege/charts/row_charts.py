@@ -265,7 +265,7 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look
     values = [1000 * max(0.0, metric.value or 0.0) for metric in spent]
     edges = [tuple(1000 * max(0.0, edge) for edge in metric.interval) if metric.interval else None for metric in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
-    what = "CPU time for each answer on top of the task" if beside_task else "CPU time for each answer"
+    what = "CPU time per answer on top of the task" if beside_task else "CPU time per answer"
     axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": look.width // 100}
     sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
     bars, intervals, figures = [], [], []

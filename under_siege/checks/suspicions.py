@@ -50,7 +50,7 @@ KNOWN_TIMERS = (  # low, high in seconds, and the likely cause; Locust rounds pe
 
 
 class Needs(NamedTuple):
-    """What the task takes with nothing beside it: waiting, and computing at any speed."""
+    """The duration of the task without other load: time spent waiting, and CPU work."""
 
     wait_s: float
     work: float  # CPU seconds at speed 1 of the speed probe, or just seconds where there was none
@@ -58,7 +58,7 @@ class Needs(NamedTuple):
 
     @property
     def allowance(self) -> float:
-        """Return how much less than this an honest run may take, as a fraction."""
+        """Return the fraction by which an honest run may be faster."""
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
@@ -76,7 +76,7 @@ class _Run(NamedTuple):
 
 
 class Evidence:
-    """What the rules know from all rounds of a result."""
+    """What the runs of the task alone show, over all rounds of a result."""
 
     def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
@@ -87,7 +87,7 @@ class Evidence:
         self._cpu_needs = {work: _cpu_need(runs, correction) for work, runs in self._runs.items()}
 
     def needs(self, case_round: Round) -> Needs | None:
-        """Return what the task takes, from the runs around this round; from all where there are none."""
+        """Return the duration of the task, from the runs around this round, or else from all runs."""
         by_round = self._runs.get(case_round.case.work)
         if by_round is None:
             return None
@@ -174,8 +174,8 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
         return None
     return (
         f"an answer came after {formatting.seconds(soonest_s)}, "
-        f"but the task alone takes {formatting.seconds(alone_s)}: "
-        "it was sent without doing the work; check for a cache, or for a result that is not awaited"
+        f"but the task alone takes {formatting.seconds(alone_s)}, so the server answered without doing the work; "
+        "check for a cache, or for a result that is not awaited"
     )
 
 
@@ -193,23 +193,23 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     allowed = users * (ACCURACY + DRIFT_OF_RATES + measured.record.tool_step_s * len(took_s) / there_s)
     if inside > users + allowed:
         return (
-            f"{tool}'s response times add up to {inside:.1f} requests at a time, "
-            f"but there are only {users} users: the tool contradicts itself"
+            f"{tool}'s response times imply {inside:.1f} concurrent requests, but there are only {users} users, so "
+            "its report contradicts itself; use another tool"
         )
     pings = measured.record.pings
     latest_s = float(np.subtract(pings.sent_s, pings.due_s).max()) if pings.due_s else 0.0
     stood_still = users * latest_s / (measured.load_s or 1.0)  # if the machine stalls, no user can send requests
     if inside < users - allowed - stood_still and not measured.record.socket_failures:
         return (
-            f"{tool}'s response times add up to only {inside:.1f} requests at a time, "
-            f"but there are {users} users: the tool did not send requests as fast as it could"
+            f"{tool}'s response times imply only {inside:.1f} concurrent requests, but there are {users} users, so "
+            "the tool sent requests too slowly; use another tool"
         )
     rounds_of_others = len(spans.ended_s) / users
     if users == measured.record.users or rounds_of_others < CYCLES_OF_OTHERS:
         return None
     return (
         f"{measured.record.users - users} of {measured.record.users} users never got an answer, while the others got "
-        f"{rounds_of_others:.0f} each: the rate is that of {users} users"
+        f"{rounds_of_others:.0f} each, so the rate is for {users} users only"
     )
 
 
@@ -220,34 +220,35 @@ def availability(measured: Round, _: Evidence) -> str | None:
     if not missed:
         return None
     problems = [problem for problem in checks.problem if problem]
-    example = f", such as: {problems[0]}" if problems else ""
+    example = f" (the first: {problems[0]})" if problems else ""
     return (
-        f"{missed} of {sent} requests got no correct answer{example}; the rate counts only correct answers, "
-        "but errors may take less work"
+        f"{missed} of {sent} requests got no correct answer{example}; the rate counts only correct answers, but "
+        "failed requests may have taken less work"
     )
 
 
 def backlog(measured: Round, _: Evidence) -> str | None:
-    """Report work that a server had answered, but not done, when the load ended.
+    """Report work that was unfinished when the load ended, although the server had already answered.
 
-    Requests that the load tool abandoned, at most one for each user and burst, are no such work.
+    Requests that the load tool abandoned, at most one for each user and burst, don't count.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:
         return None
     abandoned = record.users * max(1, len(record.bursts.right))
     longer = "" if drain.is_done else " or longer"
-    does_not_count = "the rate does not include that work"
+    does_not_count = "the rate does not include this work"
     if drain.backlog is not None and drain.backlog > abandoned:
         return (
-            f"{drain.backlog:,} jobs waited when the load ended, for {drain.lasted_s:.1f} s{longer}; {does_not_count}"
+            f"{drain.backlog:,} jobs were still queued when the load ended and took another {drain.lasted_s:.1f} "
+            f"s{longer}; {does_not_count}"
         )
     each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
     if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * abandoned * each_s + LEAST_DRAIN_S:
         return None
     return (
-        f"the server was busy for {drain.lasted_s:.1f} s{longer} after the load, and used "
-        f"{formatting.seconds(drain.cpu_s)} of CPU; {does_not_count}: check for work in the background"
+        f"after the load, the server was busy for {drain.lasted_s:.1f} s{longer} and used "
+        f"{formatting.seconds(drain.cpu_s)} of CPU time; {does_not_count}; check for background work"
     )
 
 
@@ -271,7 +272,7 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
         return None
     return (
         f"{record.tool} and the bench used {100 * generator_s / machine.total_s:.0f} % of the machine's CPU time, "
-        f"more than {100 * GENERATOR:.0f} %, so the server had less; use a longer task or fewer users"
+        f"more than {100 * GENERATOR:.0f} %, so less was left for the server; use a longer task or fewer users"
     )
 
 
@@ -282,9 +283,9 @@ def _busy_tool(measured: Round) -> str | None:
     awake = measured.totals.awake(cpus)
     if awake is None or awake < AWAKE:
         return None
-    threads = "its only thread was" if cpus == 1 else f"its {cpus} threads were"
+    threads = "the only thread" if cpus == 1 else f"all {cpus} threads"
     return (
-        f"the load tool was the limit: {record.tool} reports its own speed, because {threads} busy "
+        f"the load tool was the limit, because {threads} of {record.tool} {'was' if cpus == 1 else 'were'} busy "
         f"{100 * min(1.0, awake):.0f} % of the time; use another tool, more threads, or a longer task"
     )
 
@@ -299,9 +300,9 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
         return None
     failed = f", and {unconnected} requests got no answer" if unconnected else ""
     return (
-        f"the machine ran out of local ports: it has {available:,}, and {taken:,} connections were open or in TIME_WAIT"
-        f"{failed}: the rate is that of free ports, not of the server; "
-        "keep connections alive, allow ports to be reused (sysctl -w net.ipv4.tcp_tw_reuse=2), or wait a minute"
+        f"the machine ran out of local ports (it has {available:,}; {taken:,} were open or in TIME_WAIT)"
+        f"{failed}, so free ports limited the rate, not the server; keep connections alive, let the kernel reuse "
+        "ports (sysctl -w net.ipv4.tcp_tw_reuse=2), or wait a minute"
     )
 
 
@@ -330,9 +331,9 @@ def timer(measured: Round, _: Evidence) -> str | None:
     if waited_s <= in_queue_s or (p95_s is not None and p95_s > TIGHT * waited_s) or share > IDLE:
         return None
     return (
-        f"a timer, not work: users waited {formatting.seconds(waited_s)}, "
-        f"while the same request on a new connection took {formatting.seconds(usual_s)}, "
-        f"and the server used {100 * share:.0f} % of a CPU; the likely cause is {cause}"
+        f"a timer, not work, determined the response time: users waited {formatting.seconds(waited_s)}, but the same "
+        f"request on a new connection took {formatting.seconds(usual_s)}, "
+        f"and the server used {100 * share:.0f} % of a CPU; likely cause: {cause}"
     )
 
 

@@ -84,7 +84,7 @@ def above_ceiling(limits: Limits) -> str | None:
         return None
     return (
         f"{formatting.rate(excess.value)}/s is {_times(excess.estimate)} times the ceiling of "
-        f"{formatting.rate(excess.limit)}/s: answers are sent before the work is done, or without doing it; "
+        f"{formatting.rate(excess.limit)}/s: the server answered before the work was done, or without doing it; "
         "check that every result is awaited"
     )
 
@@ -96,22 +96,25 @@ def too_cheap(limits: Limits) -> str | None:
         return None
     return (
         f"a transaction used {formatting.seconds(excess.value)} of CPU time, but the task needs "
-        f"{formatting.seconds(excess.limit)}: the work is not done, or done outside the server's processes"
+        f"{formatting.seconds(excess.limit)}: the server did not do the work, or other processes did; check for a "
+        "cache or an external worker"
     )
 
 
 def unverified(limits: Limits) -> str | None:
-    """Report an excess that is too large and can't be excluded, unless the case is accused of one."""
+    """Report intervals that are too wide to verify the work, unless the case is already suspect because of the work."""
     if above_ceiling(limits) or too_cheap(limits):
         return None
     doubts, has_task = [], limits.rounds[0].record.has_task
     if has_task and not limits.knows_task:
-        doubts.append("answers without work (the duration of the task alone is unknown)")
+        doubts.append("the duration of the task alone is unknown")
     if limits.rate_excess and limits.rate_excess.most > MOST_RATE and has_task:
-        doubts.append(f"up to {_times(limits.rate_excess.most)} times the ceiling")
+        doubts.append(
+            f"the confidence interval of the rate extends to {_times(limits.rate_excess.most)} times the ceiling"
+        )
     if limits.cpu_excess and limits.cpu_excess.most > MOST_CPU:
-        doubts.append(f"less work than the task needs (up to {_times(limits.cpu_excess.most)} times less CPU time)")
-    return f"the interval is too wide to verify the work: {' and '.join(doubts)} can't be excluded" if doubts else None
+        doubts.append(f"the task may need up to {_times(limits.cpu_excess.most)} times the measured CPU time")
+    return f"the results can't verify that the server did the work: {' and '.join(doubts)}" if doubts else None
 
 
 def _times(log: float) -> str:
@@ -145,8 +148,8 @@ def wide_interval(limits: Limits) -> str | None:
     if edges is None or edges[1] <= USELESS * edges[0]:
         return None
     return (
-        f"throughput is only known to be between {formatting.rate(edges[0])}/s and {formatting.rate(edges[1])}/s: "
-        "run more rounds, or close other programs"
+        f"the confidence interval of the rate is too wide, {formatting.rate(edges[0])}/s to "
+        f"{formatting.rate(edges[1])}/s: run more rounds, or close other programs"
     )
 
 
@@ -235,7 +238,7 @@ def _wrong_answer(measured: Round) -> str | None:
             wrong = f"{len(sizes)} of {len(measured.good)} answers under load were wrong"
             return f"{wrong}: {sizes[0]} bytes long instead of {expected}"
     if contents := sum(columns.wrong_contents):
-        return f"{contents} of {measured.attempts} answers under load had a good status but wrong contents"
+        return f"{contents} of {measured.attempts} answers under load had the right status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):
         wrong = f"the {measured.completed:,} answers under load were wrong"
         return f"{wrong}: they had {odd:,} bytes more or fewer than the requested files"

@@ -169,7 +169,7 @@ def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
     if doubt := _described(_load_differences(base, new)):
         raise BadInputError(f"can't compare: {doubt}; measure both with the same --task, --users and --style")
     if (doubt := machine_difference(base, new)) and not anyway:
-        raise BadInputError(f"can't compare: {doubt}; --anyway compares them nevertheless")
+        raise BadInputError(f"can't compare: {doubt}; use --anyway to compare them nevertheless")
 
 
 def machine_difference(base: Result, new: Result) -> str:

@@ -63,7 +63,7 @@ from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
-    "before → now: the values that report shows; the change in % is that of the mean over the rounds",
+    "before → now: the values that bench.py report shows; %: change of the mean over all rounds",
     "better, worse: a change of more than 2 % that is significant at 5 %, corrected for all tests here (Holm)",
 )
 NOTHING = "-"
@@ -191,12 +191,14 @@ def conclusion(comparison: ResultComparison) -> str:
     if equal == len(comparison.cases):
         rates = [change for case in comparison.cases for change in case.changes if change.figure == "rate_per_s"]
         found = (
-            f" A change of {size} in {column_of('rate_per_s').name} would be found."
+            f" A change of {size} in {column_of('rate_per_s').name} would be detected."
             if (size := _visible(rates))
             else ""
         )
         return f"No significant changes.{found}"
-    return " ".join([*parts, f"No significant difference: {equal} of {len(comparison.cases)}."] if equal else parts)
+    return " ".join(
+        [*parts, f"No significant difference in {equal} of {len(comparison.cases)} cases."] if equal else parts
+    )
 
 
 def _metrics_of(case: CasePair) -> str:
@@ -213,7 +215,7 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
         for when, reasons in _flags(case):
             yield from (f"{name}: {when}: {reason}" for reason in reasons)
         if case.base is None or case.new is None:
-            yield f"{name}: was not measured {'before' if case.base is None else 'now'}"
+            yield f"{name}: not measured {'before' if case.base is None else 'now'}"
         else:
             yield from (f"{name}: {remark}" for remark in _changed_settings(case.base, case.new))
     if comparison.in_one_run is not None:
@@ -237,7 +239,7 @@ def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
         had = axis("workers").label(base.workers) if base.workers else "an unknown number of workers"
         yield f"had {had} before and {new.workers or 'unknown'} now"
     if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
-        yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"
+        yield f"memory was measured as {base.memory_kind.upper()} before, and as {new.memory_kind.upper()} now"
 
 
 def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
@@ -247,7 +249,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
     if ratios and any(_is_corrected(change) for case in both for change in case.changes):
         times = formatting.span(ratios, formatting.significant)
-        yield f"The machine was {times} times as fast now as before; the changes in % are speed-adjusted."
+        yield f"The machine is now {times} times as fast as before; the changes in % are speed-adjusted."
 
 
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:

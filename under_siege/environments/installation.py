@@ -61,7 +61,7 @@ async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str
     missing = await _made_once(directory, "", python, wanted, tell)
     for package, reason in missing.items():
         if package in map(_package, wanted):
-            tell(f"Python {python.version} can't have {package}: {reason}")
+            tell(f"{package} can't be installed for Python {python.version}: {reason}")
     return replace(python, path=str(directory / "bin" / "python"), missing=tuple(missing.items()))
 
 
@@ -132,12 +132,12 @@ async def _made_once(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # the system unlocks it if this is killed
         if not _locked(lock):
-            tell(f"waiting for another run that is making {directory}")
+            tell(f"waiting for another run that is creating {directory}")
             await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
         if (missing := _missing(directory, state)) is not None:
             return missing
         packages = f" with {', '.join(requirements)}" if requirements else ""
-        tell(f"making a virtual environment for Python {python.version}{packages}; this is done once")
+        tell(f"creating a virtual environment for Python {python.version}{packages}; this is done once")
         try:
             missing, is_final = await _make(directory, python, requirements, suite, tell)
         except BaseException:
@@ -176,7 +176,7 @@ async def _make(
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
     except BadInputError as error:
-        raise BadInputError(f"{python.path!r} can't make a virtual environment: {error}") from None
+        raise BadInputError(f"{python.path!r} can't create a virtual environment: {error}") from None
     install = ["pip", "install", "--compile-bytecode", "--python", str(directory / "bin" / "python")]
     if suite is not None:
         parts = [requirement.split(" ", 1) if requirement[0] == "-" else [requirement] for requirement in requirements]
@@ -200,7 +200,7 @@ async def _install_wheels(install: Sequence[str], requirements: Sequence[str], t
             except BadInputError as error:
                 reason = str(error)
                 if not _NO_BUILD.search(reason):
-                    reason, is_final = f"{reason}; this is tried again at the next run", False
+                    reason, is_final = f"{reason}; the next run will retry", False
                 missing[_package(requirement)] = reason
     return missing, is_final
 
@@ -211,7 +211,7 @@ async def _install_one(install: Sequence[str], requirement: str, tell: _Tell) ->
     except BadInputError as error:
         if not _NO_BUILD.search(str(error)):
             raise
-        tell(f"no wheel of {requirement} fits; trying to build it from source, which can take minutes")
+        tell(f"no compatible wheel for {requirement}; trying to build it from source, which can take minutes")
         await _uv(*install, requirement)
 
 
@@ -233,7 +233,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 def _reason_of_uv(output: str) -> str:
     """Return in one line why uv failed: the causes, and of a build the hint, or the last error of the compiler."""
     if _UNREACHED.search(output):
-        return f"no package index was reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
+        return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
     lines = [line for line in head.splitlines() if line.strip()]
     errors = [line for line in build.splitlines() if line.startswith("hint:") or re.search(r"[eE]rror\b", line)]

@@ -110,7 +110,7 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
     others = others or OtherWork()
     findings = [*(_siege() if tool == "siege" else ()), *_cpus(), *_network(), *_limits()]
     if (busy_pct := others.share_pct(watch_s)) > BUSY_PCT:
-        busy = Finding(f"the CPUs are {busy_pct:.0f} % busy with other work", "close other programs, or wait")
+        busy = Finding(f"other programs use {busy_pct:.0f} % of the CPUs", "close other programs, or wait")
         return [busy, *findings]
     return findings
 
@@ -129,18 +129,18 @@ def _siege() -> Iterator[Finding]:
         return
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
     if numbers < OLDEST_SIEGE:
-        yield Finding(f"siege {version} is old", "install siege 4.0.4 or later")
+        yield Finding(f"siege {version} is too old", "install siege 4.0.4 or later")
 
 
 def _cpus() -> Iterator[Finding]:
     cpus, usable = psutil.cpu_count() or 1, usable_cpus()
     if usable < cpus:
         yield Finding(
-            f"only {usable} of {cpus} CPUs may be used here (affinity or a cgroup quota)",
-            "lift the limit, or know that the result is one for so many CPUs",
+            f"only {usable} of {cpus} CPUs are available here (affinity or a cgroup quota)",
+            f"lift the limit, or read the results as those of a machine with {usable} CPUs",
         )
     if usable == 1:
-        yield Finding("there is only one CPU, so that no strategy can compute in parallel", "measure on more CPUs")
+        yield Finding("there is only one CPU, so no strategy can compute in parallel", "measure on more CPUs")
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on its battery, and may slow down", "plug it in")
@@ -153,14 +153,15 @@ def _network() -> Iterator[Finding]:
     somaxconn = _settings("/proc/sys/net/core/somaxconn")
     if somaxconn and int(somaxconn[0]) < BACKLOG:
         yield Finding(
-            f"somaxconn is {somaxconn[0]}: connections beyond that wait for seconds",
+            f"somaxconn is {somaxconn[0]}: if more connections arrive at once, some are delayed by seconds",
             f"sysctl -w net.core.somaxconn={BACKLOG}",
         )
     span = _settings("/proc/sys/net/ipv4/ip_local_port_range")
     if _settings("/proc/sys/net/ipv4/tcp_tw_reuse") == ["0"] and len(span) == 2:
         ports = int(span[1]) - int(span[0]) + 1
         yield Finding(
-            f"{ports:,} ports, each used once a minute, allow {ports // TIME_WAIT_S} connections a second",
+            f"{ports:,} local ports, each usable once per minute, allow only {ports // TIME_WAIT_S} connections per "
+            "second",
             "sysctl -w net.ipv4.tcp_tw_reuse=2",
         )
 
@@ -168,10 +169,12 @@ def _network() -> Iterator[Finding]:
 def _limits() -> Iterator[Finding]:
     free = psutil.virtual_memory().available
     if free < FEW_BYTES:
-        yield Finding(f"only {free / 1e6:.0f} MB of memory are free", "close other programs")
+        yield Finding(f"only {free / 1e6:.0f} MB of memory is free", "close other programs")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if 0 < files < FEW_FILES:
-        yield Finding(f"a process may open only {files} files, and each user needs one", f"ulimit -n {FEW_FILES}")
+        yield Finding(
+            f"a process may open only {files} files, and each user needs an open file", f"ulimit -n {FEW_FILES}"
+        )
 
 
 def _settings(path: str) -> list[str]:

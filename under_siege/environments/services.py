@@ -82,7 +82,7 @@ class Services:
         for name in needs:
             running = self._running.get(name)
             if running is not None and (status := running.process.process.poll()) is not None:
-                how = f"{how_it_ended(status)} meanwhile; {_last_line(running.output())}"
+                how = f"{how_it_ended(status)} during the run; {_last_line(running.output())}"
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
@@ -169,7 +169,11 @@ def _unprivileged() -> tuple[list[str], int | None]:
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = next((users[name] for name in NOBODY if name in users), None)
     if user is None or shutil.which("setpriv") is None:
-        raise CaseFailedError("no_service", "services need a user other than root: expected nobody, and setpriv")
+        raise CaseFailedError(
+            "no_service",
+            "services can't run as root: expected the user nobody and the program setpriv; install setpriv "
+            "(util-linux), or run this as another user",
+        )
     own_memory = ["unshare", "--ipc"] if shutil.which("unshare") else []
     return [*own_memory, "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"], user.pw_uid
 

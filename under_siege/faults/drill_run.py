@@ -150,5 +150,5 @@ class Drill:
             if not began or not incident.seen:  # with metrics, the end of the server is the outcome, not a failure
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not lose the other incidents
-            incident.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+            incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         return fixture if incident.left_whole else None

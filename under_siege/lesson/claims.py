@@ -114,7 +114,9 @@ class ResultView:
             alone_s = alone_wall_s(self.comparison.rounds_of(summary.case.work))
             if against == "users":
                 return exact(summary.users)
-            return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not run alone")
+            return (
+                exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not measured alone")
+            )
         if against in CAPACITY_FIGURES:
             return self.figure(against, case)
         return self.figure(metric, against)
@@ -281,7 +283,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     if outcome == NOT_HERE:
         default = "On this machine it is not true that {claim}: {of} against {against}."
         return ClaimResult(claim, NOT_HERE, (claim.otherwise or default).format(claim=claim.claim, **slots))
-    possible = f"the interval reaches from {_number(low)} to {_number(high)} times as much"
+    possible = f"the confidence interval of the ratio is {_number(low)} to {_number(high)}"
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
 
 

@@ -29,7 +29,9 @@ class Ab(Driver):
 
     def refusal(self, spec: LoadSpec) -> str:
         if spec.requests is not None and spec.requests < spec.users:
-            return f"ab can't share {spec.requests} requests among {spec.users} users; send more requests"
+            return (
+                f"ab can't divide {spec.requests} requests among {spec.users} users; send at least one request per user"
+            )
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:

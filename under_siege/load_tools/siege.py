@@ -41,7 +41,7 @@ class Siege(Driver):
     def refusal(self, spec: LoadSpec) -> str:
         if spec.requests is not None and (spec.requests < spec.users or spec.requests % spec.users):
             return (
-                f"siege lets each user send the same number of requests: {spec.requests} can't be shared by "
+                f"siege lets each user send the same number of requests: {spec.requests} can't be divided among "
                 f"{spec.users} users; use a multiple of {spec.users}"
             )
         requests = [request for _, request in spec.mix] or [spec.request]

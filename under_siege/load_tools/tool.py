@@ -125,11 +125,11 @@ class Driver:
     def refusal(self, spec: LoadSpec) -> str:
         """Return why the tool can't generate this load, in one line; empty if it can."""
         if spec.requests is not None and not self.counts_requests:
-            return f"{self.name} can't send a number of requests, only run for a time; set a time, or use ab"
+            return f"{self.name} can't stop after a number of requests; set a time, or use ab"
         if spec.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"
         if spec.mix and not self.sends_mixes:
-            return f"{self.name} sends one request only; use siege, wrk or locust"
+            return f"{self.name} can only repeat one request; use siege, wrk or locust"
         if spec.threads > 1 and self.fixed_threads:
             return f"{self.name} has {self.fixed_threads}, not {spec.threads}; remove threads, or use wrk"
         return ""

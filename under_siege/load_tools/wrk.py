@@ -52,8 +52,8 @@ class Wrk(Driver):
     def refusal(self, spec: LoadSpec) -> str:
         if spec.users % spec.threads:
             return (
-                f"wrk shares its users evenly among its threads: {spec.users} users can't be shared by "
-                f"{spec.threads} threads; change either number"
+                f"wrk divides its users evenly among its threads: {spec.users} is not a multiple of {spec.threads}; "
+                "change either number"
             )
         return super().refusal(spec)
 

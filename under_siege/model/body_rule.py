@@ -122,7 +122,7 @@ def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
 def _in_words(path: Sequence[str], actual: object, right: object) -> str:
     name = ".".join(path) or "it"
     if right is _MISSING:
-        return f"{name} should not be there"
+        return f"{name} is unexpected"
     return f"{name} is {_shown(actual)} instead of {_shown(right)}"
 
 

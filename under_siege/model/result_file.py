@@ -220,7 +220,7 @@ def _table_problems(columns: dict[str, list[Any] | dict[int, list[Any]]], path: 
     times_s = columns.get("at_s", [])
     for at_s, cpu in zip(times_s, columns.get("cpu", [0] * len(times_s)), strict=False):
         if at_s < last_s.get(cpu, at_s):
-            yield f"{path}.at_s goes back in time"
+            yield f"{path}.at_s is not in ascending order"
             return
         last_s[cpu] = at_s
 

@@ -33,7 +33,8 @@ MOST_SETTINGS, MOST_CASES = (
 )  # loads with charts of their own (if there are more, only the first two), and cases in each chart
 ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
 _ONE_SHOT = (
-    " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
+    " This is a snapshot of one burst for each server. Another burst would differ a little, "
+    "so don't compare throughput here."
 )
 MOST_ROWS = 15  # with more rows there are fewer marks, or the page would grow too large
 MOST_STEPS = 600  # points of a curve
@@ -135,7 +136,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Picture]:
 
 def _title(over: Over, sweep: Sweep, what: str) -> str:
     """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
-    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU for each answer"}
+    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per answer"}
     title = f"more {sweep.along}"
     title = title if over.name == "rate" else f"{figures.get(over.name, over.name)} with {title}"
     return f"{what}: {title}" if what else capitalized(title)
@@ -279,7 +280,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
     yield Picture(
         "cpu",
-        "Cost: CPU time for each answer",
+        "Cost: CPU time per answer",
         f"CPU time for each correct answer {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
         "confidence interval. A pale bar is not significantly different from 0. The table has the CPU time with the "
         "task, as measured."
@@ -287,7 +288,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         else "CPU time of the server and all its child processes for each correct answer. The thin line is the 95 % "
         "confidence interval.",
         lambda look: _cpu(field.of(look), task, look),
-        f"CPU time for each answer {beside}: "
+        f"CPU time per answer {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,

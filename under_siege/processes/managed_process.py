@@ -107,8 +107,8 @@ def last_error(stderr: str) -> str:
 
 
 def how_it_ended(status: int) -> str:
-    """Return `ended with exit code 1`, or, for a negative status, `was ended by SIGKILL`."""
-    return f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
+    """Return `ended with exit code 1`, or, for a negative status, `was terminated by SIGKILL`."""
+    return f"ended with exit code {status}" if status >= 0 else f"was terminated by {signal.Signals(-status).name}"
 
 
 class ManagedProcess:

@@ -44,7 +44,7 @@ def claimed_port(first: int) -> socket.socket:
             if port_is_free(port):
                 return claim
         claim.close()
-    raise CaseFailedError("no_port", f"every port from {first} on is taken")
+    raise CaseFailedError("no_port", f"all ports from {first} on are in use")
 
 
 def port_is_free(port: int) -> bool:
@@ -73,8 +73,8 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
             return
     except psutil.Error:
         return
-    where = where_it_listens(pid) or "; the server listens nowhere"
-    raise CaseFailedError("stranger", f"port {port} is answered by a process that was not started here{where}")
+    where = where_it_listens(pid) or "; the server does not listen on any port"
+    raise CaseFailedError("stranger", f"another process, which this run did not start, listens on port {port}{where}")
 
 
 def listening_processes(pid: int, port: int) -> int:

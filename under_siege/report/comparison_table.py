@@ -288,7 +288,7 @@ def _difference(cell: Cell | None, figure: str) -> str:
 
 def _legend(table: Across) -> str:
     first = axis(table.axis).label(table.values[0])
-    words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
+    words = f"rates are adjusted for CPU speed; differences are relative to {first}; blank: not significant"
     for name, fraction in table.noise.items():
-        words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
-    return f"{words}\n? is suspect or unclear, and not compared; {INVOCATION} report without --across shows why"
+        words += f"; two measurements of the same version differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
+    return f"{words}\n?: suspect or unclear, so not compared; {INVOCATION} report without --across shows the reasons"

@@ -153,13 +153,13 @@ class _Field:
         if chosen is not None:
             return f"Use {chosen.plain}."
         if not self._sound and not self._unclear:
-            return f"No recommendation: no {self._noun} has a throughput that can be trusted."
+            return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
-            return "No recommendation: without intervals nothing is ranked. Use --rounds 2 or more."
+            return "No recommendation: ranking requires confidence intervals. Use --rounds 2 or more."
         if faster := self._faster_but_unclear():
             best = max(faster, key=lambda candidate: candidate.rate.log)
             rate = formatting.rate(best.summary.usual_rate_per_s)
-            return f"No recommendation: {best.plain} measured {rate} trans/s, but this is not verified."
+            return f"No recommendation: {best.plain} measured {rate} trans/s, but this rate is not verified."
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
@@ -330,20 +330,20 @@ def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
             rates = formatting.span(
                 sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
             )
-            yield f"beyond {told(along, at)} throughput does not grow with {names} ({rates})"
+            yield f"throughput of {names} does not grow beyond {told(along, at)} ({rates})"
         if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
             names = listed(going, MOST_NAMES)
-            yield f"with {names} throughput grows up to {told(along, at)}, the most that was measured"
+            yield f"throughput of {names} grows up to {told(along, at)}, the highest value measured"
 
 
 def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
     if line.lost:
-        yield f"At {told(along, line.numbers[-1])} throughput of {name} is {formatting.share(line.lost)} lower."
+        yield f"At {told(along, line.numbers[-1])}, throughput of {name} is {formatting.share(line.lost)} lower."
     grown = line.pings_grow
     if grown is not None and line.pings is not None:
         first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
         values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
-        yield f"Pings of {name} grow from {told(along, line.numbers[grown])} on ({values}, p99)."
+        yield f"Pings of {name} get slower from {told(along, line.numbers[grown])} on (p99: {values})."
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
@@ -357,7 +357,10 @@ def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
     if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
         do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
         names = listed([name for _, name in others], MOST_NAMES)
-        yield f"{names} {do} not follow the Universal Scalability Law: a point is {off} off, which is significant."
+        yield (
+            f"{names} {do} not follow the Universal Scalability Law: one point deviates from it by {off}, which is "
+            "significant."
+        )
 
 
 def _peak(law: Scaling, along: str, last: float) -> str:

@@ -61,12 +61,12 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if not any(record.has_ceiling for record in result.records):
         yield (
             "the ceiling",
-            "none was measured, so rates above what is physically possible are not detected",
+            "not measured, so impossibly high rates are not detected",
         )
     if not result.suite.ping:
         yield (
             "pings",
-            "none were sent, so health-check latency under load is unknown; set ping.path in the suite, or use --ping",
+            "not sent, so health-check latency under load is unknown; set ping.path in the suite, or use --ping",
         )
 
 
@@ -123,7 +123,7 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
             module = f"the extension module {case.gil_enabled_by}" if case.gil_enabled_by else "an extension module"
             yield (
                 case.server,
-                f"the GIL was enabled, although Python {case.python} is free-threaded: {module} enabled it",
+                f"{module} enabled the GIL, although Python {case.python} is free-threaded",
             )
 
 
@@ -233,7 +233,7 @@ def footnote(comparison: Comparison) -> list[str]:
 def _of_single_rounds(rounds: Sequence[int]) -> str:
     if min(rounds) > 1:
         return ""
-    return f"± of a case with one round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the others'}"
+    return f"± of a case with one round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the other cases'}"
 
 
 def _adjustment(comparison: Comparison) -> str:

@@ -74,7 +74,7 @@ def _why_open(judged: Judged) -> str:
     if judged.goal.figure != "availability_pct":
         return "use more rounds"
     if judged.more is None:
-        return "at this rate of failures no number of requests would decide it"
+        return "at this failure rate, more requests would not decide it"
     return f"{judged.more:,} more requests like these would decide it"
 
 

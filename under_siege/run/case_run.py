@@ -68,7 +68,7 @@ class CaseRun:
         except CaseFailedError as failed:
             record.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not affect the other cases
-            record.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+            record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
 
@@ -201,7 +201,7 @@ class CaseRun:
         try:
             await run_command(start.words, start.folder, start.environment)
         except BadInputError as error:
-            raise CaseFailedError("wrong_answer", f"the suite's own check, after the load: {error}") from None
+            raise CaseFailedError("wrong_answer", f"the suite's check after the load failed: {error}") from None
         except OSError as error:
             raise CaseFailedError("no_check", f"{start.words[0]!r} can't be started: {one_line(error)}") from None
 

@@ -101,8 +101,8 @@ async def verify(
     if problem := expected.problem(answer):
         code = "wrong_answer" if answer.status == expected.status else "error_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
-        like = f", asked for as {replay.tool} does," if replay else ""
-        raise CaseFailedError(code, f"{method} {path}{like} gives {problem}")
+        like = f", sent as {replay.tool} sends it," if replay else ""
+        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}")
     return answer
 
 

@@ -166,8 +166,8 @@ async def _listen(
     with reading_lines(terminal, take) as read_the_rest:
         await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
         if process.ended() is not has_count:
-            why = "did not end in" if has_count else "ended before"
-            raise CaseFailedError(f"{name}_failed", f"{name} {why} its time")
+            why = f"did not finish within {REQUESTS_LIMIT_S:.0f} s" if has_count else "exited before the siege was over"
+            raise CaseFailedError(f"{name}_failed", f"{name} {why}")
         record.load_s = time.monotonic() - began_s
         used_s = _cpu_s(process.pid)
         record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
@@ -223,7 +223,7 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
             await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
         ended_s = time.monotonic()
         if not process.ended():
-            raise CaseFailedError(f"{name}_failed", f"{name} did not end in {limit_s:.0f} s")
+            raise CaseFailedError(f"{name}_failed", f"{name} did not finish within {limit_s:.0f} s")
         await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
         used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # the process exists until it is reaped
         output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
@@ -245,8 +245,8 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
 
 def _why_no_totals(name: str, output: ToolOutput) -> str:
     lines = [line.strip() for line in f"{output.stdout}\n{output.stderr}".splitlines() if line.strip()]
-    said = f"its last line: {lines[-1][:300]}" if lines else "it said nothing"
-    return f"{name} ended with exit code {output.status} and without any figures; {said}"
+    said = f"its last line: {lines[-1][:300]}" if lines else "it printed nothing"
+    return f"{name} ended with exit code {output.status} and printed no results; {said}"
 
 
 def processes_for(users: int) -> int:
@@ -307,8 +307,10 @@ async def compute_bare(
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
     await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep it open
     lines = [line for line in errors.text().splitlines() if line.strip()]
-    said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it said nothing on stderr"
-    return CaseFailedError("died", f"the bare case {how_it_ended(process.process.wait())}; {said}")
+    said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it printed nothing on stderr"
+    return CaseFailedError(
+        "died", f"the process that measures the ceiling {how_it_ended(process.process.wait())}; {said}"
+    )
 
 
 class _BaselineLines:

@@ -196,7 +196,7 @@ def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
     if all(skip.reason != _NO_JOBS for skip in left_out):
         return why
     names = " or ".join(strategy.name for strategy in all_strategies() if strategy.takes_jobs)
-    return f"{why}: expected {names}, or your own, whose script names JOBS"
+    return f"{why}: use {names}, or your own server with JOBS in its script"
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
@@ -206,7 +206,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
         if suite.title and name not in used and name != "python":
             options = ", ".join(f"--{option}" for option in ("task", "users", "workers", "python") if option in used)
             raise BadInputError(
-                f"no server of {suite.source or suite.title!r} depends on --{name}: expected one of {options}"
+                f"no server of {suite.source or suite.title!r} depends on --{name}; use one of {options}"
             )
 
 
@@ -214,7 +214,7 @@ def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
     """Return every combination of values, filled in in the path, except for the task, which is shown separately."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
-        raise BadInputError(f"all axes together have {count:,} points: expected no more than {MOST_POINTS:,}")
+        raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     if "path" in axes:
         for point in points:
@@ -349,7 +349,7 @@ def say_how_long(
     for case, least_s in too_short_for(plan, expectations):
         what = case.task or plan.load_of(case).path
         watcher.warn(
-            f"--time {plan.load.time_s:g}s is short for {what} with {case.users} users: "
+            f"--time {plan.load.time_s:g}s is too short for {what} with {case.users} users: "
             f"use --time auto, or {least_s:.0f}s or more"
         )
     if plan.load.requests is not None:
@@ -358,7 +358,10 @@ def say_how_long(
     shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
     if most_s < math.inf:
         about = in_words(shortest_s, min(longest_s, most_s))
-        watcher.say(f"{len(plan.cases)} cases take {about}; close contests get more rounds, up to {most_s:.0f} s")
+        watcher.say(
+            f"{len(plan.cases)} cases take {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in "
+            "total"
+        )
         return
     sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
     watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")

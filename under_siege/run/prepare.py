@@ -84,13 +84,13 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
     """Run the command; return why that failed, or nothing."""
     command = " ".join(start.words)
-    watcher.say(f"first: {command}")
+    watcher.say(f"preparing: {command}")
     try:
         await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
-        return f"what it needs could not be prepared with {command!r}: {error}"
+        return f"the command that prepares it failed: {command!r}: {error}"
     except OSError as error:
-        return f"what it needs could not be prepared: {start.words[0]!r} can't be started: {error.strerror}"
+        return f"the command that prepares it can't be started: {start.words[0]!r}: {error.strerror}"
     return ""
 
 
@@ -188,15 +188,15 @@ def _expectation(
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):
         raise BadInputError(
-            f"{plan.suite.source}: expect.ignore: the right answer has nothing at {path!r}; "
-            f"it is {HttpResponse(wanted.status, first, {}).described()}"
+            f"{plan.suite.source}: expect.ignore names {path!r}, but the expected answer does not contain it: "
+            f"{HttpResponse(wanted.status, first, {}).described()}"
         )
     expectation = Expectation(first, took_s, 0.0, wanted.status, wanted.rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         watcher.warn(
             f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
-            f"if that is by design, put {_looser(wanted.rule, odd.body, first)} under [expect]"
+            f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation
 
@@ -212,9 +212,7 @@ def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
 def _files(plan: Plan) -> Files:
     folder = (plan.suite.folder or Path()) / plan.load.files
     if not (files := Files(folder)).sizes:
-        raise BadInputError(
-            f"{plan.suite.source} [load] files: there are none in {str(folder)!r}; expected at least one"
-        )
+        raise BadInputError(f"{plan.suite.source}: load.files: no files in {str(folder)!r}; expected at least one")
     return files
 
 
@@ -239,8 +237,8 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
     try:
         answer = await server.send_load_request(session, 60.0, MOST_BYTES, wanted if wanted.path else None)
     except aiohttp.ClientConnectorError as error:
-        raise CaseFailedError("refused", f"{server.load_url} was refused: {error.strerror}") from None
+        raise CaseFailedError("refused", f"GET {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
-        what = f"{server.load_url}{wanted.path.removeprefix('/')} gives {answer.described()}"
+        what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}")
     return answer

@@ -41,7 +41,7 @@ class ReplayedRequest:
             CaseFailedError: no listener, no answer in time, or something that isn't HTTP.
         """
         sent, parts = self.requests[number], urlsplit(url)
-        what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, asked for as {self.tool} does"
+        what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
         target, tls = (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), parts.scheme == "https"
         request = sent.replace(self.address.encode(), parts.netloc.encode())
         request = re.sub(rb"\A(\S+) \S+", lambda match: match[1] + b" " + target.encode(), request, count=1)
@@ -157,7 +157,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
             await asyncio.wait_for(done, FIRST_LIMIT_S)
         except TimeoutError:
             said = stderr.text() or stdout.text()
-            why = f"{tool.driver.name} does not ask; it says: {said[-200:]!r}"
+            why = f"{tool.driver.name} sent no request; its output: {said[-200:]!r}"
             raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
         finally:
             await process.stop(grace_s=0)

@@ -132,7 +132,7 @@ class Server:
             may_say = failed.code in ("error_answer", "not_ready")
             if not may_say or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
                 raise
-            raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
+            raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL of a free-threaded Python, according to Python's own warning."""
@@ -161,7 +161,7 @@ class Server:
         await until(lambda: not stderr.reading(), 1.0)  # a child that still runs may keep it open
         status = process.wait()
         if process.supervisor.is_lost:
-            return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
+            return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
         # Skip empty lines and separators.
         lines = [line for line in stderr.text().splitlines() if re.search(r"\w", line)]
         if not lines and self._stdout:
@@ -169,11 +169,11 @@ class Server:
         error = self._last_error()
         if missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", error or (lines or [""])[-1]):
             return self._missing(missing[1])
-        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
+        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it printed nothing"
         if error and error not in said:  # a parent process, such as that of gunicorn, says more after the traceback
             said += f"; its last error: {error}"
         if status == 0 and not error and self.age_s() < self._limit_s:
-            said += "; if it went to the background, tell it to stay in the foreground"
+            said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 
     def _missing(self, package: str) -> CaseFailedError:
@@ -216,7 +216,7 @@ class Server:
                     if self._started is not None and self._port is not None:
                         must_be_its_own(self._started.pid, self._port, self._started.process.supervisor.pid)
                     return answer
-                seen = f"GET {path} gives {answer.described()}"
+                seen = f"GET {path} returned {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
                 if self._started is None:
                     raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None
@@ -253,7 +253,7 @@ class Server:
         await self._started.stop(self.grace_s)
         port = self._port
         if port is not None and not await until(lambda: port_is_free(port), 1.0):
-            raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")
+            raise CaseFailedError("port_kept", f"port {port} is still in use after the server was stopped")
 
 
 def _begun(start: Start) -> ManagedProcess:
@@ -263,7 +263,7 @@ def _begun(start: Start) -> ManagedProcess:
         why = f"{start.words[0]!r} can't be started: {error.strerror}"
         raise CaseFailedError(
             "no_command",
-            f"{why}; check its spelling, and that it is installed, for example with requirements in the suite",
+            f"{why}; check the spelling, and install it, for example with requirements in the suite",
         ) from None
 
 

@@ -117,7 +117,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
             raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
     if isinstance(venv, str):  # a reason; building a package may need the headers of a library
         hints = (
-            f"; {library} is there, its headers perhaps not: {install_command(library)}"
+            f"; {library} is installed, but its headers may be missing; install them with: {install_command(library)}"
             for library in _libraries(target)
         )
         raise CaseFailedError("no_environment", venv + "".join(hints))

@@ -139,8 +139,8 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
         return SteadyRate((ended + _in_flight(spans, settled_s, end_s)) / (end_s - settled_s), settled_s)
     if _covers(answers, end_s):
         return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
-    few = f"{len(answers)} answers in {end_s:.1f} s"
-    return SteadyRate(None, 0.0, too_short=f"the siege was too short to tell the rate ({few}): take a longer --time")
+    few = f"{len(answers)} answer{'s'[: len(answers) != 1]} in {end_s:.1f} s"
+    return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
 
 
 def _covers(answers: Floats, end_s: float) -> bool:
@@ -206,7 +206,7 @@ class BurstTotals:
     def rate(self, besides: Spans) -> SteadyRate:
         """Return answers per second of the time that the bursts took; `besides` are requests of others meanwhile."""
         if not self.completed:
-            return SteadyRate(None, 0.0, too_short=f"no answer came in {self.took_s.sum():.1f} s")
+            return SteadyRate(None, 0.0, too_short=f"no answer arrived within {self.took_s.sum():.1f} s")
         others_s, ends_s = besides.ended_s[besides.good], self.began_s + self.took_s
         during = (others_s >= self.began_s[:, np.newaxis]) & (others_s < ends_s[:, np.newaxis])
         from_s = max(0.0, float(self.began_s.min()))

@@ -32,7 +32,7 @@ def main(spec: str) -> None:
         except UnknownTaskError as error:
             _give_up(f"task {spec!r} can't be sent to a worker process: {error}")
         except BrokenProcessPool:
-            _give_up(f"task {spec!r} can't run in a worker process: it ended the process")
+            _give_up(f"task {spec!r} can't run in a worker process: it terminated the process")
         except TaskError as error:
             _give_up(f"task {spec!r} raised {error}; use a task that succeeds")
     print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (a new line, in case the task printed something)

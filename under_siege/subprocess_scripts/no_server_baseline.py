@@ -119,8 +119,8 @@ def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
 
 def _exit_text(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
-        return f"a process with users was ended by {signal.Signals(-exitcode).name}"
-    return f"a process with users ended with exit code {exitcode}"
+        return f"a process that simulates users was terminated by {signal.Signals(-exitcode).name}"
+    return f"a process that simulates users ended with exit code {exitcode}"
 
 
 def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:

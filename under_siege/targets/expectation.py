@@ -105,7 +105,7 @@ class Expectation:
         if difference := self.rule.problem(answer.body, self.answer):
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
-            note = " (equal as JSON, not in bytes)" if as_json(answer.body) == as_json(self.answer) else ""
+            note = " (equal as JSON, but not byte for byte)" if as_json(answer.body) == as_json(self.answer) else ""
             return f"{answer.described()} instead of {self.described()}{note}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
@@ -138,14 +138,14 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         errors = Tail(trial.process.stderr)
         try:
             if not await trial.wait(LIMIT_S):
-                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; expected a shorter one")
+                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; use a shorter task")
         finally:
             await trial.stop()
         await until(lambda: not errors.reading(), 1.0)
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         printed = output.read().decode(errors="replace").splitlines()
     if trial.process.returncode != 0:
-        lines = [line for line in errors.text().splitlines() if line.strip()] or ["it ended the process"]
+        lines = [line for line in errors.text().splitlines() if line.strip()] or ["it terminated the process"]
         if lines[-1].startswith("trial: "):
             raise BadInputError(lines[-1].removeprefix("trial: "))
         raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")

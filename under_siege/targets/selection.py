@@ -28,8 +28,8 @@ def in_style(suite: Suite, style: str) -> Suite:
         return suite
     if load.script or load.files or load.requests is not None or load.tool == OPEN:
         raise BadInputError(
-            f"{suite.source or suite.title}: its load has a script, files, a number of requests, or is open: "
-            "expected one path and a time for --style jobs"
+            f"{suite.source or suite.title}: --style jobs supports one path and a time, but no script, files, number "
+            "of requests or open load"
         )
     if not load.posts_jobs:
         load = replace(load, tool=JOBS, threads=1, options=())  # those were for another tool
@@ -159,9 +159,9 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
         paths.append(path_of(parts))
         targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
     if len(set(paths)) > 1:
-        raise BadInputError(f"{paths[0]} and {paths[1]} are different paths: expected the same path of every server")
+        raise BadInputError(f"{paths[0]} and {paths[1]} are different paths: use the same path for every server")
     if len(set(targets)) < len(targets):
-        raise BadInputError(f"{urls[0]} is named twice: expected servers that differ")
+        raise BadInputError(f"{urls[0]} is named twice: expected different servers")
     return Suite(
         tuple(targets),
         ceiling=None,
@@ -201,4 +201,4 @@ def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
         elif figure == "of_ceiling" and suite.ceiling is None:
             yield figure, "there is no ceiling"
         elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(each.command for each in suite.targets):
-            yield figure, "it is unknown for servers that are already running"
+            yield figure, "this metric can't be measured for servers that are already running"

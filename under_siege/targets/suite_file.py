@@ -130,7 +130,7 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             raise BadInputError("no server: expected a table such as [servers.uvicorn] with a command")
         axes, folder = _axes(top), path.parent / top.folder
         if not folder.is_dir():
-            raise invalid_value("folder", top.folder, "a directory, relative to that of the suite file")
+            raise invalid_value("folder", top.folder, "a directory, relative to the suite file")
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
         for key in ("files", "requests_file"):
@@ -175,7 +175,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     for name, values in axes.items():
         if name in (*PLACEHOLDERS, *LOAD_AXES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             key = f"axes.{legible(name)[:60]}"
-            raise BadInputError(f"{key}: expected a name in lower-case letters that has no other meaning")
+            raise BadInputError(f"{key}: expected a lower-case name that is not reserved")
         if names := placeholders(*map(str, values)):
             raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
     if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
@@ -195,7 +195,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
 def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     tool = choice("load.tool", table.tool, (*DRIVERS, OPEN))
     if table.requests is not None and table.time is not None:
-        raise BadInputError("load has time and requests: expected one of them")
+        raise BadInputError("load has time and requests: expected only one of them")
     if table.files and not DRIVERS[tool].supports_multiple_paths:
         raise BadInputError(f'load has files, and {tool} requests one path only: expected tool = "wrk"')
     if table.locust_workers and (tool != "locust" or table.threads):
@@ -240,7 +240,9 @@ def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
 
 def _backlog(table: DrainTable) -> Backlog | None:
     if (table.path is None) != (table.json is None):
-        raise BadInputError('drain needs both path and json: expected such as path = "/metrics" and json = "pending"')
+        raise BadInputError(
+            'drain has only one of path and json: expected both, such as path = "/metrics" and json = "pending"'
+        )
     return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 
 
@@ -270,7 +272,7 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
     if len(ceilings) > 1:
         raise BadInputError(f"{len(ceilings)} ceilings, {ceilings[0]} and {ceilings[1]}: expected one")
     if ceilings and len(tables) == 1:
-        raise BadInputError(f"no server beside its ceiling {ceilings[0]}: expected at least one")
+        raise BadInputError(f"no server besides the ceiling {ceilings[0]}: expected at least one")
     return ceilings[0] if ceilings else ""
 
 
@@ -280,7 +282,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         raise BadInputError(f"{key}: expected a name of letters, digits, and any of _ . + -")
     url = table.url.rstrip("/")
     if url and ("?" in url or address(filled(url, dict.fromkeys(placeholders(url), "1"))) is None):
-        raise invalid_value(f"{key}.url", url, "one such as http://127.0.0.1:8000")
+        raise invalid_value(f"{key}.url", url, "a URL such as http://127.0.0.1:8000")
     if not url and table.command is None:
         raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
     command = command_words(f"{key}.command", table.command or "")
@@ -317,7 +319,7 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
     for name in names:
         if name not in (*PLACEHOLDERS, *axes):
             known = ", ".join((*PLACEHOLDERS, *own_axes))
-            raise BadInputError(f"{key} names {{{name}}}, which is no axis: expected one of {known}")
+            raise BadInputError(f"{key} contains {{{name}}}, which is not an axis: expected one of {known}")
     services = [name for name in names if name in SERVICES and name not in target.needs]
     depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
@@ -327,7 +329,7 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
     """Raise BadInputError if the server can't know its port."""
     texts = [*command, *table.environment, *map(str, table.environment.values())]
     if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
-        expected = "the port to listen on, as --port {port}, or in a file that the command names"
+        expected = "{port} in the command, such as --port {port}, or in a file that the command names"
         raise BadInputError(f"{key} = {shown(table.command)} without {{port}}: expected {expected}")
 
 
@@ -352,4 +354,6 @@ def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axe
         try:
             Requirement(text)
         except InvalidRequirement:
-            raise invalid_value(key, text, 'one such as "uvicorn==0.54.*", or "-r requirements.txt"') from None
+            raise invalid_value(
+                key, text, 'a requirement such as "uvicorn==0.54.*", or "-r requirements.txt"'
+            ) from None

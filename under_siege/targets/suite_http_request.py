@@ -53,7 +53,7 @@ def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) 
     if not is_path(path):
         raise invalid_value("load.path", path, PATH)
     if ("file" in placeholders(path)) != bool(load.files):
-        raise invalid_value("load.path", path, "{file} in it if load.files names a folder, and only then")
+        raise invalid_value("load.path", path, "{file} in the path if load.files is set, and only then")
     for name in placeholders(path):
         if name not in ("file", *axes):
             raise invalid_value("load.path", path, f"{{{name}}} to be an axis: one of {', '.join(axes)}")
@@ -70,9 +70,11 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
         raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
     if isinstance(load.path, list) or load.files or load.requests_file:
         other = "files" if load.files else "a file of requests" if load.requests_file else "several paths"
-        raise BadInputError(f"{key} with {other} under [load]: expected one of them")
+        raise BadInputError(f"{key} with {other} under [load]: expected only one of them")
     if table.ceiling:
-        raise BadInputError(f"{key}: expected no path, because a ceiling gets the requests of each server")
+        raise BadInputError(
+            f"{key}: a ceiling gets the same requests as the server that it is compared with; remove path"
+        )
 
 
 def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
@@ -113,7 +115,7 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
 def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
     """Return the method, headers and body of the request; a body is JSON if it is a table or a list, or reads so."""
     if table.body is not None and table.body_file is not None:
-        raise BadInputError(f"{key} has body and body_file: expected one of them")
+        raise BadInputError(f"{key} has body and body_file: expected only one of them")
     body = b""
     if table.body_file is not None:
         body = contents(f"{key}.body_file", folder / table.body_file)
@@ -141,7 +143,7 @@ def _json(key: str, value: object) -> str:
     try:
         return json.dumps(value)
     except TypeError:  # a date or a time
-        raise invalid_value(key, value, "values that JSON has; put dates and times in quotes") from None
+        raise invalid_value(key, value, "values that JSON supports; put dates and times in quotes") from None
 
 
 def body_rule(table: ExpectTable) -> BodyRule:
@@ -150,9 +152,9 @@ def body_rule(table: ExpectTable) -> BodyRule:
     ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
     given = [key for key, is_set in ways.items() if is_set]
     if len(given) > 1 and given != ["ignore", 'body = "json"']:
-        raise BadInputError(f"expect has {given[0]} and {given[1]}: expected one of them")
+        raise BadInputError(f"expect has {given[0]} and {given[1]}: expected only one of them")
     if table.file and given and given[0] in ("json", "pattern"):
-        raise BadInputError(f"expect has file and {given[0]}: expected one of them")
+        raise BadInputError(f"expect has file and {given[0]}: expected only one of them")
     fields = tuple(_fields(table.json))
     for key, paths in (("json", [path for path, _ in fields]), ("ignore", table.ignore)):
         for path in paths:

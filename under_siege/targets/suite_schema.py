@@ -15,7 +15,7 @@ from under_siege.model.body_rule import SAME
 from under_siege.model.result_file import legible
 from under_siege.model.suite import WarmUp, parse_time_s, placeholders
 
-PATH = "one that begins with /, with the characters of a URL, others as %20 or %C3%A9, and without /../"
+PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 # RFC 3986, with brackets, which all tools send unchanged, and braces for placeholders. Tools differ in how they send
 # other characters, and some of them resolve dots.
@@ -274,7 +274,9 @@ def command_words(key: str, command: str, allowed: Collection[str] | None = None
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise BadInputError(f"{key} = {shown(command)} is not closed ({error}): expected quotes in pairs") from None
+        raise BadInputError(
+            f"{key} = {shown(command)} can't be split into words ({error}): expected quotes in pairs"
+        ) from None
     if words and not words[0]:
         raise invalid_value(key, command, "a program and its arguments")
     for name in placeholders(*words):
@@ -310,5 +312,7 @@ def ping_path(key: str, text: str) -> str:
     if not is_path(text):
         raise invalid_value(key, text, PATH)
     if names := placeholders(text):
-        raise BadInputError(f"{key} = {shown(text)} has {{{names[0]}}}: expected one path for all, without braces")
+        raise BadInputError(
+            f"{key} = {shown(text)} has {{{names[0]}}}: expected the same path for all cases, without placeholders"
+        )
     return text

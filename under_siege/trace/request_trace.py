@@ -82,7 +82,7 @@ class RequestTracer:
             except CaseFailedError as failed:
                 trace.failure = Failure(failed.code, str(failed))
             except Exception as error:  # a bug in the bench must not lose the other traces
-                trace.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+                trace.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
             if not is_crowded(trace):
                 break
         return trace

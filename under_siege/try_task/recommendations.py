@@ -77,11 +77,11 @@ def _facts(task: TaskTraits) -> Iterator[tuple[str, str]]:
     if yields is not None and not yields.error:
         waiting = f", {yields.waits} of them to wait" if yields.waits else ""
         times = f"{yields.yields} times{waiting}; at most {formatting.seconds(yields.longest_s)} in between"
-        yield "yields", times if yields.yields else "never: it neither yields nor awaits anything"
+        yield "yields", times if yields.yields else "never: it neither yields nor awaits"
     for name, worker in (("other process", profile.process), ("sub-interpreter", profile.interpreter)):
         if worker is not None:
             costs, start = formatting.seconds(worker.costs_s), formatting.seconds(worker.start_s)
-            sending = f"sending the task and {worker.sent_bytes:,} bytes of answer takes {costs}"
+            sending = f"sending the task and receiving {worker.sent_bytes:,} bytes takes {costs}"
             started = f"{sending}; the first task took {start}, including the start of the worker"
             yield name, f"does not work there: {worker.error}" if worker.error else started
     yield from (("warning", warning) for warning in _warnings(profile))
@@ -100,7 +100,7 @@ def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, s
     if task.is_cached and first_run.has_cache:
         path, bracket, rest = task.profile.task.partition("(")
         uncached = f"{INVOCATION} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
-        yield "cached?", f"it has a cache, so all figures here are of cache hits; to try it without: {uncached}"
+        yield "cached?", f"it has a cache, so all figures here are for cache hits; to try it without: {uncached}"
     elif task.is_cached:
         hits = "later runs may be cache hits: try the task without its cache"
         loads = "If the first run only loaded something, only the first request of a worker takes that long"

@@ -148,7 +148,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
         raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
         lines = [line for line in errors.text().splitlines() if line.strip()]
-        stopped = f"it ended the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
+        stopped = f"it terminated the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
     profile = {name: step for name, step in steps.items() if name in _STEPS} | {
         "task": task,
         "python": python.version,

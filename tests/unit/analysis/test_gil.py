@@ -8,7 +8,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.analysis.ranking import summarize
 from under_siege.render import Report
 
-NOTE = "the GIL was enabled, although Python 3.14.7t is free-threaded"
+NOTE = "enabled the GIL, although Python 3.14.7t is free-threaded"
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_an_enabled_gil_of_a_free_threaded_python_is_noted(
 def test_the_note_names_the_module_that_enabled_it() -> None:
     record = record_of("6_x", 1, python="3.14.7t", gil=True, gil_enabled_by="greenlet._greenlet")
     words = " ".join(Report(result_of([bare_record(1, python="3.14.7t"), record])).formatted("table").split())
-    assert f"{NOTE}: the extension module greenlet._greenlet enabled it" in words
+    assert f"the extension module greenlet._greenlet {NOTE}" in words

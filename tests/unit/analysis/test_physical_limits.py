@@ -157,4 +157,4 @@ def test_a_very_wide_interval_makes_a_case_unclear() -> None:
         record.machine, record.idle_answer_s = None, 1.0
     (case,) = summarize(result_of([*map(bare_record, ROUNDS), *records])).cases
     assert "wide_interval" in codes(case)
-    assert "throughput is only known to be between" in case.reasons[-1].message
+    assert "the confidence interval of the rate is too wide" in case.reasons[-1].message

@@ -197,7 +197,7 @@ def test_a_saved_result_is_judged() -> None:
 def test_an_error_names_the_metrics_of_a_result(run_cli) -> None:
     refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "this result has no such figure; use one of p50, p95, p99, max, ping p50" in refused.stderr
+    assert "this result has no such metric; use one of p50, p95, p99, max, ping p50" in refused.stderr
     assert "of ceiling" not in refused.stderr.partition("expected")[2]
     assert len(refused.stderr.splitlines()) == 1
 
@@ -209,7 +209,7 @@ def test_an_error_names_the_metrics_of_a_result(run_cli) -> None:
         (("2", "--require", "rate >= 0.97 of base"), "needs a base; use it with --against, with bench.py compare"),
         (
             ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
-            "it is unknown for servers that are already running: expected one of p50",
+            "this metric can't be measured for servers that are already running: expected one of p50",
         ),
         (("http://127.0.0.1:1/", "--require", "ping p99 < 1s"), "no pings are sent; name a path"),
         (("http://127.0.0.1:1/", "--require", "of ceiling > 9%"), "there is no ceiling"),

@@ -109,13 +109,13 @@ def along_users() -> Result:
 
 def test_sentences_describe_knees_laws_and_pings() -> None:
     (said,) = sweep_sentences(summarize(along_workers()))
-    assert said.startswith("More workers: beyond 2 workers throughput does not grow with 3_wall (")
-    assert "beyond 8 workers throughput does not grow with 4_law (" in said
+    assert said.startswith("More workers: throughput of 3_wall does not grow beyond 2 workers (")
+    assert "throughput of 4_law does not grow beyond 8 workers (" in said
     assert "4_law follows the Universal Scalability Law with σ = 0.1" in said
-    assert "3_wall does not follow the Universal Scalability Law: a point is " in said
+    assert "3_wall does not follow the Universal Scalability Law: one point deviates from it by " in said
     (said,) = sweep_sentences(summarize(along_users()))
-    assert "beyond 1 user throughput does not grow with 2_async (10" in said
-    assert "Pings of 4_pool grow from 5 users on (2.0 ms, 10 ms ... 50 ms, p99)." in said
+    assert "throughput of 2_async does not grow beyond 1 user (10" in said
+    assert "Pings of 4_pool get slower from 5 users on (p99: 2.0 ms, 10 ms ... 50 ms)." in said
     assert "Pings of 2_async" not in said
     assert "Universal" not in said  # four points are too few
 
@@ -128,13 +128,13 @@ def test_a_sentence_names_servers_that_still_grow_at_the_last_number() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
     text = Report(result).formatted("markdown")
-    assert "with 4_law throughput grows up to 4 workers, the most that was measured" in text
+    assert "throughput of 4_law grows up to 4 workers, the highest value measured" in text
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_describes_sweeps() -> None:
     for dress in ("table", "markdown", "html"):
-        assert "beyond 2 workers throughput does not grow" in Report(along_workers()).formatted(dress)
+        assert "does not grow beyond 2 workers" in Report(along_workers()).formatted(dress)
     told = {one["server"]: one for one in json.loads(Report(along_workers()).formatted("json"))["sweeps"]}
     assert (told["3_wall"]["knee"], told["4_law"]["knee"]) == (2, 8)
     assert told["3_wall"]["scaling"]["fits"] is False

@@ -208,7 +208,7 @@ def test_steps_limited_by_the_load_generator_are_ignored() -> None:
     (one,) = capacities_of(result)
     assert [each.per_s for each in one.steps] == [10.0]
     assert one.most_per_s < 40
-    assert "the load generator was the limit at 40.0/s: its requests were 200 ms late" in " ".join(conclusion([one]))
+    assert "at 40.0/s the load generator was the limit, and sent requests 200 ms late" in " ".join(conclusion([one]))
 
 
 def test_a_late_generator_does_not_narrow_the_interval() -> None:

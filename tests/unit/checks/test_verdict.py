@@ -26,7 +26,7 @@ def test_rates_above_the_ceiling_are_suspect() -> None:
     assert case.verdict == "suspect"
     assert "above_ceiling" in codes(case)
     assert (
-        "/s is 41.0 times the ceiling of 20.0/s: answers are sent before the work is done, or without doing it"
+        "/s is 41.0 times the ceiling of 20.0/s: the server answered before the work was done, or without doing it"
         in case.reasons[0].message
     )
 
@@ -59,7 +59,7 @@ def test_an_unanswered_check_lowers_availability() -> None:
         getattr(record.checks, column).append(value)
     case = judged(record)
     assert codes(case) == ["availability"]
-    assert "1 of 40 requests got no correct answer, such as: none" in case.reasons[0].message
+    assert "1 of 40 requests got no correct answer (the first: none)" in case.reasons[0].message
 
 
 def test_answers_may_have_any_length_if_right_answers_differ() -> None:
@@ -142,7 +142,7 @@ def test_tasks_with_little_cpu_time_cannot_be_too_cheap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "message"), [(3.0, "but there are only 5 users"), (0.5, "did not send requests as fast as it could")]
+    ("factor", "message"), [(3.0, "but there are only 5 users"), (0.5, "so the tool sent requests too slowly")]
 )
 def test_littles_law_holds_in_both_directions(factor: float, message: str) -> None:
     record = record_of("1_x")

@@ -21,7 +21,7 @@ PROBLEMS = {
     "spaces_in_json": (BodyRule(JSON), RIGHT.replace(b" ", b""), ""),
     "json_value": (BodyRule(JSON), changed(id=2), "id is 2 instead of 1"),
     "json_missing": (BodyRule(JSON), b'{"id": 1, "status": "done"}', "items is missing instead of"),
-    "json_extra": (BodyRule(JSON), changed(debug=True), "debug should not be there"),
+    "json_extra": (BodyRule(JSON), changed(debug=True), "debug is unexpected"),
     "no_json": (BodyRule(JSON), b"Oops", "it is b'Oops' instead of {"),
     "true_is_not_1": (BodyRule(JSON), changed(id=True), "id is true instead of 1"),
     "ignored": (BodyRule(JSON, ignored=("id",)), changed(id=2), ""),

@@ -160,7 +160,7 @@ def test_suspect_cases_are_named_and_not_recommended() -> None:
     assert answer.remarks[-1] == "Not ranked: 3 (suspect)."
     assert "process pool" not in answer.headline
     nothing = answer_to(three_rounds(("3_c", 2, 41.0)))
-    assert nothing.headline == "No recommendation: no strategy has a throughput that can be trusted."
+    assert nothing.headline == "No recommendation: every strategy failed or is suspect."
 
 
 def unverified(result: Result, server: str, cpu: float) -> Result:
@@ -175,7 +175,10 @@ def test_a_faster_unverified_case_prevents_a_recommendation() -> None:
     result = unverified(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.9), ("3_c", 2, 1.0)), "3_c", 0.72)
     assert [case.verdict for case in summarize(result).cases] == ["ok", "ok", "unclear"]
     answer = answer_to(result)
-    assert answer.headline == "No recommendation: a process pool (3_c) measured 20.0 trans/s, but this is not verified."
+    assert (
+        answer.headline
+        == "No recommendation: a process pool (3_c) measured 20.0 trans/s, but this rate is not verified."
+    )
     assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 
 

@@ -110,7 +110,7 @@ def test_two_line_columns_stay_complete_next_to_a_long_name() -> None:
     ("rounds_of_2_b", "expected"),
     [
         ([1, 2], ["± 95 % confidence interval\n", "2 rounds of"]),
-        ([1], ["± of a case with one round assumes the noise of the others\n", "1 to 2 rounds of"]),
+        ([1], ["± of a case with one round assumes the noise of the other cases\n", "1 to 2 rounds of"]),
     ],
 )
 def test_the_footnote_shows_how_many_rounds_the_cases_have(rounds_of_2_b: list[int], expected: list[str]) -> None:

@@ -113,4 +113,4 @@ def test_duration_is_announced_with_a_warning_if_it_is_short() -> None:
     recorder, plan = MessageRecorder(), plan_of(2.0, 25, rounds=3)
     say_how_long(plan, expectations(plan, WAITS), recorder)
     assert recorder.messages == ["9 sieges take about 32 s"]
-    assert recorder.warned == ["--time 2s is short for primes with 25 users: use --time auto, or 21s or more"]
+    assert recorder.warned == ["--time 2s is too short for primes with 25 users: use --time auto, or 21s or more"]

@@ -81,7 +81,7 @@ def test_a_siege_that_is_too_short_has_no_rate(answers, users: int, time_s: floa
     answers = itertools.chain(answers, [(time_s + 1, 0)])
     rate = steady_rate(siege_of(answers, time_s), users, time_s)
     assert rate.per_s is None
-    assert "take a longer --time" in rate.too_short
+    assert "use a longer --time" in rate.too_short
 
 
 def test_a_rate_is_not_settled_before_nine_of_ten_users_had_an_answer() -> None:
