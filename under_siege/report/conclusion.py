@@ -208,7 +208,7 @@ class _Field:
             yield from self._for_quick_pings(chosen)
         yield from self._for_little_memory(chosen)
         if ties := [candidate.number for candidate in self._first if candidate is not chosen]:
-            yield f"As fast: {_names(ties)}{self._detectable()}."
+            yield f"Not significantly different: {_names(ties)}{self._detectable()}."
         slower = self._slower()
         if slower and not (self._first == [chosen] and len(slower) == 1):
             factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)

@@ -457,7 +457,7 @@ def not_begun(*_: object) -> None:
     raise BadInputError("'/opt/python' can't create a virtual environment")
 
 
-@pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't make")])
+@pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't create")])
 def test_a_failed_measurement_shows_the_committed_result(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def test_ties_are_decided_by_pings_and_then_by_memory() -> None:
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."
     assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take up to 412 ms."
-    assert re.fullmatch(r"As fast: 1, 4 \(differences of \d+ % or more .*\)\.", answer.remarks[1])
+    assert re.fullmatch(r"Not significantly different: 1, 4 \(differences of \d+ % or more .*\)\.", answer.remarks[1])
 
 
 def test_an_alternative_is_named_if_the_fastest_block_health_checks() -> None:
