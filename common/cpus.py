@@ -17,7 +17,7 @@ def usable_cpu_numbers() -> list[int]:
 
 
 def default_threads() -> int:
-    """Return the default size of `ThreadPoolExecutor` (Python documentation, since 3.8) for the usable CPUs."""
+    """Return the default size of `ThreadPoolExecutor` for the usable CPUs, as documented since Python 3.8."""
     return min(32, usable_cpus() + 4)
 
 

@@ -16,7 +16,7 @@ def one_line(error: BaseException) -> str:
 
 
 def silence(*libraries: str) -> None:
-    """Print nothing that these libraries log. What the user's task logs is still printed."""
+    """Suppress the log output of these libraries. What the user's task logs is still printed."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL + 1)
         for name, logger in [*logging.root.manager.loggerDict.items()]:

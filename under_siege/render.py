@@ -282,7 +282,7 @@ def _plain(renderable: RenderableType) -> str:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to a terminal with colours and its width, or as plain text to anything else."""
+    """Print to a terminal in colour and at its width, or to anything else as plain text."""
     console = Console()
     if console.is_terminal:
         console.print(renderable)

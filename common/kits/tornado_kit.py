@@ -31,7 +31,7 @@ class Handler(RequestHandler):
     def initialize(
         self, options: Options, admission: AdmissionQueue, throttle: LoopThrottle, resource: Any = None
     ) -> None:
-        self.server = options  # `self.options` would be the handler of the method OPTIONS
+        self.server = options  # not `self.options`, which is Tornado's handler of OPTIONS requests
         self.task = options.task
         self.admission, self.throttle = admission, throttle
         self.resource = resource  # what `serve` keeps open

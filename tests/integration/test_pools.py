@@ -87,7 +87,7 @@ def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, ser
 
 
 @pytest.mark.parametrize(("name", "lost"), [(PEBBLE, 1), (DASK, 0)])
-def test_a_pool_replaces_a_worker_killed_at_work(name: str, lost: int, serve: Serve, tmp_path: Path) -> None:
+def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, serve: Serve, tmp_path: Path) -> None:
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(6)]

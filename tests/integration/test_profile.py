@@ -38,7 +38,7 @@ FAULTS = {  # server: the finding, and the line that is named first
 def diagnoses() -> dict[str, list[str]]:
     """Return by server the lines that are printed for it."""
     suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
-    runs = [invoke("profile", str(suite), "--time", "2s", "--quiet") for suite in suites]
+    runs = [invoke("profile", str(suite), "--time", "4s", "--quiet") for suite in suites]
     assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
     blocks = [block.splitlines() for ran in runs for block in ran.stdout.strip().split("\n\n")]
     return {name: lines for name, *lines in blocks}
@@ -63,7 +63,7 @@ def test_an_application_without_a_fault_is_fine(diagnoses: dict[str, list[str]])
 
 
 def profiled(out: Path, *words: str) -> CommandResult:
-    return invoke("profile", *words, "--time", "1s", "--users", "4", "--out", str(out), "--quiet")
+    return invoke("profile", *words, "--time", "4s", "--users", "8", "--out", str(out), "--quiet")
 
 
 def test_threads_wait_for_the_gil_and_processes_do_not(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_last_answer_on_a_connection_counts_even_if_it_is_closed_early() -> None
     assert read_body([RIGHT], in_a_row) == b"hello"
 
 
-def test_other_requests_of_the_bench_are_not_compressed_either() -> None:
+def test_other_requests_of_the_bench_also_ask_for_uncompressed_answers() -> None:
     async def ask() -> list[bytes]:
         seen: list[bytes] = []
         async with answering([RIGHT], seen) as url, client() as session:

@@ -327,7 +327,7 @@ def _are_the_same(one: Case, other: Case) -> bool:
 
 
 def _in_order(values: Sequence[Value]) -> list[Value]:
-    """Return each once, versions and numbers by their size."""
+    """Return the distinct values, in ascending order if all are versions or numbers."""
     once = list(dict.fromkeys(values))
     known = {value: version for value in once if (version := _version(value)) is not None}
     return sorted(once, key=lambda value: (known[value], len(str(value)))) if len(known) == len(once) else once

@@ -317,7 +317,7 @@ class Capacity:
 
     @property
     def in_time_s(self) -> float:
-        """Return the latency limit for goodput: the strictest of all goals."""
+        """Return the latency limit for goodput: the strictest of the response-time goals."""
         return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
 
     @property

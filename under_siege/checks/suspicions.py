@@ -291,7 +291,7 @@ def _busy_tool(measured: Round) -> str | None:
 
 
 def no_ports(measured: Round, _: Evidence) -> str | None:
-    """Report too few local ports, if each request needs a connection."""
+    """Report that the machine ran out of local ports, as happens if each request opens a connection."""
     record = measured.record
     taken, available = max(record.ports.taken, default=0), record.port_range or 0
     unconnected = sum(record.bursts.connect_errors) + record.socket_failures

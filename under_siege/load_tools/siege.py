@@ -10,7 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.model.suite import Request
 
 Headers = tuple[tuple[str, str], ...]
-# The user's own siege.conf changes every default, so siege gets its own settings and home.
+# The user's own siege.conf could override any default, so siege gets its own settings and home.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
 _BODY, _URLS = "body", "urls.txt"
 MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes

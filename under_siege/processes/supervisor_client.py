@@ -103,7 +103,7 @@ class SupervisorClient:
         self._send({"reap": pid})  # last, because another thread may then get the same pid
 
     def end_if_idle(self) -> None:
-        """End it, and with it all processes that it has inherited, if it has nothing to supervise."""
+        """If the supervisor has nothing to supervise, end it and all processes that it has inherited."""
         if not self._started and not self.folders:
             self.is_lost = True
             self._close()

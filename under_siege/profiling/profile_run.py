@@ -25,7 +25,7 @@ from under_siege.run.server import Server, running
 from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 
-TIME_S = 5.0
+TIME_S = 10.0
 RAMP_UP_S, START_S = 0.5, 1.5  # until all users have sent a request, and until the three passes have started
 
 

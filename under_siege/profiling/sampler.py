@@ -27,7 +27,7 @@ from under_siege.model.result_file import legible, read_limited
 from under_siege.paths import ROOT
 from under_siege.processes.managed_process import ManagedProcess, Tail, offspring
 
-RATE_PER_S = 50  # more would slow down the server
+RATE_PER_S = 20  # for each sample, the process stands still for about 0.7 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
 LOOK_S = 0.02

@@ -233,7 +233,7 @@ class _Field:
             best = max(lean, key=lambda candidate: (candidate in self._first, candidate.rate.log))
             part = "same throughput" if best in self._first else f"{_share_of(best, chosen)} of the throughput"
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
-            pings = f", but health checks take up to {best.ping}" if blocks else ""
+            pings = f", but health checks take {best.ping} (p99)" if blocks else ""
             yield f"Short of memory? {best.name}: {formatting.megabytes(best.memory_bytes)}, {part}{pings}."
 
     def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:

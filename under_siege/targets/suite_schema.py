@@ -22,7 +22,7 @@ MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
 _VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # keys whose tables have free names
 _JSON_VALUES = ("load.body", "expect.json")  # keys that may have any value
-_TOML_TERMS = {  # for those of msgspec
+_TOML_TERMS = {  # replacements for msgspec's terms in error messages
     " of length >= 1": " of at least one value",
     "`": "",
     "object": "a table",

@@ -314,7 +314,7 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
     assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
 
 
-def test_every_verdict_has_one_explanation_in_the_exercises() -> None:
+def test_every_reason_is_explained_in_the_exercises() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # on whether any answer came at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends

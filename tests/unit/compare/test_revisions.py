@@ -94,7 +94,7 @@ def repository(tmp_path: Path) -> Path:
         ("2", "HEAD", "--against HEAD: expected a suite file"),
     ],
 )
-def test_a_bad_base_is_an_error_of_one_line(repository: Path, target: str, base: str, error: str) -> None:
+def test_a_bad_base_is_a_one_line_error(repository: Path, target: str, base: str, error: str) -> None:
     ran = invoke("run", target, f"--against={base}", folder=repository)
     assert ran.returncode == 2
     assert error in ran.stderr

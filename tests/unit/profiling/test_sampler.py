@@ -32,7 +32,7 @@ def test_a_line_has_the_innermost_process_its_thread_and_stack() -> None:
         ("", "", "library"),
     ],
 )
-def test_files_of_the_application_are_told_from_libraries(path: str, file: str, kind: str) -> None:
+def test_files_of_the_application_are_distinguished_from_libraries(path: str, file: str, kind: str) -> None:
     frame = sampler._frame(f"work ({path}:3)", Path("/shop"))
     assert (frame.file, frame.line, frame.kind) == (file, 3, kind)
 

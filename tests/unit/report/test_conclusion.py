@@ -96,7 +96,7 @@ def test_the_conclusion_comes_first_with_plain_names_and_conditions() -> None:
         "memory": "50 MB",
     }
     assert answer.remarks == [
-        "Short of memory? 2_b: 25 MB, 50 % of the throughput, but health checks take up to 412 ms.",
+        "Short of memory? 2_b: 25 MB, 50 % of the throughput, but health checks take 412 ms (p99).",
         "Slower (by 2.0×): 2, 1.",
     ]
     assert len(answer.lines()) <= 9  # with empty lines
@@ -117,7 +117,7 @@ def test_ties_are_decided_by_pings_and_then_by_memory() -> None:
         record.samples.memory_bytes[:] = [int(factor * size) for size in record.samples.memory_bytes]
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."
-    assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take up to 412 ms."
+    assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take 412 ms (p99)."
     assert re.fullmatch(r"Not significantly different: 1, 4 \(differences of \d+ % or more .*\)\.", answer.remarks[1])
 
 
@@ -138,7 +138,7 @@ def test_the_conclusion_reports_ties() -> None:
     assert dict(answer.facts)["throughput"].endswith("; no strategy is significantly faster or slower")
 
 
-def test_a_server_with_nothing_to_compare_is_described() -> None:
+def test_a_server_with_nothing_to_compare_it_with_is_described() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0)))
     assert answer.headline == "Measured: one request at a time (1_a)."
     assert re.fullmatch(r"10\.0 ± 0\.\d+ trans/s, 50 % of the ceiling", dict(answer.facts)["throughput"])

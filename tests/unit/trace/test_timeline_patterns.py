@@ -62,7 +62,7 @@ def test_the_heading_depends_on_the_trace_and_not_on_the_title() -> None:
     assert "pings took up to 202 ms" in summary_line(stuck)
 
 
-def test_tasks_that_take_turns_and_late_answers_are_reported() -> None:
+def test_late_answers_and_tasks_that_take_turns_are_reported() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
     assert threads.takes_turns
     assert "tasks take turns; an answer was ready 200 ms before it was sent" in summary_line(threads)
@@ -201,7 +201,7 @@ def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
         assert f">{said}<" in text
 
 
-def test_trace_has_the_options_side_by_side_and_step() -> None:
+def test_help_of_trace_lists_side_by_side_and_step() -> None:
     told = invoke("trace", "--help").stdout
     assert "--side-by-side" in told
     assert "--step" in told
