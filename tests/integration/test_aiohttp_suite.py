@@ -171,7 +171,7 @@ def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.Capture
     assert "differences are relative to aiohttp 3.8.6; blank" in printed
     assert "two measurements of the same version differed by up to" in printed
     assert "1_x" in Report(result).formatted("table")
-    with pytest.raises(BadInputError, match="has fewer than two values of 'size'; expected one of "):
+    with pytest.raises(BadInputError, match="has fewer than two values of 'size'; use one of "):
         across_of(summarize(result), "size")
 
 

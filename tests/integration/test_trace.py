@@ -46,7 +46,7 @@ def test_the_terminal_shows_each_strategy_and_failures(
     monkeypatch.setattr(request_trace, "trace_servers", trace_once)
     ended = run_cli("trace", "4", *others, *words, env={"PYTHONPATH": str(SUPPORT)})
     assert ended.returncode == 1, ended.stderr
-    assert "failed: GET / gives 200" in ended.stdout
+    assert "failed: GET / returned 200" in ended.stdout
     lines = ended.stdout.splitlines()
     lines = lines[lines.index("process pool · 4_async_processexecutor") :]
     lines = lines[: lines.index("")]

@@ -14,7 +14,8 @@ from under_siege.profiling.sampler import Frame
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
 LEAST_BLOCKED_S = 0.002  # a shorter blocking part of each request is no fault
-BUSY, IDLE, HELD, WAITED = 0.8, 0.1, 0.5, 0.3  # shares of the time
+BUSY, IDLE, HELD = 0.8, 0.1, 0.3  # shares of the time
+MANY = 1.3  # threads that want to compute at the same time
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 _IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
@@ -130,9 +131,14 @@ class Diagnosis:
     @cached_property
     def is_gil_contended(self) -> bool:
         """Return whether threads or the event loop wait because another thread holds the GIL most of the time."""
-        walls = [_total(self._of(pid), "wall") for pid in {stack.pid for stack in self.in_threads}]
-        are_many = self.gil_held >= HELD and max(walls, default=0.0) > 1.5
-        return are_many or (self._loop_at_lock >= WAITED and self.gil_held >= WAITED)
+        processes = {stack.pid for stack in self.in_threads}
+        are_many = any(self._computing(pid) > MANY for pid in processes)
+        return self.gil_held >= HELD and (are_many or self._loop_at_lock >= HELD)
+
+    def _computing(self, pid: int) -> float:
+        """Return how many threads of a process compute, or wait for the GIL to do so, on average."""
+        spots = _hotspots(self._of(pid), contended=True)
+        return sum(spot.wall for spot in spots if spot.state in (CPU_GIL, FOR_GIL))
 
     @cached_property
     def _loop_at_lock(self) -> float:
@@ -282,7 +288,8 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     elif contended and needs_gil and gil + cpu >= 0.06 * wall:
         state = FOR_GIL
     else:
-        is_lock = _LOCK.search(frame.source) or any(each.file.startswith(("threading", "queue")) for each in callees)
+        at_lock = [stack for stack in stacks if stack.frames[-1].file.startswith(("threading", "queue"))]
+        is_lock = _total(at_lock, "wall") > 0.5 * wall or (_LOCK.search(frame.source) and not heaviest.callees)
         state = LOCK if is_lock else WAITS
     return Hotspot(frame, wall, state, _how(state, frame, callees, heaviest), stacks)
 
