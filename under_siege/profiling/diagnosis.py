@@ -4,7 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scipy.stats import binomtest
@@ -26,7 +26,7 @@ _SERIALIZATION = re.compile(
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")  # counts as the function around it
 _STDLIB_CALLERS = re.compile(r"^(socket|ssl|http/|urllib/|selectors|threading|queue|contextlib|functools|_)")
 
-CPU_GIL, CPU_FREE, WAITS, LOCK, FOR_GIL = "cpu_gil", "cpu_free", "waits", "lock", "for_gil"
+CPU_GIL, CPU_FREE, WAITS, LOCK, FOR_GIL, UNKNOWN = "cpu_gil", "cpu_free", "waits", "lock", "for_gil", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ class Diagnosis:
         # Threads with one name are counted together, so no thread has more samples than the pass.
         self.samples = max(1, min(profile.samples.get("wall", 1), max(totals.values(), default=1)))
         of_pass = {name: max(1, profile.samples.get(name, 1)) for name in ("cpu", "gil")}
+        self._least_told = LEAST_SAMPLES / min(of_pass.values())
         self.stacks = [
             Sampled(pid, thread, tuple(_above(frames)), wall / self.samples, cpu / of_pass["cpu"], gil / of_pass["gil"])
             for pid, thread, frames, wall, cpu, gil in rows
@@ -167,18 +168,24 @@ class Diagnosis:
         if self.is_gil_contended:  # then the loop waits for the GIL wherever it is
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
         long = [spot for spot in spots if self.per_request_s(spot) >= LEAST_BLOCKED_S]
-        return [spot for spot in long if self._is_enough(spot, len(self.loop_processes))]
+        return [self._told(spot) for spot in long if self._is_enough(spot, len(self.loop_processes))]
 
     @cached_property
     def thread_hotspots(self) -> list[Hotspot]:
         """Return what the application does in other threads, the longest first."""
         spots = _hotspots(self.in_threads, contended=self.is_gil_contended)
-        return [spot for spot in spots if self._is_enough(spot, self.threads)]
+        return [self._told(spot) for spot in spots if self._is_enough(spot, self.threads)]
 
     @property
     def blocked(self) -> float:
         """Return the share of the time in which event loops are blocked."""
         return min(1.0, sum(spot.wall for spot in self.blocking) / (len(self.loop_processes) or 1))
+
+    def _told(self, spot: Hotspot) -> Hotspot:
+        """Return the hotspot, without what it does if the passes on CPU and GIL have too few samples of it."""
+        if spot.wall >= self._least_told:
+            return spot
+        return replace(spot, state=UNKNOWN, how="too few samples to tell whether it computes or waits")
 
     def _is_enough(self, spot: Hotspot, threads: int) -> bool:
         """Return whether a function has enough of the time of these threads, and enough samples, to be named."""

@@ -6,7 +6,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.model.profile import Profile
 from under_siege.model.record import Result
-from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, Diagnosis, Hotspot
+from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UNKNOWN, Diagnosis, Hotspot
 from under_siege.report.case_names import full_name
 
 _MOST_LINES = 2
@@ -74,6 +74,8 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
 
 def _advice(spot: Hotspot) -> str:
     """Return what to do about a function that blocks the event loop."""
+    if spot.state == UNKNOWN:
+        return "Profile for longer, for example with --time 30s."
     if spot.is_background_task:
         return "It runs as a background task on the event loop: make it a plain `def`, or move it to a job queue."
     if "logging" in spot.how:

@@ -66,7 +66,7 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
         raise CaseFailedError("not_python", "none of its processes runs CPython, so there is nothing to profile")
     counts: dict[tuple[int, str, str], Counter[str]] = {}
     with TemporaryDirectory() as directory, _watching_locks(profile, pid):
-        short_s = max(1, int(time_s / 4))  # py-spy counts in whole seconds
+        short_s = max(1, int(time_s / 3))  # py-spy counts in whole seconds
         for name, options in PASSES.items():
             duration_s = short_s if name != "wall" else max(1, round(time_s) - 2 * short_s)
             profile.samples[name] = duration_s * RATE_PER_S

@@ -120,3 +120,12 @@ def test_a_background_task_is_called_one() -> None:
 def test_the_margin_grows_with_fewer_requests() -> None:
     many, few = Diagnosis(blocked(90, answers=1000)), Diagnosis(blocked(90, answers=10))
     assert many.margin(0.9) < 0.07 < few.margin(0.9)
+
+
+def test_what_a_function_does_is_not_told_from_few_samples() -> None:
+    profile = blocked(30)
+    profile.samples |= {"cpu": 20, "gil": 20}
+    profile.stacks.cpu[0] = profile.stacks.gil[0] = 1
+    _, place, *_, advice = diagnosed(profile)
+    assert "render  too few samples to tell" in place
+    assert "--time 30s" in advice
