@@ -37,6 +37,15 @@ def test_a_backlog_that_is_no_number_fails_before_the_load(tmp_path: Path) -> No
     assert record.load_began_s is None
 
 
+@pytest.mark.figures
+def test_workers_that_replace_those_of_abandoned_requests_are_no_backlog(tmp_path: Path) -> None:
+    result, _ = run_once(tmp_path, "9", "--time", "4s")
+    case = next(case for case in summarize(result).cases if case.server == "9_async_pebble")
+    drain = next(record.drain for record in result.records if record.drain)
+    assert drain.restarts > 0
+    assert [reason for reason in case.reasons if reason.code == "backlog"] == []
+
+
 def with_drain(**values) -> Record:
     drain = {"lasted_s": 5.0, "cpu_s": 0.1, "backlog": None, "is_done": True} | values
     return msgspec.structs.replace(record_of("1_a"), drain=Drain(**drain))
@@ -49,6 +58,8 @@ def with_drain(**values) -> Record:
         ({"cpu_s": 0.5}, ""),  # the 5 requests that the load tool abandoned, of 0.1 s each
         ({"cpu_s": 5.0}, "after the load, the server was busy for 5.0 s and"),
         ({"cpu_s": 5.0, "is_done": False}, "after the load, the server was busy for 5.0 s or longer and"),
+        ({"cpu_s": 1.2, "restarts": 5}, ""),  # each abandoned request cost a worker, which starts in 0.1 s or more
+        ({"cpu_s": 60.0, "restarts": 500}, "after the load, the server was busy for 5.0 s and"),
         ({"backlog": 5}, ""),
         ({"backlog": 300}, "300 jobs were still queued when the load ended and took another 5.0 s"),
         ({"cpu_s": None}, ""),

@@ -230,7 +230,8 @@ def availability(measured: Round, _: Evidence) -> str | None:
 def backlog(measured: Round, _: Evidence) -> str | None:
     """Report work that was unfinished when the load ended, although the server had already answered.
 
-    Requests that the load tool abandoned, at most one for each user and burst, don't count.
+    Requests that the load tool abandoned, at most one for each user and burst, don't count, nor do the workers that
+    replace those killed for such requests, as pebble does it. A worker costs at most its share of the server's start.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:
@@ -244,7 +245,9 @@ def backlog(measured: Round, _: Evidence) -> str | None:
             f"s{longer}; {does_not_count}"
         )
     each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
-    if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * abandoned * each_s + LEAST_DRAIN_S:
+    start_s = record.samples.cpu_s[0] / (1 + (record.workers or 1)) if record.samples.cpu_s else 0.0
+    allowed_s = abandoned * each_s + min(drain.restarts, abandoned) * start_s
+    if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * allowed_s + LEAST_DRAIN_S:
         return None
     return (
         f"after the load, the server was busy for {drain.lasted_s:.1f} s{longer} and used "

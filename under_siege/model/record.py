@@ -219,6 +219,7 @@ class Drain(msgspec.Struct, frozen=True):
     cpu_s: CpuSeconds | None  # CPU time that it used meanwhile
     backlog: Count | None  # jobs that waited when the load ended, as the server reports
     is_done: bool  # whether it became idle
+    restarts: SmallCount = 0  # processes that it started meanwhile
 
 
 class _CaseMeasurement(msgspec.Struct, kw_only=True):

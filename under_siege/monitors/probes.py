@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ PING_INTERVAL_S = 0.05
 _Work = Coroutine[Any, Any, None]
 
 LOOK_S = 0.2
+SHORT_LOOK_S = 0.05  # new processes may end soon
 BUSY_CPUS = 0.2  # an idle server uses less
 
 
@@ -151,6 +152,7 @@ async def watch_drain(
     jobs: Callable[[], Awaitable[float]] | None,
     backlog: float | None,
     limit_s: float,
+    started: Collection[int] = (),
 ) -> None:
     """Wait until the server is idle and, if it reports its jobs, has none left; then write the drain into the record.
 
@@ -159,6 +161,7 @@ async def watch_drain(
         jobs: returns the number of jobs that wait; None if the server doesn't report it.
         backlog: how many jobs waited when the load ended.
         limit_s: how long to wait at most.
+        started: the processes that the server has started since the load ended; may grow meanwhile.
     """
     load_ended_s = (record.load_began_s or 0.0) + (record.load_s or 0.0)
     at_end_s = record.samples.cpu_s[-1] if record.samples.cpu_s else None
@@ -174,8 +177,24 @@ async def watch_drain(
         busy_until_s = busy_until_s if is_done else time.monotonic()
     used_s = None if after_s is None or at_end_s is None else max(0.0, round(after_s - at_end_s, 4))
     record.drain = Drain(
-        round(busy_until_s - load_ended_s, 3), used_s, None if backlog is None else int(backlog), is_done
+        round(busy_until_s - load_ended_s, 3),
+        used_s,
+        None if backlog is None else int(backlog),
+        is_done,
+        len(started),
     )
+
+
+async def watch_new_processes(record: Record, children: Callable[[], set[int]], started: set[int]) -> None:
+    """Add the processes that a server starts after the load; `children` returns those that it has."""
+    before = children()
+    while True:
+        now = children()
+        if record.load_s is None:
+            before = now
+        else:
+            started |= now - before
+        await asyncio.sleep(LOOK_S if record.load_s is None else SHORT_LOOK_S)
 
 
 def _cpus(before_s: float | None, after_s: float | None, took_s: float) -> float:

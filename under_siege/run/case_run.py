@@ -26,7 +26,16 @@ from under_siege.monitors.machine_speed import (
     speed_probe,
     watching_machine,
 )
-from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, pending, probing, watch_drain
+from under_siege.monitors.probes import (
+    PING_INTERVAL_S,
+    AnswerCheck,
+    check_interval_s,
+    in_background,
+    pending,
+    probing,
+    watch_drain,
+    watch_new_processes,
+)
 from under_siege.monitors.resource_usage import sampling, watching_ports
 from under_siege.run.first_requests import last_pong, verify, warm_up
 from under_siege.run.load_run import RunningTool, compute_bare, drive, spec_of, started
@@ -96,9 +105,11 @@ class CaseRun:
                     asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
                     return server.explaining(verify(session, server.load_url, self.expected, self.record.users, asked))
 
-                waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
-            if server.pid is not None or jobs is not None:
-                await watch_drain(self.record, server.cpu_s, jobs, waiting, self.plan.suite.drain_limit_s)
+                async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
+                    waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
+                    if server.pid is not None or jobs is not None:
+                        limit_s = self.plan.suite.drain_limit_s
+                        await watch_drain(self.record, server.cpu_s, jobs, waiting, limit_s, new)
             for go_on in self.after_siege:
                 await go_on(self, server)
 

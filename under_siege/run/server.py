@@ -13,6 +13,7 @@ from typing import TypeVar
 import aiohttp
 import psutil
 
+from common.process_tree import descendants
 from common.server_contract import default_port
 from under_siege.environments.services import Services
 from under_siege.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
@@ -94,6 +95,10 @@ class Server:
         """Return the CPU time of all its processes; None if that is unknown here."""
         usage = tree_usage(self.pid, memory=False) if self.pid is not None else None
         return usage.cpu_s if usage else None
+
+    def children(self) -> set[int]:
+        """Return the processes that it has started; none if that is unknown here."""
+        return set(descendants(self.pid)) if self.pid is not None else set()
 
     def lines_said(self) -> int:
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
