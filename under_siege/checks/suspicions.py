@@ -231,7 +231,7 @@ def backlog(measured: Round, _: Evidence) -> str | None:
     """Report work that was unfinished when the load ended, although the server had already answered.
 
     Requests that the load tool abandoned, at most one for each user and burst, don't count, nor do the workers that
-    replace those killed for such requests, as pebble does it. A worker costs at most its share of the server's start.
+    replace those killed for such requests, as with pebble. A worker costs at most its share of the server's start.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:

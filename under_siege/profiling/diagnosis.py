@@ -122,7 +122,11 @@ class Diagnosis:
     @cached_property
     def busy(self) -> list[Sampled]:
         """Return the stacks of event loops that were not idle, and those of the application in other threads."""
-        return [*(stack for stack in self.on_loop if stack.own or not _is_idle(stack.frames)), *self.in_threads]
+        return [*self._busy_on_loop, *self.in_threads]
+
+    @property
+    def _busy_on_loop(self) -> list[Sampled]:
+        return [stack for stack in self.on_loop if stack.own or not _is_idle(stack.frames)]
 
     @cached_property
     def gil_held(self) -> float:
@@ -156,15 +160,14 @@ class Diagnosis:
         count = len(self.loop_processes) or 1
         column = "cpu" if self.is_gil_contended else "wall"
         app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
-        all_s = sum(getattr(stack, column) for stack in self.on_loop if stack in self.busy) / count
+        all_s = sum(getattr(stack, column) for stack in self._busy_on_loop) / count
         gil = min(self._loop_at_lock, max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
         return {"app": app, "framework": all_s - app, "gil": gil, "idle": max(0.0, 1.0 - all_s - gil)}
 
     @cached_property
     def blocking(self) -> list[Hotspot]:
         """Return what blocks the event loop for long in each request, the longest first."""
-        special = [stack for stack in self.on_loop if not stack.own and not _is_idle(stack.frames) and _special(stack)]
-        spots = _hotspots([*(stack for stack in self.on_loop if stack.own), *special])
+        spots = _hotspots([stack for stack in self._busy_on_loop if stack.own or _special(stack)])
         if self.is_gil_contended:  # then the loop waits for the GIL wherever it is
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
         long = [spot for spot in spots if self.per_request_s(spot) >= LEAST_BLOCKED_S]
@@ -268,9 +271,10 @@ def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hot
         lines = defaultdict[int, list[Sampled]](list)
         for stack in of_function:
             lines[(stack.own or stack.frames[-1]).line].append(stack)
-        waiting = [part for part in lines.values() if len(lines) > 1 and _waits_apart(part, of_function)]
-        rest = [stack for stack in of_function if not any(stack in part for part in waiting)]
-        spots += [_hotspot(part, contended=contended) for part in [*waiting, rest] if part]
+        waiting = [line for line, part in lines.items() if len(lines) > 1 and _waits_apart(part, of_function)]
+        rest = [stack for line, part in lines.items() if line not in waiting for stack in part]
+        parts = [*(lines[line] for line in waiting), *([rest] if rest else [])]
+        spots += [_hotspot(part, contended=contended) for part in parts]
     return sorted(spots, key=lambda spot: -spot.wall)
 
 

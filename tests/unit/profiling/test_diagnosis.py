@@ -129,3 +129,29 @@ def test_what_a_function_does_is_not_told_from_few_samples() -> None:
     _, place, *_, advice = diagnosed(profile)
     assert "render  too few samples to tell" in place
     assert "--time 30s" in advice
+
+
+def test_a_line_at_a_lock_is_separate_from_the_lines_that_compute() -> None:
+    at_lock = Frame("report", "shop/main.py", 15, "app", "with lock:")
+    computes = Frame("report", "shop/main.py", 16, "app", "total += price")
+    threads = [(1, f"pool_{number}", [THREAD, at_lock], (75, 0, 0)) for number in range(4)]
+    threads += [(1, f"pool_{number}", [THREAD, computes], (25, 25, 25)) for number in range(4)]
+    spots = Diagnosis(profile_of(IDLE, *threads)).thread_hotspots
+    assert [(spot.frame.line, spot.how) for spot in spots] == [
+        (15, "waits for a lock"),
+        (16, "CPU-bound, holds the GIL"),
+    ]
+
+
+def test_only_loops_of_processes_that_listen_serve_requests() -> None:
+    loops = [(pid, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)) for pid in (1, 2)]
+    profile = profile_of(*loops)
+    assert Diagnosis(profile).loop_processes == [1, 2]
+    profile.listeners = [1]
+    assert Diagnosis(profile).loop_processes == [1]
+
+
+def test_idle_processes_are_reported() -> None:
+    busy = (1, "pool", [THREAD, RENDER], (99, 99, 99))
+    idle = (2, "pool", [THREAD, RENDER], (5, 2, 2))
+    assert finding(profile_of(busy, idle)).startswith("1 of 2 processes were idle while others were busy")
