@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -100,6 +101,8 @@ class ResultView:
         if metric == "printed rate":  # for any verdict, like in the output of a load tool
             mean = float(np.mean(rates)) if rates else 0.0
             return exact(mean, f"{formatting.rate(mean)}/s") if rates else unknown("no answer was right")
+        if metric in ("ready", "backlog", "drain"):
+            return _of_server(metric, rounds)
         if metric == "users inside":
             return _users_inside(summary, rounds, rates)
         return self._of_siege(metric, index)
@@ -149,6 +152,23 @@ class ResultView:
         if value is None:
             return Figure("never", math.inf, math.inf, math.inf)
         return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:g}")
+
+
+def _of_server(metric: str, rounds: Sequence[Round]) -> Figure:
+    """Return the median time to start, number of jobs left when the load ended, or time until these were done."""
+    values: list[float] = []
+    for each in rounds:
+        record, drain = each.record, each.record.drain
+        measured = {
+            "ready": record.ready_s,
+            "backlog": drain.backlog if drain else None,
+            "drain": drain.lasted_s if drain else None,
+        }[metric]
+        values += [] if measured is None else [measured]
+    if not values:
+        return unknown(f"the server did not report {metric}")
+    value = statistics.median(values)
+    return exact(value, f"{value:,.0f}" if metric == "backlog" else formatting.seconds(value))
 
 
 def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[float]) -> Figure:

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Print a table that another script has measured and saved with --out.
+
+.venv/bin/python scripts/measured_table.py results/questions/08-memory-growth.json
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+WIDTH = 100
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A measured value, in the base unit of its metric (s, bytes, or a count), and its text with a unit."""
+
+    value: float
+    text: str
+
+
+class MeasuredTable(msgspec.Struct, frozen=True):
+    """One row for each case and one column for each metric."""
+
+    command: str  # the command that measured it
+    conditions: str  # what it was measured on, and how noisy that was
+    rows: dict[str, dict[str, Cell]]  # by case, then by metric
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+
+def load(path: Path) -> MeasuredTable:
+    """Read a table; raise msgspec.ValidationError if the file holds something else."""
+    return msgspec.json.decode(path.read_bytes(), type=MeasuredTable)
+
+
+def show(measured: MeasuredTable) -> None:
+    """Print the table and its conditions."""
+    metrics = list(next(iter(measured.rows.values())))
+    table = Table("", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for metric in metrics:
+        table.add_column(metric, justify="right")
+    for case, cells in measured.rows.items():
+        table.add_row(case, *(cells[metric].text for metric in metrics))
+    console = Console(width=WIDTH, highlight=False, markup=False, color_system=None)
+    console.print(table)
+    console.print(f"\n{measured.conditions}")
+
+
+def main() -> None:
+    """Print the table of the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, metavar="FILE", help="what a script wrote with --out")
+    show(load(parser.parse_args().file))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The pages in docs/questions/: their shape, and short answers whose numbers are claims that the results support."""
+
+import importlib.util
+import re
+import sys
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import ROOT
+
+from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
+from under_siege.lesson.step import Claim
+from under_siege.model.record import load
+
+DOCS, SUITES = ROOT / "docs" / "questions", ROOT / "suites" / "questions"
+PAGES = sorted(DOCS.glob("[0-9]*.md"))
+SECTIONS = ["Short answer", "Do this", "Why", "Measured", "Run it yourself", "When this is wrong", "Related"]
+NAMES = [page.stem for page in PAGES]
+CODE, SLOT, NUMBER = re.compile(r"`[^`]+`"), re.compile(r"{\w+}"), re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
+MOST_LINES, MOST_WORDS, WIDTH = 40, 150, 120
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A committed result, the command that measured it, and claims that it must support."""
+
+    result: str
+    command: str
+    claims: tuple[Claim, ...]
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A short answer, with a slot for each claim."""
+
+    answer: str
+    measured: tuple[Measured, ...]
+    given: tuple[str, ...] = ()  # numbers that are not measured, such as limits of a library
+    breaks: tuple[str, ...] = ()  # servers that fail on purpose
+
+    def text(self) -> str:
+        """Return the answer with its numbers."""
+        sentences = {}
+        for measured in self.measured:
+            for claim in measured.claims:
+                decided = decide(claim, view_of(measured.result))
+                assert decided.outcome == HOLDS, f"{decided.sentence} {decided.reason} {decided.possible}"
+                sentences[claim.name] = " ".join(decided.sentence.split())
+        return " ".join(self.answer.format_map(sentences).split())
+
+
+class TableView:
+    """The figures of a table that a script measured, as claims need them."""
+
+    cpus = 2
+
+    def __init__(self, rows: dict[str, dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def figure(self, metric: str, case: str) -> Figure:
+        cell = self._rows[case][metric]
+        return exact(cell.value, cell.text)
+
+    def reference(self, metric: str, against: str, _case: str) -> Figure:
+        """Return the same metric of another row, or a number."""
+        if against in self._rows:
+            return self.figure(metric, against)
+        return exact(float(against or 1), against)
+
+
+@cache
+def view_of(result: str) -> Any:
+    spec = importlib.util.spec_from_file_location("measured_table", ROOT / "scripts" / "measured_table.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        return TableView(module.load(ROOT / result).rows)
+    except msgspec.ValidationError:
+        return ResultView(load(ROOT / result))
+
+
+def answer_of(name: str) -> Answer:
+    return msgspec.toml.decode((SUITES / name / "answer.toml").read_bytes(), type=Answer)
+
+
+def sections(name: str) -> dict[str, str]:
+    parts = re.split(r"^## (.+)\n", (DOCS / f"{name}.md").read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def wrapped(text: str) -> str:
+    """Wrap a text at spaces outside code."""
+    lines, line = [], ""
+    for word in re.findall(r"(?:`[^`]*`|\S)+", text):
+        if line and len(line) + 1 + len(word) > WIDTH:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+def test_every_question_has_a_page_and_a_suite() -> None:
+    assert sorted(path.name for path in SUITES.iterdir() if path.is_dir()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_has_the_usual_sections(name: str) -> None:
+    assert list(sections(name)) == SECTIONS
+    assert (DOCS / f"{name}.md").read_text().startswith("# ")
+    assert len(sections(name)["Why"].split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_code_to_copy_is_short_and_belongs_to_the_suite(name: str) -> None:
+    quoted = re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", sections(name)["Do this"], re.DOTALL)
+    assert quoted
+    for path, code in quoted:
+        assert path.startswith(f"suites/questions/{name}/")
+        assert len(code.splitlines()) <= MOST_LINES
+        assert code.strip() in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_short_answer_states_what_the_results_show(name: str, renew: bool) -> None:
+    page, text = DOCS / f"{name}.md", wrapped(answer_of(name).text())
+    if renew:
+        before = sections(name)["Short answer"]
+        page.write_text(page.read_text().replace(f"## Short answer\n{before}", f"## Short answer\n\n{text}\n\n"))
+    assert sections(name)["Short answer"].strip() == text
+    assert NUMBER.search(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_a_short_answer_is_measured_or_given(name: str) -> None:
+    answer = answer_of(name)
+    claims = [claim for measured in answer.measured for claim in measured.claims]
+    written = SLOT.sub("", CODE.sub("", " ".join([answer.answer, *(claim.says for claim in claims)])))
+    assert set(NUMBER.findall(written)) <= set(answer.given)
+    assert set(SLOT.findall(answer.answer)) == {f"{{{claim.name}}}" for claim in claims if claim.says}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_to_run_is_one_that_was_measured(name: str) -> None:
+    commands = [measured.command for measured in answer_of(name).measured]
+    shown = re.search(r"```console\n\$ python (?:bench\.py )?(.*)\n```", sections(name)["Run it yourself"])[1]
+    assert any(command.startswith(shown) for command in commands)
+
+
+def test_the_index_links_to_every_page() -> None:
+    assert set(re.findall(r"\((\d\d-[\w-]+)\.md\)", (DOCS / "index.md").read_text())) == set(NAMES)
