@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -138,17 +138,20 @@ class Diagnosis:
         """Return whether threads or the event loop wait because another thread holds the GIL most of the time."""
         processes = {stack.pid for stack in self.in_threads}
         are_many = any(self._computing(pid) > MANY for pid in processes)
-        return self.gil_held >= HELD and (are_many or self._loop_at_lock >= HELD)
+        return self.gil_held >= HELD and (are_many or self._main_at_lock(processes) >= HELD)
 
     def _computing(self, pid: int) -> float:
         """Return how many threads of a process compute, or wait for the GIL to do so, on average."""
         spots = _hotspots(self._of(pid), contended=True)
         return sum(spot.wall for spot in spots if spot.state in (CPU_GIL, FOR_GIL))
 
-    @cached_property
-    def _loop_at_lock(self) -> float:
-        """Return the share of the time in which the kernel let event loops wait for a lock."""
-        looks = [self.profile.waits.get(pid, [0, 0]) for pid in self.loop_processes]
+    def _main_at_lock(self, processes: Collection[int]) -> float:
+        """Return the share of the time in which main threads waited in the kernel for the GIL.
+
+        A main thread that waits for a lock of its own, such as a thread that joins others, doesn't count.
+        """
+        joining = {stack.pid for stack in self.stacks if stack.thread == "MainThread" and _is_at_lock(stack)}
+        looks = [self.profile.waits.get(pid, [0, 0]) for pid in {*processes} - joining]
         return sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
 
     def _of(self, pid: int) -> list[Sampled]:
@@ -161,7 +164,7 @@ class Diagnosis:
         column = "cpu" if self.is_gil_contended else "wall"
         app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
         all_s = sum(getattr(stack, column) for stack in self._busy_on_loop) / count
-        gil = min(self._loop_at_lock, max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
+        gil = min(self._main_at_lock(self.loop_processes), max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
         return {"app": app, "framework": all_s - app, "gil": gil, "idle": max(0.0, 1.0 - all_s - gil)}
 
     @cached_property
@@ -247,6 +250,10 @@ def _is_idle(frames: Sequence[Frame]) -> bool:
     return not frames or bool(_IDLE.match(frames[-1].file))
 
 
+def _is_at_lock(stack: Sampled) -> bool:
+    return bool(stack.frames) and stack.frames[-1].file.startswith(("threading", "queue"))
+
+
 def _special(stack: Sampled) -> Frame | None:
     """Return the outermost frame of serialization or logging."""
     return next((frame for frame in stack.frames if _purpose([frame])), None)
@@ -299,7 +306,7 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     elif contended and needs_gil and gil + cpu >= 0.06 * wall:
         state = FOR_GIL
     else:
-        at_lock = [stack for stack in stacks if stack.frames[-1].file.startswith(("threading", "queue"))]
+        at_lock = [stack for stack in stacks if _is_at_lock(stack)]
         is_lock = _total(at_lock, "wall") > 0.5 * wall or (_LOCK.search(frame.source) and not heaviest.callees)
         state = LOCK if is_lock else WAITS
     return Hotspot(frame, wall, state, _how(state, frame, callees, heaviest), stacks)

@@ -58,7 +58,8 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         advice, spots = "Do less while the lock is held, or give each thread data of its own.", [*at_locks, *spots]
     elif diagnosis.is_gil_contended:
         held = _percent(diagnosis.gil_held)
-        headline = f"The GIL was held {held} of the time by one of {threads} threads; the others had to wait"
+        holder = f"one of {threads} threads" if threads > 1 else "one thread"
+        headline = f"The GIL was held {held} of the time by {holder}; the others had to wait"
         advice = "Use processes, as in servers/4_async_processexecutor.py, or a free-threaded Python."
         spots = [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)]
     elif diagnosis.is_pool_full:

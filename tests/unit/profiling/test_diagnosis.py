@@ -73,6 +73,17 @@ def test_threads_that_compute_wait_for_the_gil() -> None:
     assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
 
 
+@pytest.mark.parametrize(
+    ("main", "is_contended"),
+    [(SELECT, True), (Frame("Thread.join", "threading.py", 1149, "library", ""), False)],
+    ids=["selecting", "joining"],
+)
+def test_a_main_thread_that_the_kernel_lets_wait_is_a_sign_of_contention(main: Frame, is_contended: bool) -> None:
+    profile = profile_of((1, MAIN, [main], (100, 0, 0)), (1, "pool", [THREAD, RENDER], (95, 60, 60)))
+    profile.waits = {1: [100, 70]}
+    assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
+
+
 def test_threads_of_several_processes_do_not_share_a_gil() -> None:
     workers = [(pid, "pool", [THREAD, RENDER], (95, 95, 95)) for pid in (2, 3)]
     assert finding(profile_of(IDLE, *workers)).startswith("Nothing blocks the event loop")
