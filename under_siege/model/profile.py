@@ -10,6 +10,7 @@ from under_siege.model.result_file import LARGEST, LARGEST_INDEX, LONGEST_S
 
 SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 
 
@@ -47,6 +48,7 @@ class Profile(msgspec.Struct, kw_only=True):
     waits: dict[int, list[SmallCount]] = {}  # by process: looks at its main thread, and how many found it at a lock
     answers: Count = 0
     load_s: Seconds = 0.0
+    other_work: Share = 0.0  # of all CPUs, used by other processes, including the load tool and the profiler
     failure: str = ""  # why there are no stacks
 
     @property

@@ -150,7 +150,8 @@ class Diagnosis:
 
         A main thread that waits for a lock of its own, such as a thread that joins others, doesn't count.
         """
-        joining = {stack.pid for stack in self.stacks if stack.thread == "MainThread" and _is_at_lock(stack)}
+        main = [stack for stack in self.stacks if stack.thread == "MainThread" and _is_at_lock(stack)]
+        joining = {pid for pid in processes if sum(stack.wall for stack in main if stack.pid == pid) > 0.5}
         looks = [self.profile.waits.get(pid, [0, 0]) for pid in {*processes} - joining]
         return sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
 

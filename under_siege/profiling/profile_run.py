@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 from common.errors import one_line
 from under_siege.environments.installation import Tool
 from under_siege.environments.services import Services
@@ -15,6 +17,7 @@ from under_siege.model.case import Case
 from under_siege.model.profile import Profile
 from under_siege.model.record import CaseFailedError, Result
 from under_siege.model.suite import Kind
+from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import cancel
 from under_siege.profiling.sampler import sample
 from under_siege.run.case_run import CaseRun
@@ -98,7 +101,11 @@ class Profiler:
         loading = asyncio.create_task(case_run.count_answers(server, load))
         try:
             await asyncio.sleep(RAMP_UP_S)
+            before, server_before_s = psutil.cpu_times(), server.cpu_s() or 0.0
             await sample(server.pid, self._time_s, folder.resolve(), profile)
+            machine, server_s = machine_between(before, psutil.cpu_times()), (server.cpu_s() or 0.0) - server_before_s
+            others_s = machine.busy_s + machine.steal_s - max(0.0, server_s)
+            profile.other_work = min(1.0, max(0.0, others_s / max(1e-9, machine.total_s)))
             profile.answers, profile.load_s = await loading, time.monotonic() - began_s
         finally:
             await cancel([loading])

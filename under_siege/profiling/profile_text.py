@@ -10,6 +10,7 @@ from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UN
 from under_siege.report.case_names import full_name
 
 _MOST_LINES = 2
+MUCH_OTHER_WORK = 0.3  # then threads also wait for a CPU, which looks as if they waited for something else
 MUCH_WAITING = 0.3  # share of the threads' time that is worth a finding
 
 
@@ -29,6 +30,9 @@ def diagnosed(profile: Profile) -> list[str]:
         return [f"Not profiled: {profile.failure.removesuffix('.')}."]
     diagnosis = Diagnosis(profile)
     headline, spots, advice = _finding(diagnosis)
+    if profile.other_work > MUCH_OTHER_WORK:
+        others = formatting.share(profile.other_work)
+        headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
     lines = [f"{headline} ({diagnosis.samples} samples)."]
     lines += [_place(spot, diagnosis) for spot in spots]
     if spots and (entry := spots[0].entry):

@@ -57,6 +57,15 @@ def test_what_a_function_does_is_told_by_cpu_and_gil(counts: tuple[int, int, int
     assert spot.how == how
 
 
+def test_a_diagnosis_is_uncertain_if_other_processes_use_the_cpus() -> None:
+    profile = blocked(94)
+    profile.other_work = 0.6
+    headline, *rest = diagnosed(profile)
+    assert headline.startswith("Uncertain, because other processes used 60 % of the CPUs: the event loop was blocked")
+    profile.other_work = 0.1
+    assert diagnosed(profile)[1:] == rest
+
+
 def test_the_library_that_blocks_is_named() -> None:
     frames = [
         LOOP,
