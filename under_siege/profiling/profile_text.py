@@ -64,11 +64,17 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         held = _percent(diagnosis.gil_held)
         holder = f"one of {threads} threads" if threads > 1 else "one thread"
         headline = f"The GIL was held {held} of the time by {holder}; the others had to wait"
-        advice = "Use processes, as in servers/4_async_processexecutor.py, or a free-threaded Python."
+        advice = (
+            "Use processes (docs/questions/02-process-pool.md), "
+            "or free-threaded Python (docs/questions/16-free-threading.md)."
+        )
         spots = [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)]
     elif diagnosis.is_pool_full:
         headline = f"All {threads} threads of the pool were busy {busy} of the time"
-        advice = f"{diagnosis.profile.users} users share {threads} threads: raise the limit, or use an async library."
+        advice = (
+            f"{diagnosis.profile.users} users share {threads} threads: raise the limit, or use an async library "
+            "(docs/questions/04-forty-threads.md)."
+        )
     elif diagnosis.loop_processes:
         headline, advice = "Nothing blocks the event loop", ""
     else:
@@ -82,20 +88,21 @@ def _advice(spot: Hotspot) -> str:
     if spot.state == UNKNOWN:
         return "Profile for longer, for example with --time 30s."
     if spot.is_background_task:
-        return "It runs as a background task on the event loop: make it a plain `def`, or move it to a job queue."
+        return (
+            "It runs as a background task on the event loop: make it a plain `def`, or move it to a process pool "
+            "(docs/questions/03-background-tasks.md)."
+        )
     if "logging" in spot.how:
         return "Log through logging.handlers.QueueHandler, so that a thread does the writing."
     if "serialization" in spot.how:
         return "Return less data, or use a faster serializer, such as orjson; a thread would still hold the GIL."
     if spot.state in (CPU_GIL, FOR_GIL):
-        return (
-            "Move it to a process pool, as in servers/4_async_processexecutor.py; a thread would compete for the GIL."
-        )
+        return "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
     if spot.state == CPU_FREE:
         return "Move it to a thread, as in servers/3_async_threadexecutor.py, or await asyncio.to_thread(...)."
     if spot.state == LOCK:
         return "Use asyncio.Lock on the event loop, or move the function to a thread."
-    return "Use an async library, move it to a thread (asyncio.to_thread), or make the route a plain `def`."
+    return "Use an async library, or make the route a plain `def` (docs/questions/01-def-or-async-def.md)."
 
 
 def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
