@@ -56,7 +56,7 @@ def test_the_terminal_shows_each_strategy_and_failures(
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
     (without_headers,) = [trace for trace in kept[0][0].traces if trace.server == "sends_no_headers"]
     assert not without_headers.failure
-    assert "the server doesn't report when it computes" in ended.stdout
+    assert "the server doesn't report when its tasks ran" in ended.stdout
     run_cli("trace", "--out", "picture.svg")
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
@@ -160,7 +160,7 @@ def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
     shown = Report(result).formatted("timeline")
     drawn, legend = shown.split("█ computes")
     drawn = drawn.splitlines()
-    assert "the server doesn't report when it computes" in shown
+    assert "the server doesn't report when its tasks ran" in shown
     assert not any(mark in line for line in drawn for mark in "░▒▓█")
     assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
     assert "┄ not reported" in legend
@@ -171,7 +171,9 @@ def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
     result.traces.append(unreported())
     Report(result).write_picture("timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
-    assert ">all 2 answered after 100 ms; the server doesn't report when it computes; pings took up to 1.0 ms<" in drawn
+    assert (
+        ">all 2 answered after 100 ms; the server doesn't report when its tasks ran; pings took up to 1.0 ms<" in drawn
+    )
     assert ">not reported<" in drawn
     marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
     assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {

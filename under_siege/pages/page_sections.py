@@ -76,7 +76,7 @@ def sections(comparison: Comparison) -> Iterator[Section]:
 
 def traced(result: Result, columns: int = 1) -> Picture:
     drawn, absent = timelines(result.traces), missing(result)
-    untold = " A dotted line is a request to a server that doesn't report when it computes."
+    untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
     untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
     users = max((record.users for record in result.records), default=0)
     longer = f" Under siege {users} users send requests all the time, so requests take longer than here."

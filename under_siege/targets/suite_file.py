@@ -195,7 +195,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
 def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     tool = choice("load.tool", table.tool, (*DRIVERS, OPEN))
     if table.requests is not None and table.time is not None:
-        raise BadInputError("load has time and requests: expected only one of them")
+        raise BadInputError("load.time and load.requests can't be combined; use only one of them")
     if table.files and not DRIVERS[tool].supports_multiple_paths:
         raise BadInputError(f'load has files, and {tool} requests one path only: expected tool = "wrk"')
     if table.locust_workers and (tool != "locust" or table.threads):
@@ -241,7 +241,7 @@ def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
 def _backlog(table: DrainTable) -> Backlog | None:
     if (table.path is None) != (table.json is None):
         raise BadInputError(
-            'drain has only one of path and json: expected both, such as path = "/metrics" and json = "pending"'
+            'drain.path and drain.json must be set together, such as path = "/metrics" and json = "pending"'
         )
     return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 

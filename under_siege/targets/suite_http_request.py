@@ -70,7 +70,7 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
         raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
     if isinstance(load.path, list) or load.files or load.requests_file:
         other = "files" if load.files else "a file of requests" if load.requests_file else "several paths"
-        raise BadInputError(f"{key} with {other} under [load]: expected only one of them")
+        raise BadInputError(f"{key} can't be combined with {other} under [load]; remove one of them")
     if table.ceiling:
         raise BadInputError(
             f"{key}: a ceiling gets the same requests as the server that it is compared with; remove path"
@@ -115,7 +115,7 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
 def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
     """Return the method, headers and body of the request; a body is JSON if it is a table or a list, or reads so."""
     if table.body is not None and table.body_file is not None:
-        raise BadInputError(f"{key} has body and body_file: expected only one of them")
+        raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""
     if table.body_file is not None:
         body = contents(f"{key}.body_file", folder / table.body_file)
@@ -130,7 +130,7 @@ def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
     headers = tuple((name, str(value)) for name, value in table.headers.items())
     for name, value in headers:
         if name.lower() in _TOOL_HEADERS:
-            raise BadInputError(f"{key}.headers.{name}: load tools set it; remove it, or use load.keep_alive")
+            raise BadInputError(f"{key}.headers.{name}: set by the load tool; remove it, or use load.keep_alive")
         if not (name + value).isascii():
             raise invalid_value(f"{key}.headers.{legible(name)[:60]}", value, "ASCII characters only")
     if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
@@ -152,9 +152,9 @@ def body_rule(table: ExpectTable) -> BodyRule:
     ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
     given = [key for key, is_set in ways.items() if is_set]
     if len(given) > 1 and given != ["ignore", 'body = "json"']:
-        raise BadInputError(f"expect has {given[0]} and {given[1]}: expected only one of them")
+        raise BadInputError(f"expect.{given[0]} and expect.{given[1]} can't be combined; use only one of them")
     if table.file and given and given[0] in ("json", "pattern"):
-        raise BadInputError(f"expect has file and {given[0]}: expected only one of them")
+        raise BadInputError(f"expect.file and expect.{given[0]} can't be combined; use only one of them")
     fields = tuple(_fields(table.json))
     for key, paths in (("json", [path for path, _ in fields]), ("ignore", table.ignore)):
         for path in paths:

@@ -12,7 +12,7 @@ from under_siege.model.case import axis
 from under_siege.model.record import Trace
 from under_siege.report.case_names import varying
 
-NOT_REPORTED = "the server doesn't report when it computes"
+NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look like one at a time
 PARALLEL = 1.2  # tasks on average; a smaller excess over 1 is within the accuracy of the clocks
 IO_BOUND = 0.1  # share of CPU time; below it, a task counts as running from its start to its end

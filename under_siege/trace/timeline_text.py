@@ -74,7 +74,7 @@ def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
     elif timeline.pattern.is_crowded:
         facts.append(f"other programs {_too_crowded([timeline])}")
     elif timeline.parallelism is None:
-        facts.append("tasks wait in between, or other programs had the cores")
+        facts.append("tasks paused in between, or other programs used the cores")
     if timeline.takes_turns:
         facts.append("tasks take turns")
     if late_s := timeline.longest_late_s:
