@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.capacity.capacity_result import FAILED, UNDECIDED, Capacity, capacities_of
+from under_siege.capacity.capacity_estimate import FAILED, UNDECIDED, Capacity, capacities_of
 from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer

@@ -9,11 +9,11 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
-from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map
 from under_siege.charts.canvas import Drawing, Look
 from under_siege.charts.html_page import Picture, Section
 from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.charts.scatter import memory_chart, tradeoff_chart
+from under_siege.charts.sweep_charts import FIGURES, Over, curves, heat_map
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
