@@ -233,7 +233,7 @@ class Report:
 
     def write_profiles(self, path: Path) -> None:
         """Write the profiles as raw values, a page or a file for speedscope.app, depending on the name of the file."""
-        from under_siege.profiling.profile_export import SPEEDSCOPE, as_speedscope
+        from under_siege.profiling.flame_graph import SPEEDSCOPE, as_speedscope
 
         if path.name.endswith(SPEEDSCOPE):
             write_atomically(path, as_speedscope(self.result))

@@ -17,7 +17,7 @@ from under_siege.charts.sweep_charts import FIGURES, Over, curves, heat_map
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
-from under_siege.profiling.profile_export import profile_pictures
+from under_siege.profiling.flame_graph import profile_pictures
 from under_siege.report import chart_headlines
 from under_siege.report.case_names import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
