@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from common.lifecycle import waiting_in_kernel
+from common.lifecycle import unready_while, waiting_in_kernel
 from common.options import Options
-from common.responses import unready_while
 
 HEAD_LIMIT_S = 5.0  # timeout for the head of a request; a slower client is disconnected
 ANSWER_LIMIT_S = 5.0  # timeout for each part of an answer, if one client blocks all others

@@ -1,4 +1,4 @@
-"""Start and stop a server: listen, announce it, and finish in-flight requests after SIGTERM, for at most 5 s."""
+"""Start and stop a server: listen, announce it, report readiness, and finish in-flight requests after SIGTERM."""
 
 import atexit
 import contextlib
@@ -21,6 +21,9 @@ ITERATIONS_TO_START = 5  # iterations of the event loop from accepting a connect
 _UNACKED = 24  # offset of tcpi_unacked in `struct tcp_info` (linux/tcp.h): for a listener, the accept queue
 
 GRACE_S = 5.0
+
+_unready_reasons: list[Callable[[], str]] = []
+_permanent_reasons: list[str] = []
 
 
 def listening_socket(options: Options) -> socket.socket:
@@ -60,6 +63,21 @@ def announce(options: Options, listener: socket.socket) -> None:
     host = f"[{options.host}]" if ":" in options.host else options.host
     port = listener.getsockname()[1]
     print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201
+
+
+def unready_while(reason: Callable[[], str]) -> None:
+    """Add a check that returns one line while the server can't work, and an empty string while it can."""
+    _unready_reasons.append(reason)
+
+
+def unready_until_restart(reason: str) -> None:
+    """Report this line from now on: only a restart helps."""
+    _permanent_reasons[:] = [reason]
+
+
+def why_not_ready() -> str:
+    """Return the first reason why this server can't work now; empty if there is none."""
+    return "".join(_permanent_reasons) or next((text for reason in _unready_reasons if (text := reason())), "")
 
 
 def stop_new_connections(listener: socket.socket) -> None:

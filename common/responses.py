@@ -1,32 +1,12 @@
-"""The headers of an answer: where the task ran, how long it waited, and how long it took."""
+"""The headers of a response (where the task ran, how long it waited and took), and the bodies of error responses."""
 
 import sys
 import time
-from collections.abc import Callable
 from http import HTTPStatus
 
 from common.errors import one_line
 from common.options import Options
 from common.task import ComputeSpan, TaskError, TaskRun
-
-_reasons: list[Callable[[], str]] = []
-_until_restart: list[str] = []
-
-
-def unready_while(reason: Callable[[], str]) -> None:
-    """Add a check that returns one line while the server can't work, and an empty string while it can."""
-    _reasons.append(reason)
-
-
-def unready_until_restart(reason: str) -> None:
-    """Report this line from now on: only a restart helps."""
-    _until_restart[:] = [reason]
-
-
-def why_not_ready() -> str:
-    """Return the first reason why this server can't work now; empty if there is none."""
-    return "".join(_until_restart) or next((text for reason in _reasons if (text := reason())), "")
-
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 ONLY_GET = "GET"

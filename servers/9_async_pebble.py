@@ -6,9 +6,9 @@ from pebble import ProcessPool
 
 from common.cpus import usable_cpus as default_workers
 from common.kits.tornado_kit import TaskHandler, serve
+from common.lifecycle import unready_while
 from common.options import server_options
 from common.parent_watch import exit_with_server
-from common.responses import unready_while
 from common.task import perform
 
 TIME_LIMIT_S = 60

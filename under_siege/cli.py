@@ -196,7 +196,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     Each rate has a confidence interval. TARGET is the same as for run. Requests arrive as a Poisson process (open
     loop). Exit 3 if an interval is wider than about ±15 %.
     """
-    from under_siege.capacity.capacity_result import USUAL_STEPS
+    from under_siege.capacity.capacity_estimate import USUAL_STEPS
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
     from under_siege.targets.selection import suite_of
 
@@ -319,7 +319,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from under_siege.targets.interpreter import interpreter
     from under_siege.targets.strategies import all_strategies
     from under_siege.try_task.recommendations import as_advice, is_worth_a_run
-    from under_siege.try_task.task_trial import profile_task
+    from under_siege.try_task.task_profile import profile_task
 
     strategies, are_all_worth_it = all_strategies(), True
     for index, task in enumerate(tasks or BUILTIN_TASKS):

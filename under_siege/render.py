@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.requirement_check import Judged, check_has, exit_code_of, judged
 from under_siege.analysis.sweep import sweeps_as_data
-from under_siege.capacity import capacity_result, capacity_table
+from under_siege.capacity import capacity_estimate, capacity_table
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result, save
 from under_siege.model.requirement import required
@@ -167,7 +167,7 @@ class Report:
         if self.result.steps:
             from under_siege.capacity.capacity_page import capacity_pictures
 
-            return capacity_pictures(capacity_result.capacities_of(self.result))
+            return capacity_pictures(capacity_estimate.capacities_of(self.result))
         return (picture for section in sections(self.comparison) for picture in section.pictures)
 
     def show(
@@ -233,7 +233,7 @@ class Report:
 
     def write_profiles(self, path: Path) -> None:
         """Write the profiles as raw values, a page or a file for speedscope.app, depending on the name of the file."""
-        from under_siege.profiling.profile_export import SPEEDSCOPE, as_speedscope
+        from under_siege.profiling.flame_graph import SPEEDSCOPE, as_speedscope
 
         if path.name.endswith(SPEEDSCOPE):
             write_atomically(path, as_speedscope(self.result))
@@ -251,7 +251,7 @@ class Report:
 
             return fault_outcomes.exit_code(self.result)
         if self.result.steps:
-            return capacity_result.exit_code(self.result)
+            return capacity_estimate.exit_code(self.result)
         if self.revisions is not None:
             return self.revisions.exit_code
         verdicts = {summary.verdict for summary in self.comparison.cases}

@@ -9,7 +9,7 @@ from aiohttp import web
 from common import responses
 from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, is_disconnected
 from common.errors import silence
-from common.lifecycle import GRACE_S, accept_waiting, announce, listening_socket, on_stop_signal
+from common.lifecycle import GRACE_S, accept_waiting, announce, listening_socket, on_stop_signal, why_not_ready
 from common.options import Options
 from common.server_contract import BACKLOG
 from common.task import TaskRun
@@ -72,7 +72,7 @@ def _application(long_task: Handler, options: Options, admission: AdmissionQueue
         return _plain("pong", 200, responses.ping_headers(options))
 
     async def ready(_request: web.Request) -> web.Response:
-        if reason := responses.why_not_ready():
+        if reason := why_not_ready():
             raise responses.RefusedError(reason)
         return _plain("ready", 200, {})
 

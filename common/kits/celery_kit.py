@@ -22,9 +22,10 @@ from celery.utils import uuid
 from common.errors import one_line, silence
 from common.kits.celery_app import TIMEOUT_S, app, perform_job, trouble_with
 from common.kits.job_endpoints import Job
+from common.lifecycle import unready_while
 from common.options import Options, quit_with
 from common.parent_watch import die_with_parent
-from common.responses import RefusedError, unready_while
+from common.responses import RefusedError
 from common.server_contract import path_of
 from common.task import TaskError, TaskRun, UnknownTaskError
 

@@ -13,9 +13,10 @@ from distributed import Client, Future
 
 from common.errors import one_line, silence
 from common.kits.job_endpoints import Job
+from common.lifecycle import unready_while
 from common.options import quit_with
 from common.parent_watch import exit_with_server
-from common.responses import RefusedError, error_text, unready_while
+from common.responses import RefusedError, error_text
 from common.task import TaskRun, perform
 
 CONNECT_LIMIT_S = 5

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from common import responses
 from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, ArrivalBurst, is_disconnected
 from common.errors import silence
-from common.lifecycle import accept_waiting, announce, listening_socket, on_stop_signal
+from common.lifecycle import accept_waiting, announce, listening_socket, on_stop_signal, why_not_ready
 from common.options import Options
 from common.server_contract import BACKLOG
 from common.task import TaskError, TaskRun
@@ -45,7 +45,7 @@ def task_app() -> FastAPI:
 
     @app.get("/ready")
     async def ready() -> Response:
-        if reason := responses.why_not_ready():
+        if reason := why_not_ready():
             raise responses.RefusedError(reason)
         return _plain("ready", 200)
 

@@ -15,7 +15,14 @@ from werkzeug.wsgi import ClosingIterator
 from common import responses
 from common.admission_queue import DeadlineSocket, KernelQueue, is_disconnected
 from common.errors import silence
-from common.lifecycle import announce, has_waiting_connection, listening_socket, on_stop_signal, stop_new_connections
+from common.lifecycle import (
+    announce,
+    has_waiting_connection,
+    listening_socket,
+    on_stop_signal,
+    stop_new_connections,
+    why_not_ready,
+)
 from common.options import Options
 from common.task import TaskRun
 
@@ -47,7 +54,7 @@ def task_app() -> Flask:
 
     @app.get("/ready")
     def ready() -> Response:
-        if reason := responses.why_not_ready():
+        if reason := why_not_ready():
             raise responses.RefusedError(reason)
         return Response("ready", content_type=responses.PLAIN_TEXT)
 

@@ -16,7 +16,15 @@ from tornado.web import Application, HTTPError, RequestHandler
 from common import responses
 from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, disconnected, is_disconnected
 from common.errors import silence
-from common.lifecycle import accept_waiting, announce, check_port_is_free, listening_socket, on_stop_signal
+from common.lifecycle import (
+    accept_waiting,
+    announce,
+    check_port_is_free,
+    listening_socket,
+    on_stop_signal,
+    unready_until_restart,
+    why_not_ready,
+)
 from common.options import Options
 from common.task import TaskError, TaskRun
 
@@ -53,7 +61,7 @@ class Handler(RequestHandler):
     def log_exception(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         """Log nothing, since the client gets the error; if the pool is broken, `/ready` reports that from now on."""
         if isinstance(error, BrokenExecutor):
-            responses.unready_until_restart(POOL_IS_BROKEN)
+            unready_until_restart(POOL_IS_BROKEN)
 
 
 class TaskHandler(Handler):
@@ -128,7 +136,7 @@ class _Ping(Handler):
 
 class _Ready(Handler):
     async def get(self) -> None:
-        if reason := responses.why_not_ready():
+        if reason := why_not_ready():
             raise responses.RefusedError(reason)
         self.finish("ready")
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
-from common.task.task_call import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
+from common.task.task_name import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 
 DENSE = 0.9  # a span with this share of CPU time counts as all CPU time
 MOST_SPANS = 200  # more would not fit into a header of 4 KB

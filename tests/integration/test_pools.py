@@ -8,7 +8,7 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, Served, gone, receive, serving, wait_until
 
-from common import responses
+from common import lifecycle
 
 THREADS, PROCESSES = "3_async_threadexecutor", "4_async_processexecutor"
 PEBBLE, DASK = "9_async_pebble", "10_async_dask"
@@ -158,8 +158,8 @@ def test_pebble_stops_a_task_at_its_time_limit(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_broken_pool_is_reported_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "_reasons", [lambda: "the queue is full"])
-    monkeypatch.setattr(responses, "_until_restart", [])
-    assert responses.why_not_ready() == "the queue is full"
-    responses.unready_until_restart("the pool is broken")
-    assert responses.why_not_ready() == "the pool is broken"
+    monkeypatch.setattr(lifecycle, "_unready_reasons", [lambda: "the queue is full"])
+    monkeypatch.setattr(lifecycle, "_permanent_reasons", [])
+    assert lifecycle.why_not_ready() == "the queue is full"
+    lifecycle.unready_until_restart("the pool is broken")
+    assert lifecycle.why_not_ready() == "the pool is broken"

@@ -17,7 +17,7 @@ from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Result, load, save
 from under_siege.render import Report
-from under_siege.report.columns import plain
+from under_siege.report.table_formats import plain
 
 TASK_WITH_MARKUP = (
     """sample_tasks:returns_its_arguments('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""

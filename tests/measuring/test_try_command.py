@@ -22,7 +22,7 @@ from rich.console import Console
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
-from under_siege.try_task.task_trial import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
+from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -233,7 +233,7 @@ def found(**steps: object) -> TaskProfile:
 
 def test_all_built_in_tasks_are_tried_by_default(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
-    monkeypatch.setattr("under_siege.try_task.task_trial.profile_task", profile)
+    monkeypatch.setattr("under_siege.try_task.task_profile.profile_task", profile)
     ended = run_cli("try")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]

@@ -156,6 +156,12 @@ def _with_numbers(
     )
 
 
+def half_width(summary: Summary) -> float | None:
+    """Return half the width of the interval of the rate, in transactions per second."""
+    rate = summary.rate_per_s
+    return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
+
+
 def _interval(mean: float | None, estimate: Estimate | None, besides: float = 0.0) -> Interval | None:
     edges = estimate.interval(besides) if estimate else None
     return None if mean is None else Interval(mean, *(edges or ()))

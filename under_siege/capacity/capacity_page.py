@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.capacity.capacity_result import Capacity, capacities_of
+from under_siege.capacity.capacity_estimate import Capacity, capacities_of
 from under_siege.capacity.capacity_table import (
     COLUMNS,
     cells,

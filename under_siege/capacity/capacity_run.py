@@ -1,4 +1,4 @@
-"""Search for the capacity of each server: offer the arrival rates that `capacity_result` chooses, one by one."""
+"""Search for the capacity of each server: offer the arrival rates that `capacity_estimate` chooses, one by one."""
 
 import math
 import random
@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_result import Capacity
+from under_siege.capacity.capacity_estimate import Capacity
 from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value

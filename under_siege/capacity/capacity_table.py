@@ -9,13 +9,13 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.capacity.capacity_result import FAILED, UNDECIDED, Capacity, capacities_of
+from under_siege.capacity.capacity_estimate import FAILED, UNDECIDED, Capacity, capacities_of
 from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.requirement import Goal
 from under_siege.report.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
-from under_siege.report.columns import Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.report.table_formats import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 
 COLUMNS = (
     *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from under_siege.capacity.knee import StepRequests
 from under_siege.model.record import RateStep
 from under_siege.model.requirement import Goal
-from under_siege.stats.cpu_speed import speeds_of
+from under_siege.stats.cpu_speed_over_time import speeds_of
 
 Floats = NDArray[np.float64]
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from under_siege import formatting
 from under_siege.analysis.ranking import MetricValue
-from under_siege.analysis.summary import Summary
+from under_siege.analysis.summary import Summary, half_width
 from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
 from under_siege.checks.verdict import OK
 from under_siege.report.case_names import plain_name, with_file
-from under_siege.report.columns import half_width
 from under_siege.stats.rate import Floats
 from under_siege.stats.rounds_data import Round
 

@@ -56,9 +56,9 @@ from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import SCHEMA, Result
 from under_siege.report import columns
 from under_siege.report.case_names import at, full_name, varying
-from under_siege.report.columns import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.notes import footnote, notes
 from under_siege.report.requirement_text import required_as_data, required_as_markdown, required_as_table
+from under_siege.report.table_formats import Grid, Heading, TableCell, plain, small_print
 from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 

@@ -13,7 +13,7 @@ from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known, summarize
 from under_siege.analysis.summary import Summary
-from under_siege.capacity.capacity_result import Capacity, capacities_of
+from under_siege.capacity.capacity_estimate import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT
 from under_siege.faults.fault_outcomes import fault_outcomes
 from under_siege.lesson.step import Claim, Question, fits

@@ -10,8 +10,8 @@ from markupsafe import Markup, escape
 
 from common.errors import BadInputError
 from under_siege.analysis.ranking import summarize
+from under_siege.capacity.capacity_estimate import capacities_of
 from under_siege.capacity.capacity_page import capacity_pictures
-from under_siege.capacity.capacity_result import capacities_of
 from under_siege.charts.html_page import Explained, Picture, Section, rendered
 from under_siege.faults.drill_table import drill_pictures
 from under_siege.lesson import terminal

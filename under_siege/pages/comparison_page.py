@@ -16,10 +16,11 @@ from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
 from under_siege.report.case_names import at, cases_of, columned, in_plain_words, with_name
-from under_siege.report.columns import NO_SERVER, Column, TableCell, columns_for, name_in_table
+from under_siege.report.columns import NO_SERVER, Column, columns_for, name_in_table
 from under_siege.report.conclusion import answers, sweep_sentences
 from under_siege.report.notes import flags, footnote, load_tool_share, notes
 from under_siege.report.requirement_text import HEADINGS, in_short, lines
+from under_siege.report.table_formats import TableCell
 
 MOST_ROWS = 400
 

@@ -9,15 +9,15 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
-from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map
 from under_siege.charts.canvas import Drawing, Look
 from under_siege.charts.html_page import Picture, Section
 from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.charts.scatter import memory_chart, tradeoff_chart
+from under_siege.charts.sweep_charts import FIGURES, Over, curves, heat_map
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
-from under_siege.profiling.profile_export import profile_pictures
+from under_siege.profiling.flame_graph import profile_pictures
 from under_siege.report import chart_headlines
 from under_siege.report.case_names import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces

@@ -23,9 +23,9 @@ from under_siege.profiling.sampler import sample
 from under_siege.run.case_run import CaseRun
 from under_siege.run.first_requests import warm_up
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
-from under_siege.run.request_replay import RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.session import run_plan
+from under_siege.run.tool_request_replay import RequestReplays
 from under_siege.targets.expectation import Expectations
 
 TIME_S = 10.0

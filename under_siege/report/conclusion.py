@@ -7,7 +7,7 @@ from statistics import median
 
 from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, is_worse, level
-from under_siege.analysis.summary import Summary
+from under_siege.analysis.summary import Summary, half_width
 from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import OK, UNCLEAR
 from under_siege.formatting import listed
@@ -22,7 +22,6 @@ from under_siege.report.case_names import (
     varying,
     without_capital,
 )
-from under_siege.report.columns import half_width
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 

@@ -11,8 +11,8 @@ from common.cpus import usable_cpus
 from common.server_contract import MOST_WORKERS
 from under_siege.http_client import HttpResponse, fetch, fetch_job
 from under_siege.model.record import CaseFailedError, Record
-from under_siege.run.request_replay import ReplayedRequest
 from under_siege.run.server import Server
+from under_siege.run.tool_request_replay import ReplayedRequest
 from under_siege.targets.expectation import Expectation
 
 BATCHES = 10

@@ -10,7 +10,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.model.suite import Kind, Target
 from under_siege.paths import INVOCATION
-from under_siege.try_task.task_trial import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
+from under_siege.try_task.task_profile import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}

@@ -21,7 +21,7 @@ from simulated_cpus import Machine
 from simulated_record import bare_record, result_of
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_result import Capacity, capacities_of, exit_code
+from under_siege.capacity.capacity_estimate import Capacity, capacities_of, exit_code
 from under_siege.capacity.capacity_table import conclusion
 from under_siege.capacity.knee import StepRequests, queue_from, replayed, service_times
 from under_siege.capacity.rate_step import Generator, Offer, typical_arrivals, usual_wait

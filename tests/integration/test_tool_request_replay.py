@@ -20,7 +20,7 @@ from under_siege.http_client import MORE_BYTES, client, fetch
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.record import CaseFailedError
-from under_siege.run.request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
+from under_siege.run.tool_request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

@@ -17,7 +17,7 @@ from under_siege.capacity.step_metrics import StepMetrics, percentile_of
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.stats.cpu_speed import speeds_of
+from under_siege.stats.cpu_speed_over_time import speeds_of
 from under_siege.stats.rounds_data import Round
 
 INTERVAL = (0.025, 0.975)
