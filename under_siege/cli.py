@@ -215,9 +215,11 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
-        load = partial(import_module, "under_siege.render")  # slow, so it is imported while the first server starts
+        load = partial(
+            import_module, "under_siege.result_output"
+        )  # slow, so it is imported while the first server starts
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
-    from under_siege.render import Report
+    from under_siege.result_output import Report
 
     measured = Report(result)
     measured.show_all(out if is_saved else None, page, wide=wide)
@@ -250,7 +252,7 @@ def report(
     """Show the result of an earlier run."""
     from under_siege.analysis.requirement_check import exit_code_of
     from under_siege.model.record import load
-    from under_siege.render import Report
+    from under_siege.result_output import Report
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
@@ -287,8 +289,8 @@ def trace(
 
     Pings are drawn, too. TARGET is the same as for run.
     """
-    from under_siege.render import Report, check_suffix
     from under_siege.report.progress_bar import ProgressBar
+    from under_siege.result_output import Report, check_suffix
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
     from under_siege.trace.request_trace import trace_servers
@@ -315,7 +317,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
     """
     from common.task.builtin import BUILTIN_TASKS
-    from under_siege.render import show
+    from under_siege.result_output import show
     from under_siege.targets.interpreter import interpreter
     from under_siege.targets.strategies import all_strategies
     from under_siege.try_task.recommendations import as_advice, is_worth_a_run
@@ -349,7 +351,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.diff_table import as_table, formatted
     from under_siege.model.record import load
-    from under_siege.render import Report, print_text, show
+    from under_siege.result_output import Report, print_text, show
 
     gc.disable()  # as in `report`
     before, after = load(base), load(new)

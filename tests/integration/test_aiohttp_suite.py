@@ -16,8 +16,8 @@ from common.errors import BadInputError
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.sweep import across_of
 from under_siege.model.record import Machine, Record
-from under_siege.render import Report
 from under_siege.report.comparison_table import as_across
+from under_siege.result_output import Report
 
 SUITE = """
 title = "Small"

@@ -7,9 +7,9 @@ from verdicts import codes, judged
 
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Machine, Ports, Record, load, save
-from under_siege.render import Report
 from under_siege.report.comparison_table import as_csv
 from under_siege.report.notes import notes
+from under_siege.result_output import Report
 from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 

@@ -35,8 +35,8 @@ from under_siege.model.record import (
     load,
     save,
 )
-from under_siege.render import Report
 from under_siege.report.progress_bar import ProgressBar
+from under_siege.result_output import Report
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.selection import suite_of
 

@@ -13,7 +13,7 @@ from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare import diff
 from under_siege.compare.diff_table import as_table
 from under_siege.model.record import Failure, Record, Result, Trace
-from under_siege.render import Report
+from under_siege.result_output import Report
 
 ROUNDS = (1, 2, 3)
 WHY = (

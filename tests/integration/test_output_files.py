@@ -21,8 +21,8 @@ from simulated_record import record_of, result_of
 from bench import bench as commands
 from under_siege.model.record import save
 from under_siege.model.result_file import UnwritableError, write_atomically
-from under_siege.render import Report
 from under_siege.report.progress_bar import ProgressBar
+from under_siege.result_output import Report
 
 RESULT = str(TESTS / "data" / "schema-1.json")
 QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet", *WAITING]

@@ -12,7 +12,7 @@ from load_tool_checks import needed
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result
-from under_siege.render import Report
+from under_siege.result_output import Report
 
 pytestmark = pytest.mark.figures
 

@@ -15,7 +15,7 @@ from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.suite import Request
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.run.tool_request_replay import _capture
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')

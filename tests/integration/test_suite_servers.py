@@ -27,7 +27,7 @@ from under_siege.model.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.model.record import CaseFailedError, Result
 from under_siege.processes import ports
 from under_siege.processes.ports import must_be_its_own
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.run import server
 from under_siege.run.plan import make_plan
 from under_siege.run.server import running as server_running

@@ -323,7 +323,7 @@ def test_a_bench_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: P
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
-        names = (HIDES.name, "cpu_speed_loop", "baseline_worker", "/siegerc")
+        names = (HIDES.name, "cpu_speed_loop", "time_task_alone", "/siegerc")
         family, seen = wait_until(lambda: at_work(bench.pid, *names))
         family.append(daemon(daemon_pid))
         home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])

@@ -16,8 +16,8 @@ from common.task import BadCallError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Result, load, save
-from under_siege.render import Report
 from under_siege.report.table_formats import plain
+from under_siege.result_output import Report
 
 TASK_WITH_MARKUP = (
     """sample_tasks:returns_its_arguments('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""

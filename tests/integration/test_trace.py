@@ -20,8 +20,8 @@ from common.cpus import usable_cpus
 from under_siege.charts.canvas import FILE
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import CaseFailedError, Trace, load, save
-from under_siege.render import WIDTH, Report
 from under_siege.report.progress_bar import ProgressBar
+from under_siege.result_output import WIDTH, Report
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
 from under_siege.trace.request_trace import RequestTracer, assumed_span, reported_spans

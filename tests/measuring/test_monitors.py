@@ -1,4 +1,4 @@
-"""Monitors during a case: speed probe, baseline worker and resource usage, as real processes."""
+"""Monitors during a case: speed probe, lone task timer and resource usage, as real processes."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Record
 from under_siege.monitors import machine_speed, resource_usage
-from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, baseline_worker, speed_probe, watching_machine
+from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine
 from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
 from under_siege.paths import script
 from under_siege.processes.managed_process import until
@@ -71,7 +71,7 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
     record = new_record()
 
     async def go() -> None:
-        async with baseline_worker(task, interpreter(), timeout_s) as alone:
+        async with lone_task_timer(task, interpreter(), timeout_s) as alone:
             for _ in range(times):
                 await alone.perform(record)
 
@@ -97,7 +97,7 @@ def test_runs_after_a_case_count_before_the_next_one_with_their_samples(monkeypa
     monkeypatch.setattr(machine_speed, "FRESH_S", LIMIT_S)
 
     async def go() -> float:
-        async with speed_probe() as ticking, baseline_worker("primes", interpreter(), LIMIT_S) as alone:
+        async with speed_probe() as ticking, lone_task_timer("primes", interpreter(), LIMIT_S) as alone:
             async with ticking.beside(one, alone.fresh_since_s(one)):
                 await alone.perform(one)  # before
                 assert alone.fresh_since_s(one) == math.inf
@@ -123,7 +123,7 @@ def test_runs_after_a_case_count_before_the_next_one_with_their_samples(monkeypa
 def test_runs_older_than_a_second_are_repeated(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of the machine may have changed by then; the samples of that time are still kept."""
     monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    alone, one, other = machine_speed.BaselineWorker(LIMIT_S), new_record(), new_record()
+    alone, one, other = machine_speed.LoneTaskTimer(LIMIT_S), new_record(), new_record()
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
     assert alone.fresh_since_s(one) == math.inf
     assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
@@ -133,8 +133,8 @@ def test_runs_older_than_a_second_are_repeated(ago_s: float, is_fresh: bool, mon
     assert len(ticking._recent) == 2
 
 
-class FakeWorker(machine_speed.BaselineWorker):
-    """A baseline worker whose runs take a fixed time on a fake clock."""
+class FakeWorker(machine_speed.LoneTaskTimer):
+    """A timer whose runs take a fixed time on a fake clock."""
 
     def __init__(self, run_s: float) -> None:
         super().__init__(LIMIT_S)
@@ -160,7 +160,7 @@ def test_at_most_three_runs_or_those_that_begin_within_a_quarter_of_a_second(
 
 
 def test_lines_that_the_task_prints_are_ignored() -> None:
-    alone = machine_speed.BaselineWorker(LIMIT_S)
+    alone = machine_speed.LoneTaskTimer(LIMIT_S)
     for line in (
         "1.5,0.2,1e-05,-1",
         "1,2,3",
@@ -299,7 +299,7 @@ def test_other_work_during_a_case_is_recorded() -> None:
     assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
 
 
-@pytest.mark.parametrize("module", ["cpu_speed_loop", "baseline_worker"])
+@pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
 def test_subprocess_scripts_need_only_the_standard_library(module: str) -> None:
     """They run in the Python of the servers, which may have no other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"

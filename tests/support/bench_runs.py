@@ -12,7 +12,7 @@ from conftest import SUPPORT, TESTS
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result, load
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.targets import strategies
 
 SERVERS_DIRECTORY = TESTS / "servers"

@@ -35,7 +35,7 @@ WAITING = "test_overload_and_shutdown.py"  # I/O-bound tests: run together, they
 # alternate.
 LONG = (
     "test_slow_servers.py",
-    "test_comparison_page.py",
+    "test_result_page.py",
     "test_capacity.py",
     "test_server_contract.py",
     "test_faulty_servers.py",

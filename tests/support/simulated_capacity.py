@@ -12,7 +12,7 @@ from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
-from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
+from under_siege.capacity.rate_step_run import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
 from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
 from under_siege.model.requirement import goal
 

@@ -58,7 +58,7 @@ LAYERS = [
     "under_siege.faults",
     "under_siege.compare",
     "under_siege.pages",
-    "under_siege.render",
+    "under_siege.result_output",
     "under_siege.cli_options",
     "under_siege.profiling.profile_command",
     "under_siege.lesson",

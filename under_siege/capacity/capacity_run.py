@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.capacity.capacity_estimate import Capacity
-from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
+from under_siege.capacity.rate_step_run import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, RateStep, Record, Result

@@ -133,7 +133,7 @@ async def _record_cpu_times(record: Record) -> None:
         await asyncio.sleep(due_s - time.monotonic())
 
 
-class BaselineWorker:
+class LoneTaskTimer:
     """A process that has imported the task, and runs it for each line that it reads."""
 
     def __init__(self, patience_s: float) -> None:
@@ -184,11 +184,11 @@ class BaselineWorker:
 
 
 @contextlib.asynccontextmanager
-async def baseline_worker(
+async def lone_task_timer(
     task: str, python: Interpreter, patience_s: float, folder: Path | None = None
-) -> AsyncIterator[BaselineWorker]:
-    """Start a baseline worker for the task; stop it at the end."""
-    worker, command = BaselineWorker(patience_s), [python.path, *script("baseline_worker"), task]
+) -> AsyncIterator[LoneTaskTimer]:
+    """Start a process that times the task alone; stop it at the end."""
+    worker, command = LoneTaskTimer(patience_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
         Tail(process.process.stderr)  # otherwise it would block when the pipe is full
@@ -196,7 +196,7 @@ async def baseline_worker(
 
 
 @contextlib.asynccontextmanager
-async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: BaselineWorker | None) -> AsyncIterator[None]:
+async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
     """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
     began_s = time.monotonic()
     async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):

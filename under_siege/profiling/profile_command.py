@@ -35,8 +35,8 @@ def profile(
     Exit 1 if a server could not be profiled.
     """
     from under_siege.profiling.profile_run import profile_servers
-    from under_siege.render import Report, check_suffix, show
     from under_siege.report.progress_bar import ProgressBar
+    from under_siege.result_output import Report, check_suffix, show
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
 

@@ -19,9 +19,9 @@ from under_siege.model.case import Case
 from under_siege.model.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.model.suite import Load
 from under_siege.monitors.machine_speed import (
-    BaselineWorker,
-    baseline_worker,
+    LoneTaskTimer,
     beside_the_machine,
+    lone_task_timer,
     machine_between,
     speed_probe,
     watching_machine,
@@ -235,7 +235,7 @@ async def run(
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
-        baselines = await _baseline_workers(plan, expectations, stack)
+        baselines = await _lone_task_timers(plan, expectations, stack)
         replays, took_s = RequestReplays(tool), dict[Case, float]()
         for case_round, cases in enumerate(plan.in_order(), 1):
             chosen = choose(cases, took_s)
@@ -256,13 +256,13 @@ async def run(
                 return
 
 
-async def _baseline_workers(
+async def _lone_task_timers(
     plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
-) -> dict[object, BaselineWorker]:
+) -> dict[object, LoneTaskTimer]:
     """Start a process for each task that performs it alone, between sieges."""
-    workers = dict[object, BaselineWorker]()
+    workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         patience_s = expectations[case.work].patience_s(users=1)
-        worker = baseline_worker(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        worker = lone_task_timer(case.task, plan.python_of(case), patience_s, plan.suite.folder)
         workers[case.work] = await stack.enter_async_context(worker)
     return workers

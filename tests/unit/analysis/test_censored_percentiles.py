@@ -6,7 +6,7 @@ from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.stats.rounds_data import CensoredSamples, Round, together
 
 

@@ -6,7 +6,7 @@ import pytest
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
-from under_siege.render import Report
+from under_siege.result_output import Report
 
 NOTE = "enabled the GIL, although Python 3.14.7t is free-threaded"
 

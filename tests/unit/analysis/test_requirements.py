@@ -16,7 +16,7 @@ from under_siege.analysis.requirement_check import judged, outcome_of
 from under_siege.compare.diff import compare_results
 from under_siege.model.record import Record, Result, load, save
 from under_siege.model.requirement import Required, goal
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.stats.estimates import estimates, more_needed, share_between
 from under_siege.targets.selection import suite_of, with_required
 from under_siege.targets.suite_file import read_suite

@@ -11,8 +11,8 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
-from under_siege.render import Report
 from under_siege.report.conclusion import sweep_sentences
+from under_siege.result_output import Report
 from under_siege.stats.estimates import Estimate, estimates
 
 NUMBERS = [1, 2, 4, 8, 16, 32]

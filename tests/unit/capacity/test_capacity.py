@@ -24,12 +24,12 @@ from common.errors import BadInputError
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of, exit_code
 from under_siege.capacity.capacity_table import conclusion
 from under_siege.capacity.knee import StepRequests, queue_from, replayed, service_times
-from under_siege.capacity.rate_step import Generator, Offer, typical_arrivals, usual_wait
+from under_siege.capacity.rate_step_run import Generator, Offer, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.cli_options import one_line_read_errors
 from under_siege.model.record import Failure, Result, SkippedServer, load, save
 from under_siege.model.requirement import goal
-from under_siege.render import Report
+from under_siege.result_output import Report
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 

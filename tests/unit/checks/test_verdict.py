@@ -8,7 +8,7 @@ from under_siege.analysis.ranking import summarize
 from under_siege.checks.verdict import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.model.record import Failure, Machine
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.stats.rounds_data import Round
 
 

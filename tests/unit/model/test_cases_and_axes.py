@@ -17,8 +17,8 @@ from under_siege.compare.diff_table import as_markdown
 from under_siege.model.case import case_of, load_axes
 from under_siege.model.record import MeasuredSuite, Result, load, save
 from under_siege.model.suite import Kind
-from under_siege.render import Report
 from under_siege.report.case_names import across, told_apart
+from under_siege.result_output import Report
 from under_siege.run.start_command import start_of
 from under_siege.targets import strategies
 from under_siege.targets.strategies import all_strategies, read_strategy

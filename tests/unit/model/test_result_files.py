@@ -37,7 +37,7 @@ from under_siege.model.record import (
     save,
 )
 from under_siege.model.result_file import read_limited
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.run.first_requests import _workers_told
 from under_siege.trace.request_trace import assumed_span, reported_spans
 

@@ -10,8 +10,8 @@ from under_siege.analysis.stopping_rule import wanted
 from under_siege.model.case import case_of
 from under_siege.model.record import Result
 from under_siege.model.requirement import Required
-from under_siege.render import Report
 from under_siege.report.conclusion import Answer, answers
+from under_siege.result_output import Report
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.metrics import MEASURES
 

@@ -13,9 +13,9 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Failure, Record, load, save
-from under_siege.render import Report
 from under_siege.report.columns import columns_for
 from under_siege.report.notes import footnote
+from under_siege.result_output import Report
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 

@@ -12,7 +12,7 @@ from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Failure, Pings, Trace, TracedRequests, load, save
 from under_siege.model.result_file import legible, made_legible
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.targets.strategies import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"

@@ -16,7 +16,7 @@ from simulated_results import SPEED_PROBE, add_beats
 
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Machine
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.run.plan import LIMIT_S
 from under_siege.stats.cpu_speed_over_time import speeds_of
 from under_siege.stats.rounds_data import Round

@@ -19,7 +19,7 @@ from simulated_trace import (
 )
 
 from under_siege.model.record import Failure, Result, Trace, load, save
-from under_siege.render import Report
+from under_siege.result_output import Report
 from under_siege.trace.timeline import (
     Timeline,
     TimelinePattern,
@@ -180,7 +180,7 @@ def test_each_request_has_a_sentence(result: Result) -> None:
 def test_step_prints_all_requests_without_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from under_siege.render import Report
+    from under_siege.result_output import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     Report(result).show_traces(None, side_by_side=side_by_side, step=True)
@@ -192,7 +192,7 @@ def test_step_prints_all_requests_without_a_terminal(
 
 
 def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
-    from under_siege.render import Report
+    from under_siege.result_output import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     Report(result).show_traces(tmp_path / "p.svg", side_by_side=True)

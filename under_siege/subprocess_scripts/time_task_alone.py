@@ -2,7 +2,7 @@
 
 Each line is `time.monotonic at the start,wall seconds,CPU seconds,number of the CPU`. It exits at the end of stdin.
 
-usage: python -P baseline_worker.py TASK
+usage: python -P time_task_alone.py TASK
 """
 
 import os

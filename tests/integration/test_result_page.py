@@ -15,9 +15,9 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Result
-from under_siege.pages.comparison_page import _facts
-from under_siege.render import Report
+from under_siege.pages.result_page import _facts
 from under_siege.report.conclusion import answers
+from under_siege.result_output import Report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -126,7 +126,7 @@ class Report:
             from under_siege.capacity.capacity_page import capacity_as_html
 
             return capacity_as_html(self.result)
-        from under_siege.pages.comparison_page import as_html  # a slow import, because of the charts
+        from under_siege.pages.result_page import as_html  # a slow import, because of the charts
 
         return as_html(self.comparison, self.revisions)
 
