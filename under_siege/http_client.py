@@ -41,6 +41,7 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     as_load_tools = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
+        session._retry_connection = False  # aiohttp has no public option; a retry would hide a lost request
         yield session
 
 

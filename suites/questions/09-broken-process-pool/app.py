@@ -1,0 +1,27 @@
+"""A process pool behind the event loop, and a pool of Pebble, which replaces single workers."""
+
+import asyncio
+from concurrent.futures import ProcessPoolExecutor
+
+import pebble
+from fastapi import FastAPI
+from tasks import build_report
+
+app = FastAPI()
+pool = ProcessPoolExecutor(2)
+pebble_pool = pebble.ProcessPool(2)
+
+
+@app.get("/report")
+async def report() -> int:
+    return await asyncio.get_running_loop().run_in_executor(pool, build_report)
+
+
+@app.get("/pebble/report")
+async def report_with_pebble() -> int:
+    return await asyncio.wrap_future(pebble_pool.schedule(build_report))
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"

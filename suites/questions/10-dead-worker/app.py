@@ -1,0 +1,15 @@
+"""A report that computes, and a health check."""
+
+from fastapi import FastAPI
+
+app = FastAPI()
+
+
+@app.get("/report")
+def report() -> int:
+    return sum(number * number % 7 for number in range(250_000))  # about 20 ms of computing
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"

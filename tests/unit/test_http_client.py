@@ -1,0 +1,28 @@
+"""Each request is sent once, so that a lost request is counted."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from under_siege.http_client import client
+
+
+@pytest.mark.parametrize("keep_alive", [False, True])
+def test_a_lost_request_is_not_sent_again(keep_alive: bool) -> None:
+    connections = []
+
+    def disconnect(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        writer.transport.abort()
+
+    async def go() -> None:
+        async with (
+            await asyncio.start_server(disconnect, "127.0.0.1", 0) as server,
+            client(keep_alive=keep_alive) as session,
+        ):
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await session.get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+
+    asyncio.run(go())
+    assert len(connections) == 1
