@@ -176,13 +176,14 @@ def count(value: float) -> str:
 def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespace, command: str) -> MeasuredTable:
     """Simulate each probe for each server of the result that has pings."""
     measured = [record for record in result.records if latencies_s(record) and not record.failure]
-    names = dict.fromkeys(record.server for record in measured)
+    names = sorted({record.server for record in measured})
     servers = {name: Server([record for record in measured if record.server == name]) for name in names}
-    users = max(server.users for server in servers.values())
+    users, machine = max(server.users for server in servers.values()), result.environment
     conditions = (
         f"restarts per hour of constant load from {users} users, by periodSeconds/timeoutSeconds/failureThreshold\n"
         f"down, lost/h: share of time, and requests lost, with {probes[0]}\n"
-        f"simulated over measured pings: {options.hours} hours for each cell, seed {options.seed}"
+        f"simulated over measured pings: {options.hours} hours for each cell, seed {options.seed}\n"
+        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)}"
     )
     return MeasuredTable(command, conditions, {name: server.row(probes, options) for name, server in servers.items()})
 
