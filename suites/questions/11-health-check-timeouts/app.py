@@ -1,0 +1,24 @@
+"""A report that takes about 80 ms of computing, and a health check in the same process."""
+
+from fastapi import FastAPI
+
+app = FastAPI()
+
+
+def build_report() -> int:
+    return sum(number * number % 7 for number in range(2_000_000))  # about 80 ms of computing
+
+
+@app.get("/def/report")
+def in_a_thread() -> int:
+    return build_report()
+
+
+@app.get("/async-def/report")
+async def on_the_event_loop() -> int:
+    return build_report()
+
+
+@app.get("/live")
+def live() -> str:
+    return "ok"

@@ -1,0 +1,84 @@
+"""scripts/simulate_probes.py restarts a pod as often as theory says, and keeps consecutive pings together."""
+
+import importlib.util
+import itertools
+import math
+import random
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import yaml
+from conftest import ROOT
+
+QUICK_S, SLOW_S, INTERVAL_S, READY_S = 0.01, 60.0, 0.05, 1.0
+LONG_S = 1_500_000.0
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("simulate_probes", ROOT / "scripts" / "simulate_probes.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, threshold: int) -> float:
+    """Return how often a container that is ready at once and restarted without delay is restarted for each probe."""
+    chance = random.Random(1)
+    pings, probe = script.PingClock(rounds, INTERVAL_S, stretch_s, chance), script.Probe(10, 1, threshold)
+    outcome = script.simulate(pings, probe, 0.0, chance, LONG_S, first_delay_s=0.0)
+    return outcome.restarts * probe.period_s / LONG_S
+
+
+@pytest.mark.parametrize(("late", "threshold"), [(0.2, 1), (0.2, 3), (0.5, 3), (0.9, 3), (0.5, 6)])
+def test_independent_timeouts_restart_as_often_as_runs_of_failures_occur(
+    script: ModuleType, late: float, threshold: int
+) -> None:
+    """The mean number of trials until k successes in a row is (1 - p^k) / ((1 - p) p^k): Feller, vol. 1, XIII.7."""
+    pings = [SLOW_S] * round(1000 * late) + [QUICK_S] * round(1000 * (1 - late))
+    trials = (1 - late**threshold) / ((1 - late) * late**threshold)
+    # Probes are 10 s apart, so with stretches of 0.1 s all of them are independent.
+    assert restarts_per_probe(script, [pings], 0.1, threshold) == pytest.approx(1 / trials, rel=0.08)
+
+
+def test_slow_pings_that_follow_each_other_restart_more_often(script: ModuleType) -> None:
+    slow_minutes = ([SLOW_S] * 1200 + [QUICK_S] * 4800) * 20  # one slow minute in five
+    together = restarts_per_probe(script, [slow_minutes], 600.0, 3)
+    apart = restarts_per_probe(script, [slow_minutes], 0.1, 3)
+    assert together == pytest.approx(0.2 / 3, rel=0.15)  # two restarts in the six probes of each slow minute
+    assert together > 5 * apart
+
+
+def test_restarts_are_delayed_more_and_more(script: ModuleType) -> None:
+    """Restarts come 0, 10, 20, 40, 80, 160 and then 300 s after each kill, and the next kill three probes later."""
+    chance = random.Random(1)
+    outcome = script.simulate(
+        script.PingClock([[math.inf]], INTERVAL_S, 2.0, chance), script.DEFAULT, READY_S, chance, 3600.0
+    )
+    assert outcome.restarts == pytest.approx(16, abs=1)
+    assert outcome.down_s == pytest.approx(3600 - outcome.restarts * 25, abs=160)
+
+
+def test_quick_pings_never_restart_the_pod(script: ModuleType) -> None:
+    chance = random.Random(1)
+    pings = script.PingClock([[QUICK_S]], INTERVAL_S, 2.0, chance)
+    assert script.simulate(pings, script.DEFAULT, READY_S, chance) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("ready_s", "restarts"), [(5.0, 1), (60.0, 16)])
+def test_a_container_that_starts_too_slowly_is_restarted_again_and_again(
+    script: ModuleType, ready_s: float, restarts: int
+) -> None:
+    """After one slow stretch, all pings are quick, but probes fail while the container starts."""
+    chance, latencies_s = random.Random(1), itertools.chain([SLOW_S] * 3, itertools.repeat(QUICK_S))
+    pings = SimpleNamespace(latency_s=lambda _: next(latencies_s))
+    assert script.simulate(pings, script.DEFAULT, ready_s, chance).restarts == pytest.approx(
+        restarts, abs=restarts // 10
+    )
+
+
+def test_the_recommended_liveness_probe_is_one_that_is_simulated(script: ModuleType) -> None:
+    probes = yaml.safe_load((ROOT / "suites/questions/11-health-check-timeouts/probes.yaml").read_text())
+    live = probes["livenessProbe"]
+    assert (live["periodSeconds"], live["timeoutSeconds"], live["failureThreshold"]) == script.probe_of("10/5/3")
