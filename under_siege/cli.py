@@ -215,9 +215,8 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
-        load = partial(
-            import_module, "under_siege.result_output"
-        )  # slow, so it is imported while the first server starts
+        # This import is slow, so it happens while the first server starts.
+        load = partial(import_module, "under_siege.result_output")
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
     from under_siege.result_output import Report
 
