@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Measure how the memory of each server grows with the number of requests: after 2,000 of them, and after 20,000.
 
-    .venv/bin/python scripts/memory_growth.py 2 4
+    .venv/bin/python scripts/memory_growth.py 2 4 --out memory.json
 
 A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
 disconnect before the answer. Servers with short queues refuse some of the requests. It takes about 40 s per server.
+measured_table.py prints what --out has saved.
 """
 
 import argparse
 import asyncio
 import contextlib
+import shlex
 import sys
 import time
 from pathlib import Path
 
 import aiohttp
+from measured_table import Cell, MeasuredTable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from common.cpus import usable_cpus
+from under_siege import formatting
 from under_siege.environments.services import Services
 from under_siege.faults.drill_run import drill_plan
 from under_siege.faults.fault import CONTROL
@@ -35,22 +40,36 @@ from under_siege.targets.selection import suite_of
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002
 IDLE_LIMIT_S = 30.0  # how long the server may work on requests whose clients disconnected
-MB = 1e6
+MB, LITTLE = 1e6, 1.01
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """Measure each server and print a line for it."""
+    """Measure each server, print a line for it, and save the table if `--out` is given."""
     python = interpreter(options.python)
     plan, _ = drill_plan(suite_of(options.servers), [CONTROL], {"python": [python.path]}, rounds=1, seed=1)
     print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   answers  refused")
+    rows = {}
     for case in plan.cases:
         try:
-            await _measure_server(plan, case, options)
+            first, last = await _measure_server(plan, case, options)
         except CaseFailedError as failed:
             print(f"{case.server:<26}{failed}", flush=True)
+            continue
+        rows[case.server] = {
+            f"after {FIRST_REQUESTS:,} requests": Cell(first, formatting.megabytes(first)),
+            f"after {options.requests:,} requests": Cell(last, formatting.megabytes(last)),
+            "growth": Cell(last / first, f"{100 * (last / first - 1):.0f} %" if last > LITTLE * first else "below 1 %"),
+        }
+    if options.out:
+        what = f"{options.users} users · Python {python.version} · {usable_cpus()} cores"
+        memory = "memory: PSS of all processes of the idle server, measured once"
+        arguments = [*options.servers, "--requests", str(options.requests)]
+        command = shlex.join(["scripts/memory_growth.py", *arguments])
+        MeasuredTable(command, f"{what} · {memory}", rows).save(options.out)
 
 
-async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -> None:
+async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -> tuple[float, float]:
+    """Print a line for the server; return its memory in bytes after the first requests, and after all of them."""
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
     async with warm_server(plan, case, expected, Services(), 1) as fixture:
@@ -61,12 +80,15 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
             await _send(context, requests, count, options.users)
             await _wait_until_idle(context)
             usage = tree_usage(context.server.pid) if context.server.pid else None
-            sizes.append(usage.memory_bytes / MB if usage else float("nan"))
+            sizes.append(float(usage.memory_bytes) if usage else float("nan"))
+    first, last = sizes
     right, refused = requests.outcome.count(""), requests.outcome.count(REFUSED)
-    growth = f"{sizes[1] - sizes[0]:+.1f} MB"
+    growth = f"{(last - first) / MB:+.1f} MB"
     print(
-        f"{case.server:<26}{'MB':>7}{sizes[0]:>7.1f}{sizes[1]:>9.1f}{growth:>10}{right:>10,}{refused:>9,}", flush=True
+        f"{case.server:<26}{'MB':>7}{first / MB:>7.1f}{last / MB:>9.1f}{growth:>10}{right:>10,}{refused:>9,}",
+        flush=True,
     )
+    return first, last
 
 
 async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
@@ -106,6 +128,7 @@ def main() -> None:
     )
     parser.add_argument("--users", type=int, default=32, metavar="N", help="concurrent users (default: 32)")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="Python that runs the servers")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="save the table for measured_table.py")
     asyncio.run(measure(parser.parse_args()))
 
 

@@ -161,7 +161,7 @@ async def _listen(
                 record.tool_unknown_lines.append(line.strip()[:200])
 
     if has_count:
-        length.end_s = REQUESTS_LIMIT_S
+        length.last_until(REQUESTS_LIMIT_S)
     start_cpu_s = _let_begin(process) if tool.driver.waits_to_begin else 0.0
     with reading_lines(terminal, take) as read_the_rest:
         await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)

@@ -268,6 +268,10 @@ class Length:
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
         self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
 
+    def last_until(self, end_s: float) -> None:
+        """Let the siege end then, whatever users have answers before."""
+        self._is_fixed, self.end_s = True, end_s
+
     def answer(self, user: int, at_s: float) -> None:
         """Take note that a user got an answer."""
         if self._is_fixed or len(self._answered) >= self._needed:

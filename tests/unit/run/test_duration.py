@@ -36,6 +36,14 @@ def test_duration_follows_the_settled_part() -> None:
     assert together.end_s == LEAST_S
 
 
+def test_a_number_of_requests_may_take_longer_than_a_siege_without_a_time() -> None:
+    length = Length(None, 2, COMPUTES)
+    length.last_until(3600.0)
+    for user in range(2):
+        length.answer(user, 0.3)
+    assert length.end_s == 3600.0
+
+
 def test_a_siege_lasts_at_least_3_s() -> None:
     """On a machine with varying speed, shorter sieges would rank equal servers differently more often."""
     length = Length(None, 1, Expectation(b"4", 0.001, 0.001))

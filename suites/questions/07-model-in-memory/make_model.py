@@ -1,0 +1,16 @@
+"""Write the model of so many megabytes, unless it exists."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+size_mb = int(sys.argv[1])
+path = Path("model") / f"{size_mb}.npy"
+if not path.exists():
+    path.parent.mkdir(exist_ok=True)
+    vectors = np.random.default_rng(7).standard_normal((size_mb * 1_000_000 // 1024, 256), dtype=np.float32)
+    vectors[7] = 10.0  # so that this is the best row
+    unfinished = path.with_suffix(".new.npy")
+    np.save(unfinished, vectors)
+    unfinished.rename(path)

@@ -1,0 +1,19 @@
+"""Search a model that all processes map into memory: the system keeps one copy of its pages."""
+
+import os
+
+import numpy as np
+from fastapi import FastAPI
+
+app = FastAPI()
+vectors = np.load(os.environ.get("VECTORS", "vectors.npy"), mmap_mode="r")  # written once by np.save
+
+
+@app.get("/best")
+def find_best() -> str:
+    return f"word {np.argmax(vectors @ vectors[7])}"  # reads the whole model
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"
