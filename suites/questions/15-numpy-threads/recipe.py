@@ -1,0 +1,28 @@
+"""A report that multiplies matrices, with one BLAS thread per worker."""
+
+import numpy as np
+from fastapi import FastAPI
+from threadpoolctl import threadpool_info, threadpool_limits
+
+threadpool_limits(limits=1)  # after the import of NumPy; holds until the process ends
+
+app = FastAPI()
+matrix = np.eye(200) + 1 / 200
+
+
+@app.get("/report")
+def build_report() -> float:
+    product = matrix
+    for _ in range(20):
+        product = product @ matrix / 2
+    return round(float(product.sum()), 6)
+
+
+@app.get("/threads")
+def native_threads() -> dict[str, int]:
+    return {library["internal_api"]: library["num_threads"] for library in threadpool_info()}
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"
