@@ -1,0 +1,37 @@
+"""Await what can be awaited, block only in def handlers, and compute in a process pool."""
+
+import asyncio
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from fastapi import FastAPI
+
+app = FastAPI()
+pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
+
+
+@app.get("/wait")
+async def call_service() -> str:  # awaits: async def
+    await asyncio.sleep(0.05)  # stands for a request with httpx.AsyncClient
+    return "done"
+
+
+@app.get("/wait-in-thread")
+def call_service_with_blocking_client() -> str:  # waits without await: def
+    time.sleep(0.05)  # stands for a request with requests
+    return "done"
+
+
+def build_report() -> int:
+    return sum(number * number % 7 for number in range(250_000))  # about 20 ms
+
+
+@app.get("/compute")
+async def report() -> int:  # computes: in another process
+    return await asyncio.get_running_loop().run_in_executor(pool, build_report)
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"

@@ -1,0 +1,37 @@
+"""views.py: three ways to call from an async view what takes long."""
+
+import asyncio
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse
+
+
+def load_orders() -> str:
+    time.sleep(0.1)  # stands for queries with the ORM, or another library that blocks
+    return "done"
+
+
+def build_report() -> str:
+    return str(sum(number * number % 7 for number in range(250_000)))  # about 20 ms of computing
+
+
+@cache
+def pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
+
+
+async def orders(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(await sync_to_async(load_orders)())  # in the thread of this request
+
+
+async def exchange_rate(request: HttpRequest) -> HttpResponse:
+    await asyncio.sleep(0.1)  # stands for a call with httpx.AsyncClient, which needs no thread
+    return HttpResponse("done")
+
+
+async def report(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(await asyncio.get_running_loop().run_in_executor(pool(), build_report))
