@@ -1,7 +1,11 @@
 """The suites of docs/questions/ run in their quick profile; only servers that break on purpose fail."""
 
+import itertools
+import shlex
+import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import invoke
@@ -12,10 +16,22 @@ from under_siege.model.record import load
 SUITES = sorted(path.parent for path in (ROOT / "suites" / "questions").glob("*/suite.toml"))
 
 
+def pythons_of(answer: dict[str, Any]) -> list[str]:
+    """Return the Pythons that the measured commands name with --python."""
+    commands = [shlex.split(measured["command"]) for measured in answer["measured"]]
+    pairs = [pair for words in commands for pair in itertools.pairwise(words)]
+    return list(dict.fromkeys(python for option, python in pairs if option == "--python"))
+
+
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_the_servers_of_a_question_answer_correctly(suite: Path, tmp_path: Path) -> None:
-    breaks = tomllib.loads((suite / "answer.toml").read_text()).get("breaks", [])
-    ran = invoke("run", str(suite), "--quick", "--rounds", "1", "--quiet", "--out", str(tmp_path / "result.json"))
+    answer = tomllib.loads((suite / "answer.toml").read_text())
+    breaks, pythons = answer.get("breaks", []), pythons_of(answer)
+    if pythons and not any(map(shutil.which, pythons)):
+        pytest.skip(f"{' and '.join(pythons)} not found on the PATH")
+    options = [word for python in filter(shutil.which, pythons) for word in ("--python", python)]
+    out = str(tmp_path / "result.json")
+    ran = invoke("run", str(suite), "--quick", "--rounds", "1", "--quiet", *options, "--out", out)
     assert ran.returncode in (0, 1, 3), ran.stderr  # 3: a server is suspect
     records = load(tmp_path / "result.json").records
     failures = {record.server: record.failure.message for record in records if record.failure}
