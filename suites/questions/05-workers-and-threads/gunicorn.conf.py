@@ -1,0 +1,18 @@
+"""One worker for each CPU that this container may use, and threads for requests that wait."""
+
+import math
+import os
+from pathlib import Path
+
+CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # the limit of a container, such as "150000 100000" for 1.5 CPUs
+
+
+def usable_cpus() -> int:
+    cpus = len(os.sched_getaffinity(0))  # or os.process_cpu_count(), since Python 3.13; both ignore cpu.max
+    quota, _, period = CPU_MAX.read_text().partition(" ") if CPU_MAX.exists() else ("max", "", "")
+    return cpus if quota == "max" else min(cpus, math.ceil(int(quota) / int(period)))
+
+
+workers = int(os.environ.get("WEB_CONCURRENCY", usable_cpus()))
+worker_class = "gthread"
+threads = 8  # about 1 + waiting time / CPU time of a request
