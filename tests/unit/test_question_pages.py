@@ -149,3 +149,10 @@ def test_the_command_to_run_is_one_that_was_measured(name: str) -> None:
 
 def test_the_index_links_to_every_page() -> None:
     assert set(re.findall(r"\((\d\d-[\w-]+)\.md\)", (DOCS / "index.md").read_text())) == set(NAMES)
+
+
+def test_pages_named_in_the_advice_of_profile_exist() -> None:
+    advice = (ROOT / "under_siege" / "profiling" / "profile_text.py").read_text()
+    pages = re.findall(r"docs/questions/[\w-]+\.md", advice)
+    assert len(pages) >= 4
+    assert [page for page in pages if not (ROOT / page).is_file()] == []

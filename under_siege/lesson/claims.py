@@ -151,7 +151,7 @@ class ResultView:
         value = outcome.figures[field]
         if value is None:
             return Figure("never", math.inf, math.inf, math.inf)
-        return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:g}")
+        return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:,g}")
 
 
 def _of_server(metric: str, rounds: Sequence[Round]) -> Figure:
