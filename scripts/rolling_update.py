@@ -36,6 +36,7 @@ from under_siege.environments.services import Services
 from under_siege.http_client import client
 from under_siege.monitors.probes import cancel
 from under_siege.processes.managed_process import until, until_signal
+from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.plan import Plan, make_plan, new_record
 from under_siege.run.prepare import with_environments
 from under_siege.run.server import Server, running
@@ -70,7 +71,9 @@ IN_FLIGHT_VARIANTS = {
 
 def pre_stop_s() -> float:
     """Return the delay of the preStop hook in deployment.yaml."""
-    return float(re.search(r"preStop:\s+sleep: {seconds: (\d+)}", (SUITE / "deployment.yaml").read_text())[1])
+    match = re.search(r"preStop:\s+sleep: {seconds: (\d+)}", (SUITE / "deployment.yaml").read_text())
+    assert match
+    return float(match[1])
 
 
 @dataclass
@@ -115,6 +118,7 @@ async def stop(instance: Server, delay_s: float) -> float:
     """Send SIGTERM after the delay; return the time until the process has exited."""
     began_s = time.monotonic()
     await asyncio.sleep(delay_s)
+    assert instance.pid is not None
     os.kill(instance.pid, signal.SIGTERM)
     await until(lambda: not instance.alive(), GRACE_PERIOD_S - delay_s)
     return time.monotonic() - began_s
@@ -173,17 +177,12 @@ def row(balancer: LoadBalancer, exit_s: float) -> dict[str, Cell]:
     }
 
 
-class Progress:
-    """Prints what an environment needs; see `ProgressListener`."""
-
-    def warn(self, message: str) -> None:
-        print(message, file=sys.stderr)
-
-
 async def measure(options: argparse.Namespace) -> None:
     """Measure each variant, and print and save the table."""
     plan = make_plan(suite_of([str(SUITE)]), {}, time_s=None, rounds=1)
-    plan, delay_s, rows = await with_environments(plan, Progress()), pre_stop_s(), {}
+    with ProgressBar(0, quiet=True) as progress:
+        plan = await with_environments(plan, progress)
+    delay_s, rows = pre_stop_s(), {}
     if options.in_flight:
         for title, server in IN_FLIGHT_VARIANTS.items():
             rows[title] = await stop_in_flight(plan, server)

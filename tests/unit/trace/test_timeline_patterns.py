@@ -82,7 +82,7 @@ def test_parallelism_is_unknown_if_something_else_had_the_cores() -> None:
     found = drawn(trace)
     assert found.parallelism is None
     assert "Unknown whether tasks ran in parallel" in heading(found.pattern, [found])
-    assert "other programs had the cores" in summary_line(found)
+    assert "other programs used the cores" in summary_line(found)
 
 
 def in_turn(server: str = "4_pool") -> Trace:
