@@ -24,7 +24,7 @@ def call_service_with_blocking_client() -> str:  # waits without await: def
 
 
 def build_report() -> int:
-    return sum(number * number % 7 for number in range(250_000))  # about 20 ms
+    return sum(number * number % 7 for number in range(250_000))  # about 12 ms
 
 
 @app.get("/compute")

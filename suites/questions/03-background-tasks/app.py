@@ -9,7 +9,7 @@ pending = 0
 
 
 def build_report() -> None:
-    sum(number * number % 7 for number in range(250_000))  # about 20 ms of computing
+    sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
     done()
 
 
