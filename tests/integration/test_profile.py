@@ -34,13 +34,18 @@ FAULTS = {  # server: the finding, and the line that is named first
 }
 
 
+def without_doubt(text: str) -> str:
+    """Return a diagnosis without its remark that the machine was busy, as it is while other tests run."""
+    return re.sub(r"Uncertain, because .*? of the CPUs: (.)", lambda match: match[1].upper(), text)
+
+
 @pytest.fixture(scope="module")
 def diagnoses() -> dict[str, list[str]]:
     """Return by server the lines that are printed for it."""
     suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
     runs = [invoke("profile", str(suite), "--time", "4s", "--quiet") for suite in suites]
     assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
-    blocks = [block.splitlines() for ran in runs for block in ran.stdout.strip().split("\n\n")]
+    blocks = [block.splitlines() for ran in runs for block in without_doubt(ran.stdout).strip().split("\n\n")]
     return {name: lines for name, *lines in blocks}
 
 
@@ -69,7 +74,7 @@ def profiled(out: Path, *words: str) -> CommandResult:
 def test_threads_wait_for_the_gil_and_processes_do_not(tmp_path: Path) -> None:
     ran = profiled(tmp_path / "p.json", "3", "4")
     assert ran.returncode == 0, ran.stderr
-    threads, processes = ran.stdout.split("\n\n")
+    threads, processes = without_doubt(ran.stdout).split("\n\n")
     assert "The GIL was held" in threads
     assert "Nothing blocks the event loop" in processes
     assert [profile.server for profile in load(tmp_path / "p.json").profiles] == [
@@ -100,7 +105,7 @@ def test_run_measures_before_it_profiles(tmp_path: Path) -> None:
     result = load(out)
     assert [record.server for record in result.records if not record.is_ceiling] == ["2_async"]
     assert [profile.failure for profile in result.profiles] == [""]
-    assert "The event loop was blocked" in ran.stdout
+    assert "The event loop was blocked" in without_doubt(ran.stdout)
 
 
 def test_a_server_that_is_not_python_says_so(tmp_path: Path) -> None:

@@ -300,7 +300,6 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     wall, cpu, gil = (_total(stacks, column) for column in ("wall", "cpu", "gil"))
     heaviest = max(stacks, key=lambda stack: stack.wall)
     frame = heaviest.own or _special(heaviest) or heaviest.frames[-1]
-    callees = [callee for stack in stacks for callee in stack.callees]
     needs_gil = gil >= 0.25 * cpu
     if cpu >= 0.5 * wall:
         state = CPU_GIL if needs_gil else CPU_FREE
@@ -310,11 +309,23 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
         at_lock = [stack for stack in stacks if _is_at_lock(stack)]
         is_lock = _total(at_lock, "wall") > 0.5 * wall or (_LOCK.search(frame.source) and not heaviest.callees)
         state = LOCK if is_lock else WAITS
-    return Hotspot(frame, wall, state, _how(state, frame, callees, heaviest), stacks)
+    return Hotspot(frame, wall, state, _how(state, frame, _main_purpose(stacks, wall), heaviest), stacks)
 
 
-def _how(state: str, frame: Frame, callees: Sequence[Frame], heaviest: Sampled) -> str:
-    purpose, called = _purpose(callees), _called(frame, heaviest)
+def _main_purpose(stacks: Sequence[Sampled], wall: float) -> str:
+    """Return what the callees do in more than half of the time; a library may also log a line now and then."""
+    return next(
+        (
+            purpose
+            for purpose in ("logging", "serialization")
+            if _total([stack for stack in stacks if _purpose(stack.callees) == purpose], "wall") > 0.5 * wall
+        ),
+        "",
+    )
+
+
+def _how(state: str, frame: Frame, purpose: str, heaviest: Sampled) -> str:
+    called = _called(frame, heaviest)
     in_words = {
         CPU_GIL: "CPU-bound, holds the GIL",
         CPU_FREE: "CPU-bound, without the GIL",

@@ -42,7 +42,7 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
                 "profile",
                 "",
                 "\n".join([*lines[1:], *([] if number else [_HOW])]),
-                lambda look, diagnosis=diagnosis: _flame_graph(diagnosis, look),  # type: ignore[misc]
+                lambda look, diagnosis=diagnosis: flame_graph(diagnosis, look),  # type: ignore[misc]
                 f"Flame graph of {name}. {' '.join(lines)}",
                 headline=f"{name}: {lines[0].removesuffix('.')}",
             )
@@ -57,7 +57,7 @@ class _Node:
     children: dict[str, _Node] = field(default_factory=dict)
 
 
-def _flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
+def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     """Draw the stacks from top to bottom; a box is as wide as its share of all time in which threads were busy."""
     root, width = _tree(diagnosis), look.width - 8.0
     boxes, names = list[dict[str, object]](), list[dict[str, object]]()
@@ -107,6 +107,8 @@ def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
 def _tree(diagnosis: Diagnosis) -> _Node:
     root = _Node(is_own=False)
     for stack in diagnosis.busy:
+        if not stack.wall:  # seen only in the passes for CPU and GIL
+            continue
         root.wall += stack.wall
         node = root
         for is_own, label in _folded(stack.frames):

@@ -3,8 +3,10 @@
 import pytest
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of
 
+from under_siege.charts.canvas import FILE, as_svg
 from under_siege.model.profile import Profile
 from under_siege.profiling.diagnosis import Diagnosis
+from under_siege.profiling.flame_graph import flame_graph
 from under_siege.profiling.profile_text import diagnosed
 from under_siege.profiling.sampler import Frame
 
@@ -75,6 +77,22 @@ def test_the_library_that_blocks_is_named() -> None:
     ]
     (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).blocking
     assert spot.how == "blocking I/O (requests)"
+
+
+def test_a_library_that_logs_now_and_then_is_not_called_logging() -> None:
+    get, read = Frame("get", "requests/api.py", 73, "library", ""), Frame("read", "socket.py", 9, "library", "")
+    log = Frame("Logger.debug", "logging/__init__.py", 1477, "library", "")
+    stacks = [(1, MAIN, [LOOP, ROUTE, get, last], (samples, 1, 1)) for last, samples in ((read, 85), (log, 5))]
+    (spot,) = Diagnosis(profile_of(*stacks)).blocking
+    assert spot.how == "blocking I/O (requests)"
+
+
+def test_a_stack_that_only_the_gil_pass_saw_does_not_break_the_flame_graph() -> None:
+    unseen = Frame("load", "shop/db.py", 41, "app", "rows = connection.execute(query)")
+    stacks = [(1, MAIN, [LOOP, ROUTE, RENDER], (90, 90, 90)), (1, MAIN, [LOOP, ROUTE, unseen, THREAD], (0, 0, 1))]
+    drawn = as_svg(flame_graph(Diagnosis(profile_of(*stacks)), FILE), FILE)
+    assert "shop/report.py:23" in drawn
+    assert "shop/db.py" not in drawn
 
 
 def test_threads_that_compute_wait_for_the_gil() -> None:
