@@ -3,15 +3,15 @@
 import asyncio
 import multiprocessing
 import os
-import signal
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
-from reports import build_report
+from reports import build_report, start_worker
 
-WORKERS = os.cpu_count() or 1
+WORKERS = os.cpu_count() or 1  # in a container with a CPU limit: your number
+SIZE = 250_000
 
 
 @asynccontextmanager
@@ -19,10 +19,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, ProcessPoolExecutor]
     with ProcessPoolExecutor(
         max_workers=WORKERS,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C must stop the server first, and then its workers
+        initializer=start_worker,
     ) as pool:
-        list(pool.map(abs, range(WORKERS)))  # start the workers now, not during the first requests
+        list(pool.map(build_report, [0] * WORKERS))  # start the workers now, not during the first requests
         yield {"pool": pool}
 
 
@@ -30,8 +29,8 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.get("/report")
-async def report(request: Request, size: int = 250_000) -> int:
-    return await asyncio.get_running_loop().run_in_executor(request.state.pool, build_report, size)
+async def report(request: Request) -> int:
+    return await asyncio.get_running_loop().run_in_executor(request.state.pool, build_report, SIZE)
 
 
 @app.get("/health")
