@@ -220,6 +220,20 @@ def _sustained_rate(capacity: Capacity) -> Figure:
     return Figure(text, low, low, capacity.upper_per_s or math.inf)
 
 
+def _estimated_rate(capacity: Capacity) -> Figure:
+    """Return the estimate that the table of a capacity search shows as `sustained`."""
+    if not capacity.per_s:
+        return unknown(capacity.failure or "the estimate lies outside the offered rates")
+    return Figure(f"{formatting.rate(capacity.per_s)}/s", capacity.per_s, capacity.lower_per_s, capacity.upper_per_s)
+
+
+def _lower_bound(capacity: Capacity) -> Figure:
+    per_s = capacity.lower_per_s
+    return (
+        exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown(capacity.failure or "no rate meets the goals")
+    )
+
+
 def _ceiling(capacity: Capacity) -> Figure:
     """Return the rate of a closed loop without a server."""
     per_s = capacity.ceiling_per_s
@@ -239,6 +253,8 @@ def _growth(capacity: Capacity) -> Figure:
 
 CAPACITY_FIGURES: dict[str, Callable[[Capacity], Figure]] = {
     "capacity": _sustained_rate,
+    "capacity sustained": _estimated_rate,
+    "capacity lower": _lower_bound,
     "capacity ceiling": _ceiling,
     "capacity growth": _growth,
 }
