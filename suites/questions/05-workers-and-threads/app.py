@@ -1,4 +1,4 @@
-"""Requests that compute for about 10 ms, wait for 100 ms, or compute for about 4 ms and wait for 40 ms."""
+"""Requests that compute for about 12 ms, wait for 100 ms, or compute for about 2.5 ms and wait for 40 ms."""
 
 import time
 
@@ -13,7 +13,7 @@ def compute(numbers: int) -> int:
 
 @app.get("/compute")
 def report() -> str:
-    return str(compute(250_000))  # about 10 ms
+    return str(compute(250_000))  # about 12 ms
 
 
 @app.get("/wait")
@@ -25,7 +25,7 @@ def price() -> str:
 @app.get("/mixed")
 def page() -> str:
     time.sleep(0.04)
-    return str(compute(50_000))  # about 4 ms
+    return str(compute(50_000))  # about 2.5 ms
 
 
 @app.get("/health")

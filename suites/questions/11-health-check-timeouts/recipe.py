@@ -1,27 +1,34 @@
-"""Compute in a process pool, and let each probe ask its own question."""
+"""Compute in a process pool, and refuse requests that would wait too long."""
 
 import asyncio
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import multiprocessing
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, HTTPException
+from reports import build_report
 
-app = FastAPI()
-pool = ProcessPoolExecutor()
 pending, is_broken = 0, False
 
 
-def build_report() -> int:
-    return sum(number * number % 7 for number in range(2_000_000))  # about 80 ms of computing
+@asynccontextmanager
+async def lifespan(app: FastAPI):
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as app.state.pool:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
 
 
 @app.get("/report")
 async def report() -> int:
     global pending, is_broken
+    if pending >= 50:  # 2 CPUs need about 2.5 s for them
+        raise HTTPException(503, "too many reports are waiting", {"Retry-After": "3"})
     pending += 1
     try:
-        return await asyncio.get_running_loop().run_in_executor(pool, build_report)
-    except BrokenProcessPool:
+        return await asyncio.get_running_loop().run_in_executor(app.state.pool, build_report)
+    except BrokenExecutor:
         is_broken = True
         raise HTTPException(500, "a process of the pool died") from None
     finally:
@@ -29,12 +36,7 @@ async def report() -> int:
 
 
 @app.get("/live")  # would a restart help?
-async def live() -> None:
+@app.get("/ready")  # should this pod get requests? Not while it waits for the restart.
+async def check() -> None:
     if is_broken:
-        raise HTTPException(500, "the process pool is broken")
-
-
-@app.get("/ready")  # should this pod get more requests now?
-async def ready() -> None:
-    if pending >= 50:
-        raise HTTPException(503, "too many reports are waiting")
+        raise HTTPException(503, "the process pool is broken")
