@@ -1,4 +1,4 @@
-"""Build reports in a process pool, and accept no more of them than the pool can build."""
+"""Build reports in a process pool, and limit how many of them may wait."""
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
@@ -24,9 +24,13 @@ def finish(job: asyncio.Future[int]) -> None:
 async def start_report() -> str:
     try:
         await asyncio.wait_for(free.acquire(), timeout=5)
-    except TimeoutError:
-        raise HTTPException(503, "too many reports are waiting") from None
-    job = asyncio.get_running_loop().run_in_executor(pool, build_report)
+    except TimeoutError:  # before Python 3.11: asyncio.TimeoutError
+        raise HTTPException(503, "too many reports are waiting", {"Retry-After": "5"}) from None
+    try:
+        job = asyncio.get_running_loop().run_in_executor(pool, build_report)
+    except BaseException:  # such as BrokenProcessPool
+        free.release()
+        raise
     pending.add(job)
     job.add_done_callback(finish)
     return "accepted"

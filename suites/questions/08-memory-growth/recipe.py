@@ -18,10 +18,11 @@ async def remember() -> int:
 @app.get("/debug/memory")  # protect this path, or listen on another port
 def memory() -> list[str]:
     if not tracemalloc.is_tracing():
-        tracemalloc.start(5)  # slows the service down until it is restarted
+        tracemalloc.start()  # slows the service down until it is restarted
         return ["Tracing starts now: send a thousand requests, then call this again."]
-    snapshot = tracemalloc.take_snapshot()
-    return [str(line) for line in snapshot.statistics("lineno")[:10]]
+    traced, _ = tracemalloc.get_traced_memory()
+    lines = tracemalloc.take_snapshot().statistics("lineno")[:10]
+    return [f"{traced} bytes in all", *map(str, lines)]
 
 
 @app.get("/health")

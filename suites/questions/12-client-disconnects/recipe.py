@@ -1,6 +1,7 @@
 """Build reports in a process pool, and skip those whose client disconnected while they waited."""
 
 import asyncio
+import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 
@@ -8,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 
 app = FastAPI()
 processes = os.cpu_count() or 1
-pool = ProcessPoolExecutor(processes)
+pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
 free = asyncio.Semaphore(processes)  # a report waits here until a process is free
 
 

@@ -15,7 +15,7 @@ WORKERS = 4
 prices, lock = np.ones(250_000), threading.Lock()
 
 
-def refresh():
+def send_metrics():
     while True:
         with lock:
             time.sleep(0.1)
@@ -30,7 +30,7 @@ def report() -> float:
 async def lifespan(app: FastAPI):
     context = multiprocessing.get_context(os.environ["METHOD"])
     if os.environ["THREAD"] == "yes":
-        threading.Thread(target=refresh, daemon=True).start()
+        threading.Thread(target=send_metrics, daemon=True).start()
     with ProcessPoolExecutor(WORKERS, context) as app.state.pool:
         await asyncio.gather(*(get_report() for _ in range(WORKERS)))
         yield

@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 import numpy as np
 from fastapi import FastAPI
 
-prices, lock = np.ones(250_000), threading.Lock()
+prices, lock = np.ones(250_000), threading.Lock()  # each process has its own lock
 
 
-def refresh():
+def send_metrics():
     while True:
         with lock:
-            time.sleep(0.1)  # as if the prices came from another service
+            time.sleep(0.1)  # as if it sent this process's metrics
 
 
 def report() -> float:  # runs in a process of the pool
-    with lock:
+    with lock:  # as if it counted the report
         return sum(price * price for price in prices)
 
 
@@ -28,7 +28,7 @@ def report() -> float:  # runs in a process of the pool
 async def lifespan(app: FastAPI):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", __name__])
-    threading.Thread(target=refresh, daemon=True).start()  # not on import
+    threading.Thread(target=send_metrics, daemon=True).start()  # not on import
     with ProcessPoolExecutor(4, context) as app.state.pool:
         await asyncio.gather(*(get_report() for _ in range(4)))  # start all processes now
         yield
