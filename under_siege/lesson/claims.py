@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT
 from under_siege.faults.fault_outcomes import fault_outcomes
-from under_siege.lesson.step import Claim, Question, fits
+from under_siege.lesson.step import Claim, Question, fits, server_metric
 from under_siege.model.record import Result, Trace
 from under_siege.model.requirement import goal_names
 from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
@@ -155,19 +154,9 @@ class ResultView:
 
 
 def _of_server(metric: str, rounds: Sequence[Round]) -> Figure:
-    """Return the median time to start, number of jobs left when the load ended, or time until these were done."""
-    values: list[float] = []
-    for each in rounds:
-        record, drain = each.record, each.record.drain
-        measured = {
-            "ready": record.ready_s,
-            "backlog": drain.backlog if drain else None,
-            "drain": drain.lasted_s if drain else None,
-        }[metric]
-        values += [] if measured is None else [measured]
-    if not values:
+    value = server_metric(metric, rounds)
+    if value is None:
         return unknown(f"the server did not report {metric}")
-    value = statistics.median(values)
     return exact(value, f"{value:,.0f}" if metric == "backlog" else formatting.seconds(value))
 
 
