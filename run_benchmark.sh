@@ -34,12 +34,33 @@ besiege() {
   # Siege sometimes hangs after SIGTERM; `timeout`, if it is installed, then kills it.
   local bounded=() siege status=0
   if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 0); fi
-  HOME=$home "${bounded[@]}" siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" &
+  # Ctrl-C must not stop tee before siege has printed its report.
+  exec 3> >(trap '' INT TERM; exec tee "$home/report" >&2)
+  local tee=$!
+  HOME=$home "${bounded[@]}" siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" >&3 2>&3 3>&- &
   siege=$!
   trap 'kill -TERM "$siege" 2>/dev/null' INT TERM
   # A signal ends the first wait early; siege then still prints its report.
   wait "$siege" || wait "$siege" || status=$?
   if ((status == 137)); then echo "run_benchmark.sh: siege did not end after SIGTERM and was killed" >&2; fi
+  exec 3>&-
+  wait "$tee" || true
+  explain_failures "$home/report" "$users"
+}
+
+# explain_failures REPORT USERS: says why many requests may have failed; siege only counts them
+explain_failures() {
+  local line words good=0 failed=0
+  while read -r line; do
+    read -ra words <<<"$line"
+    case $line in
+      "Successful transactions:"*) good=${words[2]} ;;
+      "Failed transactions:"*) failed=${words[2]} ;;
+    esac
+  done <"$1"
+  if ((failed <= $2)); then return; fi # at the end, siege drops one request of each user
+  echo "run_benchmark.sh: $failed of $((good + failed)) requests failed; siege's transaction rate counts only the others." \
+    "Servers of this project refuse (503) requests beyond their queue: start the server with --queue $2, or set a lower USERS." >&2
 }
 
 is_port() { [[ $1 =~ ^[0-9]{1,5}$ ]] && ((10#$1 >= 1 && 10#$1 <= 65535)); }

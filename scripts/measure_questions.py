@@ -3,8 +3,8 @@
 
     .venv/bin/python scripts/measure_questions.py 3 7
 
-Each answer.toml in suites/questions/ names the commands and the result files. All measurements take about an hour, and
-need an otherwise idle machine. Renew the pages afterwards:
+Each answer.toml in suites/questions/ names the commands and the result files. All measurements take about 40 minutes
+and need an otherwise idle machine. Renew the pages afterwards:
 
     .venv/bin/pytest --renew tests/unit/test_question_pages.py tests/unit/test_readme.py
 """

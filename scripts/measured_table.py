@@ -5,15 +5,12 @@
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 WIDTH = 100
 

@@ -31,6 +31,15 @@ def test_run_benchmark_shows_the_report_of_siege() -> None:
     assert not re.search(r"HTTP/1.1 200", report)
 
 
+def test_run_benchmark_explains_refused_requests() -> None:
+    with serving(SERVERS[1], "--queue", "1") as served:
+        shown = call(f"127.0.0.1:{served.port}", USERS="9", DURATION="2S")
+    assert re.search(r"run_benchmark.sh: \d+ of \d+ requests failed; .* start the server with --queue 9", shown.stderr)
+    with serving(SERVERS[1], "--queue", "9") as served:
+        shown = call(f"127.0.0.1:{served.port}", USERS="9", DURATION="2S")
+    assert "requests failed" not in shown.stderr
+
+
 def test_run_benchmark_requires_only_siege(tmp_path) -> None:
     tools = ("bash", "dirname", "mktemp", "tee", "mkdir", "rm", "tr", "siege")
     with serving(SERVERS[1]) as served:

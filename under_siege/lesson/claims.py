@@ -15,10 +15,11 @@ from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT
 from under_siege.faults.fault_outcomes import fault_outcomes
-from under_siege.lesson.step import Claim, Question, fits, server_metric
+from under_siege.lesson.step import Claim, Question, fits
 from under_siege.model.record import Result, Trace
 from under_siege.model.requirement import goal_names
 from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
+from under_siege.stats.rate import median_of
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import NOT_REPORTED
 
@@ -54,6 +55,10 @@ def exact(value: float, text: str = "") -> Figure:
 
 def unknown(doubt: str) -> Figure:
     return Figure("?", doubt=doubt)
+
+
+def _rate(per_s: float | None, doubt: str) -> Figure:
+    return exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown(doubt)
 
 
 def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
@@ -98,10 +103,9 @@ class ResultView:
             return exact(float(rest in {reason.code for reason in summary.reasons}))
         rates = [each.rate.per_s for each in rounds if each.rate.per_s]
         if metric == "printed rate":  # for any verdict, like in the output of a load tool
-            mean = float(np.mean(rates)) if rates else 0.0
-            return exact(mean, f"{formatting.rate(mean)}/s") if rates else unknown("no answer was right")
+            return _rate(float(np.mean(rates)) if rates else None, "no answer was right")
         if metric in ("ready", "backlog", "drain"):
-            return _of_server(metric, rounds)
+            return _of_server(metric, summary, rounds)
         if metric == "users inside":
             return _users_inside(summary, rounds, rates)
         return self._of_siege(metric, index)
@@ -153,10 +157,16 @@ class ResultView:
         return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:,g}")
 
 
-def _of_server(metric: str, rounds: Sequence[Round]) -> Figure:
-    value = server_metric(metric, rounds)
+def _of_server(metric: str, summary: Summary, rounds: Sequence[Round]) -> Figure:
+    """Return the time to start, the number of jobs left when the load ended, or the time until they were done."""
+    drains = [each.record.drain for each in rounds if each.record.drain]
+    value = {
+        "ready": summary.ready_s,
+        "backlog": median_of(drain.backlog for drain in drains),
+        "drain": median_of(drain.lasted_s for drain in drains),
+    }[metric]
     if value is None:
-        return unknown(f"the server did not report {metric}")
+        return unknown(f"{summary.server} did not report {metric}")
     return exact(value, f"{value:,.0f}" if metric == "backlog" else formatting.seconds(value))
 
 
@@ -211,22 +221,10 @@ def _sustained_rate(capacity: Capacity) -> Figure:
 
 def _estimated_rate(capacity: Capacity) -> Figure:
     """Return the estimate that the table of a capacity search shows as `sustained`."""
-    if not capacity.per_s:
+    per_s = capacity.per_s
+    if not per_s:
         return unknown(capacity.failure or "the estimate lies outside the offered rates")
-    return Figure(f"{formatting.rate(capacity.per_s)}/s", capacity.per_s, capacity.lower_per_s, capacity.upper_per_s)
-
-
-def _lower_bound(capacity: Capacity) -> Figure:
-    per_s = capacity.lower_per_s
-    return (
-        exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown(capacity.failure or "no rate meets the goals")
-    )
-
-
-def _ceiling(capacity: Capacity) -> Figure:
-    """Return the rate of a closed loop without a server."""
-    per_s = capacity.ceiling_per_s
-    return exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown("the ceiling could not be measured")
+    return Figure(f"{formatting.rate(per_s)}/s", per_s, capacity.lower_per_s, capacity.upper_per_s)
 
 
 def _growth(capacity: Capacity) -> Figure:
@@ -243,8 +241,8 @@ def _growth(capacity: Capacity) -> Figure:
 CAPACITY_FIGURES: dict[str, Callable[[Capacity], Figure]] = {
     "capacity": _sustained_rate,
     "capacity sustained": _estimated_rate,
-    "capacity lower": _lower_bound,
-    "capacity ceiling": _ceiling,
+    "capacity lower": lambda capacity: _rate(capacity.lower_per_s, capacity.failure or "no rate meets the goals"),
+    "capacity ceiling": lambda capacity: _rate(capacity.ceiling_per_s, "the ceiling could not be measured"),
     "capacity growth": _growth,
 }
 

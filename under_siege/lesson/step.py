@@ -1,10 +1,8 @@
 """Read the steps and exercises of the lesson from the TOML files in lesson/, and keep the list of completed steps."""
 
 import fnmatch
-import statistics
 import textwrap
 import tomllib
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from common.errors import BadInputError
 from under_siege.model.case import Case
 from under_siege.model.result_file import read_limited, write_atomically
 from under_siege.paths import INVOCATION, ROOT
-from under_siege.stats.rounds_data import Round
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
@@ -25,20 +22,6 @@ def fits(selector: str, case: Case) -> bool:
     server, *patterns = selector.split()
     stem, values = case.server.rpartition("/")[2], [str(value) for _, value in case.values]
     return server in (stem, case.server, stem.split("_")[0]) and all(fnmatch.filter(values, each) for each in patterns)
-
-
-def server_metric(metric: str, rounds: Sequence[Round]) -> float | None:
-    """Return the median time to start, number of jobs left when the load ended, or time until these were done."""
-    values: list[float] = []
-    for each in rounds:
-        record, drain = each.record, each.record.drain
-        measured = {
-            "ready": record.ready_s,
-            "backlog": drain.backlog if drain else None,
-            "drain": drain.lasted_s if drain else None,
-        }[metric]
-        values += [] if measured is None else [measured]
-    return statistics.median(values) if values else None
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
