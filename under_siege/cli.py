@@ -37,8 +37,8 @@ PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments",
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
-USUAL_ROUNDS = 3  # typical with --rounds auto; sets the length of the progress bar
-REVISION_ROUNDS = 8  # with --against; the number must not depend on what was measured
+USUAL_ROUNDS = 3  # typical number with --rounds auto, for the progress bar
+REVISION_ROUNDS = 8  # with --against; fixed, because the number must not depend on the measured values
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
@@ -92,7 +92,7 @@ def init(app: str, out: Path) -> None:
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
     text = first_suite(app, out, Path.cwd())
-    with contextlib.suppress(OSError):  # else the next line says what is wrong
+    with contextlib.suppress(OSError):  # the next line reports the error
         out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""

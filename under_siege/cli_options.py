@@ -1,4 +1,4 @@
-"""Define what all commands share: option types, common options, and one-line errors."""
+"""Define option types, common options, and one-line errors for all commands."""
 
 import contextlib
 import functools
@@ -41,10 +41,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class OneLineErrors(click.Group):
-    """A group whose errors are one line on stderr and exit code 2; -h is help.
+    """A command group with one-line errors on stderr and exit code 2; -h shows the help.
 
     Args:
-        elsewhere: by name, the modules of commands that are imported only when needed.
+        elsewhere: modules of commands that are imported only when needed, by command name.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class OneLineErrors(click.Group):
                 formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, and import it first if it is `elsewhere`."""
+        """Return the command with that name; import it first if it is `elsewhere`."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
@@ -150,7 +150,7 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds: more than 0, at most a day."""
+        """Convert a duration to seconds; it must be more than 0 and at most a day."""
         from under_siege.model.suite import parse_time_s  # loads msgspec, which --help does not need
 
         if (time_s := parse_time_s(str(value))) is None:
@@ -164,7 +164,7 @@ class SiegeTime(Duration):
     name = "duration|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:  # type: ignore[override]
-        """Return the seconds; None for `auto`."""
+        """Convert a duration to seconds, and `auto` to None."""
         return None if value in ("auto", None) else super().convert(value, param, ctx)
 
 
@@ -174,7 +174,7 @@ class Rounds(click.ParamType[int | None]):
     name = "number|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Return the number, at least 1; None for `auto`."""
+        """Convert a number of at least 1, and `auto` to None."""
         if value == "auto":
             return None
         if not str(value).isdecimal() or int(value) < 1:

@@ -1,4 +1,4 @@
-"""Send HTTP requests: by default with a new connection each, no cache and no redirects."""
+"""Send HTTP requests, by default each with a new connection, without cache and redirects."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from under_siege.model.result_file import legible
 from under_siege.model.suite import GET, Request
 
 ACCEPTED, POLL_S, POLL = 202, 0.05, Request(headers=(("Prefer", "wait=10"),))
-MORE_BYTES = 65536  # accepted beyond the expected size, so that an error can quote a wrong body
+MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-_BUNDLED = PACKAGE / "bundled"  # has servers, common, suites and lesson if the bench was installed from a wheel
+_BUNDLED = PACKAGE / "bundled"  # holds servers, common, suites and lesson if the bench was installed from a wheel
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
 PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # the name of the command in messages
-INVOCATION = (  # the command that the user can paste: as it was started
+INVOCATION = (  # the command to paste, as the user started the program
     PROGRAM
     if IS_INSTALLED
     else shlex.join([sys.orig_argv[0], sys.argv[0]])

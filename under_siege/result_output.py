@@ -39,7 +39,7 @@ class Report:
     """A result in each output format. Its statistics are computed once, when they are needed."""
 
     def __init__(self, result: Result, *, corrected: bool = True) -> None:
-        """If `corrected`, rates and intervals are those at the machine's usual speed."""
+        """Prepare the report; if `corrected`, adjust rates and intervals to the machine's usual speed."""
         self.result = result
         self._corrected = corrected
 
@@ -49,7 +49,7 @@ class Report:
 
     @cached_property
     def revisions(self) -> "ResultComparison | None":
-        """The changes between the revisions that were measured; None unless there are two."""
+        """Return the changes between the measured revisions; None unless there are two."""
         if self.result.suite is None or not self.result.suite.against:
             return None
         from under_siege.compare.diff import compare_revisions
@@ -131,7 +131,7 @@ class Report:
         return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-        """Draw the picture of that name, for the first task if there are several, in the format of the suffix.
+        """Draw the picture with this name in the format of the suffix; if there are several tasks, draw the first one.
 
         Args:
             aspect: the shape of a slide, such as `16:9`; None: as high as needed.

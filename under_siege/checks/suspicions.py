@@ -22,8 +22,8 @@ LEAST_FOR_RUNS = 0.15  # accuracy of a single run of a task, because of caches, 
 OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
-# What the task needs is the mean of all runs alone. Groups of them, from before and after a siege, usually differ by
-# this much (standard deviation of the logarithm), which counts like so many groups.
+# The duration of the task is the mean of all runs alone. Groups of these runs, before and after a siege, usually differ
+# by this standard deviation of the logarithm, which counts as much as this number of groups.
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 
@@ -35,7 +35,7 @@ FEWEST_FOR_A_MEAN = 5  # answers
 CYCLES_OF_OTHERS = 4  # a user without an answer is stuck if the others have this many each
 FAST_SHARE = 0.05  # share of answers that may look too fast because the previous line was read late
 ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
-LEAST_DRAIN_S = 0.5  # of CPU
+LEAST_DRAIN_S = 0.5  # CPU seconds
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
 FEWEST_CHECKS = 3  # answer checks: the same request on other connections
@@ -118,7 +118,7 @@ def _runs(case_round: Round) -> list[_Run]:
 
 
 def _scatter(several: Iterable[Sequence[_Run]]) -> float:
-    """Return how far single runs differ from those around the same case, at the same speed."""
+    """Return the robust deviation of single runs from other runs around the same case, at the same speed."""
     deviations = []
     for runs in several:
         usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
@@ -151,7 +151,7 @@ def paced_by_the_tool(measured: Round) -> bool:
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report answers that were faster than the task alone: with no load, in a check, or often under load."""
+    """Report answers that were faster than the task alone: without load, in a check, or often under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None
@@ -182,7 +182,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
 def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
-    Each user counts from the start to its last answer, because until then it always waits for an answer.
+    Each user counts from the start to its last answer, because it is always waiting during this time.
     """
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
@@ -198,7 +198,7 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
         )
     pings = measured.record.pings
     latest_s = float(np.subtract(pings.sent_s, pings.due_s).max()) if pings.due_s else 0.0
-    stood_still = users * latest_s / (measured.load_s or 1.0)  # if the machine stalls, no user can send requests
+    stood_still = users * latest_s / (measured.load_s or 1.0)  # a stalled machine sends no requests
     if inside < users - allowed - stood_still and not measured.record.socket_failures:
         return (
             f"{tool}'s response times imply only {inside:.1f} concurrent requests, but there are {users} users, so "
@@ -320,8 +320,8 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
 def timer(measured: Round, _: Evidence) -> str | None:
     """Report answers that take as long as a known timer, and longer than if all users shared one queue.
 
-    Answer checks send the same request on new connections at the same time. If all users shared one worker, each would
-    wait at most as many times as long as a check as there are users.
+    Answer checks send the same request on new connections at the same time. If all users shared one worker, each user
+    would wait at most the duration of a check multiplied by the number of users.
     """
     waited_s, checks_s = _usual_wait_s(measured), measured.checks.duration_s[measured.checks.good]
     cause = next((cause for least_s, most_s, cause in KNOWN_TIMERS if least_s <= (waited_s or 0.0) <= most_s), None)

@@ -2,7 +2,7 @@
 
 Rules on single answers look at one round; rules on rates look at the intervals of all rounds of a case. Noise widens
 these intervals. It makes a case `unclear` only if an impossible value can't be excluded, or if the interval is useless.
-A rule is skipped if the load tool or the target does not report what it needs.
+A rule is skipped if the load tool or the target does not report the values that it needs.
 
 Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
 1987). A case is accused if its interval lies above a limit, and cleared if the interval excludes every excess that
@@ -35,14 +35,14 @@ HARDLY = 0.1  # share of CPU time; in a task with less, CPU time proves little
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a verdict is not `ok`."""
+    """The reason why a verdict is not `ok`."""
 
     code: str
     message: str
 
 
 class Excess(NamedTuple):
-    """How far a case is beyond a limit; the last three are logarithms of ratios."""
+    """The distance of a case beyond a limit; the last three fields are logarithms of ratios."""
 
     value: float
     limit: float
@@ -57,11 +57,11 @@ def _excess(value: float, limit: float, over: Estimate) -> Excess:
 
 
 class Limits:
-    """The rounds of a case, and what they are compared with."""
+    """The rounds of a case, and the limits that they are compared with."""
 
     def __init__(self, rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence) -> None:
         self.rounds = rounds
-        self.knows_task = evidence.needs(rounds[0]) is not None  # how long it takes alone
+        self.knows_task = evidence.needs(rounds[0]) is not None  # whether its duration alone is known
         self.rate = estimates.get("rate_per_s")
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)

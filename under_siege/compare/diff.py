@@ -2,9 +2,9 @@
 
 Within a result, every case is measured at all speeds of the machine, and its time windows show how strongly a metric
 depends on the speed. Between two results, the machine may have been faster or slower all the time. The windows and the
-theory limit how strongly a metric depends on that: in a closed network of queues, the rate follows the speed of a
-station by at most its utilization, and completely if there is no other station (from Reiser and Lavenberg, Mean-value
-analysis, JACM 27, 1980). The remaining uncertainty widens the interval of the change.
+theory limit how strongly a metric depends on this difference. In a closed network of queues, the rate follows the speed
+of a station by at most its utilization, and completely if there is no other station (from Reiser and Lavenberg,
+Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval of the change.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
     def __init__(self, base: Sequence[Rounds], new: Sequence[Rounds], *, is_comparable: bool) -> None:
-        """Estimate all metrics; `is_comparable`: whether both results used the same speed probe."""
+        """Estimate all metrics; `is_comparable` is whether both results used the same speed probe."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
         self._correction = SpeedCorrection(base, beside=new)
-        self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # by the first round of the case
+        self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # estimates of each case, by its first round
         for cases in [[*base, *new]] if self.is_common else [base, new]:
             by_metric = estimates_of(cases, self._correction if self.is_common else SpeedCorrection(cases))
             for index, case in enumerate(cases):
@@ -114,7 +114,7 @@ class CrossRunChanges:
         return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
 
     def _slopes(self, name: str, base: Rounds, new: Rounds) -> tuple[list[Slope], Bounds]:
-        """Return how a metric depends on the speed: as estimated within each result, and the theoretical range."""
+        """Return how a metric depends on the speed: the estimates within each result, and the theoretical range."""
         rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
         if name.startswith("ping_"):  # pings may or may not wait for tasks: correct nothing, but widen the interval
             return [Slope(), Slope()], Bounds(-1.0, 1.0)
@@ -140,7 +140,7 @@ def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -
     change = ratio(new, base)
     if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
         return replace(change, degrees=0.0)
-    # The degrees of freedom of the rounds alone (Welch, Biometrika 34, 1947), if there are more.
+    # Use the degrees of freedom of the rounds alone if they are higher (Welch, Biometrika 34, 1947).
     own = base.variance**2 / (rounds - 1) + new.variance**2 / (new_rounds - 1)
     return replace(change, degrees=max(change.degrees, change.variance**2 / own))
 
@@ -173,7 +173,7 @@ def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
 
 
 def machine_difference(base: Result, new: Result) -> str:
-    """Return how the machines differ; empty if they do not."""
+    """Return the differences between the machines; empty if there are none."""
     return _described(_machine_differences(base.environment, new.environment))
 
 
@@ -208,7 +208,7 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
 
 LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds a significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
-GONE, NEW = "gone", "new"  # cases in only one of the results
+GONE, NEW = "gone", "new"  # judgements of cases in only one of the results
 FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # keys of `MEASURES`
 
 
@@ -252,7 +252,7 @@ class MetricChange:
 
     @property
     def smallest_visible(self) -> float | None:
-        """Return the smallest relative change that would have been significant."""
+        """Return the smallest relative change that would have been significant in this comparison."""
         if self.step is None or self.ratio is None:
             return None
         margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
@@ -370,7 +370,7 @@ def _judge_relative(
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
-    """Ignore the number of workers, unless it distinguishes cases within a result."""
+    """Return the axes to ignore: the number of workers, unless it distinguishes cases within a result."""
     for comparison in comparisons:
         if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []
@@ -395,7 +395,7 @@ def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: Changes)
 
 
 def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate | None:
-    """Return the change; None if it is unknown or the memory is not of the same kind."""
+    """Return the change; None if it is unknown, or if the kinds of memory differ."""
     if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None
     return cross_run.change(figure, base[1], new[1])

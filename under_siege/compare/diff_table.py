@@ -101,13 +101,13 @@ def as_markdown(comparison: ResultComparison) -> str:
 
 
 def _doubt(comparison: ResultComparison) -> str:
-    """Return a warning that the machines differ; empty if they do not."""
+    """Return a warning about differences between the machines; empty if there are none."""
     difference = machine_difference(comparison.base, comparison.new)
     return f"Warning: {difference}." if difference else ""
 
 
 def legend(comparison: ResultComparison) -> list[str]:
-    """Return what the table means, and how the values were measured."""
+    """Return the legend of the table, and the conditions of the measurement."""
     is_open = any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes)
     return [
         *LEGEND,
@@ -117,7 +117,7 @@ def legend(comparison: ResultComparison) -> list[str]:
 
 
 def _conditions(comparison: ResultComparison) -> Iterator[str]:
-    """Yield the two revisions of a single run, and how they were measured."""
+    """Yield the two revisions of a single run, and the conditions of the measurement."""
     if (whole := comparison.in_one_run) is not None:
         values = dict.fromkeys(str(summary.case.get(REVISION)) for summary in whole.cases)
         base = whole.result.suite.against if whole.result.suite else ""
@@ -147,7 +147,7 @@ def column_of(figure: str) -> columns.Column:
 
 
 def percent(fraction: float) -> str:
-    """Format a relative change: `+3 %`, `-50 %`; never `-0 %`."""
+    """Format a relative change such as `+3 %` or `-50 %`, but never `-0 %`."""
     return f"{round(100 * fraction) + 0:+d} %"
 
 
@@ -225,7 +225,7 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
 
 
 def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
-    """Yield when the case was not `ok`, and why."""
+    """Yield the results in which the case was not `ok`, with the reasons."""
     sides = [("before", case.base), ("now", case.new)]
     if case.base and case.new and (case.base.verdict, case.base.reasons) == (case.new.verdict, case.new.reasons):
         sides = [("before and now", case.new)]
@@ -253,7 +253,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
 
 
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
-    """Yield which metrics are too noisy, and how to measure more precisely."""
+    """Yield remarks about metrics that are too noisy, and how to measure them more precisely."""
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
         yield "One round is not enough to tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:

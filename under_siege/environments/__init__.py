@@ -1,1 +1,1 @@
-"""What servers and tools need: virtual environments, services, load tools, and the doctor."""
+"""Virtual environments, services and load tools for a run, and the doctor."""

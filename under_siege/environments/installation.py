@@ -1,4 +1,4 @@
-"""Virtual environments for servers and load tools, made with uv: each is made once, kept, and shared by all runs."""
+"""Create virtual environments for servers and load tools with uv. Each is created once and shared by all runs."""
 
 import asyncio
 import fcntl
@@ -32,10 +32,10 @@ DIRECTORY = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # written last: the state of the sources, and the packages that can't be installed
+_DONE = "done.json"  # state of the sources, and packages that can't be installed; written last
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
-_BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # what uv prints before a reason
+_BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
 _Missing = dict[str, str]  # the reason for each package
@@ -46,10 +46,10 @@ async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str
     """Return the Python with the packages that servers need, in addition to those of the user's environment.
 
     Args:
-        needed: the packages to install; None: all that any server needs.
+        needed: the packages to install; None: the packages of all servers.
 
     Raises:
-        BadInputError: no virtual environment can be made with it.
+        BadInputError: no virtual environment can be created.
     """
     if python.is_same_as(interpreter()):
         return python
@@ -69,10 +69,10 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
     """Return the directory of a virtual environment with these packages.
 
     Args:
-        suite: the directory that paths in the requirements start from.
+        suite: the directory that paths in the requirements are relative to.
 
     Raises:
-        BadInputError: they can't be installed.
+        BadInputError: the packages can't be installed.
     """
     contents = [_contents(requirement, suite) for requirement in sorted(requirements)]
     directory = _directory(python, *sorted(requirements), *contents)
@@ -81,7 +81,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
 
 
 async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
-    """Return what `environment_of` returns, or the reason why the packages can't be installed."""
+    """Return the directory as `environment_of`, or the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
@@ -89,13 +89,13 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
 
 
 def _directory(python: Interpreter, *parts: str) -> Path:
-    """Return its path, with the version, and a digest of everything that the environment depends on."""
+    """Return the path of an environment, from the version and a digest of everything that it depends on."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return the text of a requirements file, or the folder that a local directory is relative to."""
+    """Return the text of a requirements file, or the folder of a local directory."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def _contents(requirement: str, suite: Path) -> str:
 
 
 def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
-    """Return what changes with each edit of a local directory: the number of sources, and the time of the newest."""
+    """Return the state of local directories: the number of source files, and the time of the newest."""
     states = []
     for requirement in sorted(requirements):
         if requirement.startswith("."):
@@ -126,11 +126,11 @@ async def _made_once(
     tell: _Tell,
     suite: Path | None = None,
 ) -> _Missing:
-    """Return the packages that the environment lacks; make it if it isn't there, or was made of another state."""
+    """Return the packages that the environment lacks; create it if it is missing or outdated."""
     if (missing := _missing(directory, state)) is not None:
         return missing
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # the system unlocks it if this is killed
+    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # the system unlocks it if the bench is killed
         if not _locked(lock):
             tell(f"waiting for another run that is creating {directory}")
             await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
@@ -157,7 +157,7 @@ def _locked(lock: IO[str]) -> bool:
 
 
 def _missing(directory: Path, state: str) -> _Missing | None:
-    """Return the packages that can't be installed; None if it is incomplete, or was made of another state."""
+    """Return the packages that can't be installed; None if the environment is incomplete or outdated."""
     try:
         done = json.loads((directory / _DONE).read_text())
     except FileNotFoundError:
@@ -169,9 +169,9 @@ def _missing(directory: Path, state: str) -> _Missing | None:
 async def _make(
     directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
 ) -> tuple[_Missing, bool]:
-    """Make the environment; return the packages that can't be installed, and whether the next run need not try again.
+    """Create the environment; return the packages that can't be installed, and whether this result is final.
 
-    The servers of a suite need all of their packages. Without one of ours, only some servers can't run.
+    The servers of a suite need all of their packages. If a package of the strategies is missing, only some can't run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
@@ -189,7 +189,7 @@ async def _make(
 
 
 async def _install_wheels(install: Sequence[str], requirements: Sequence[str], tell: _Tell) -> tuple[_Missing, bool]:
-    """Install from wheels; if that fails, one package at a time, from source if there is no wheel."""
+    """Install all packages from wheels; if that fails, install one at a time, from source if there is no wheel."""
     missing, is_final = {}, True
     try:
         await _uv(*install, "--only-binary=:all:", *requirements)
@@ -221,7 +221,7 @@ def _requirements() -> list[str]:
 
 
 def _package(requirement: str) -> str:
-    """Return its name, without versions and extras."""
+    """Return the name of a package, without versions and extras."""
     return re.split(r"[^\w.-]", requirement)[0]
 
 
@@ -231,7 +231,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return in one line why uv failed: the causes, and of a build the hint, or the last error of the compiler."""
+    """Return one line with the reason why uv failed: causes, the hint of a build, or the compiler's last error."""
     if _UNREACHED.search(output):
         return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
@@ -252,13 +252,13 @@ async def run_command(
     environment: dict[str, str] | None = None,
     reason: Callable[[str], str] = _last_error,
 ) -> None:
-    """Run the command and wait for its end.
+    """Run the command and wait until it ends.
 
     Args:
-        reason: returns why it failed, given its output.
+        reason: returns the reason of a failure, given the output.
 
     Raises:
-        BadInputError: it failed, or took too long.
+        BadInputError: the command failed, or took too long.
     """
     process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
     outputs = Tail(process.process.stdout), Tail(process.process.stderr)
@@ -306,7 +306,7 @@ class Tool:
 
 @contextmanager
 def isolated_tool(driver: Driver) -> Iterator[Tool]:
-    """Yield the tool with a temporary home; raise BadInputError as `find`."""
+    """Yield the tool with a temporary home; raise BadInputError like `find`."""
     program = find(driver)
     with TemporaryDirectory(prefix="under-siege-") as name:
         _write(Path(name), driver.settings)
@@ -316,11 +316,10 @@ def isolated_tool(driver: Driver) -> Iterator[Tool]:
 async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
     """Return the tool with that directory as its home, and its version.
 
-    A tool from PyPI that is missing here, or has another version than the driver supports, gets an environment of its
-    own on first use.
+    A tool from PyPI gets its own environment on first use if it is missing or has an unsupported version.
 
     Raises:
-        BadInputError: the tool is not installed, and can't be.
+        BadInputError: the tool is not installed and can't be installed.
     """
     _write(home, driver.settings)
     for program in _programs(driver):
@@ -335,12 +334,12 @@ async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tu
 def _is_supported(version: str, requirement: str) -> bool:
     try:
         return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # a program that does not start
+    except InvalidVersion:  # the program does not start
         return False
 
 
 async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
-    """Return the path of its program in an environment of its own, which is made on first use."""
+    """Return the path of the program in its own environment, which is created on first use."""
     if not driver.requirement:
         return find(driver)
     python = interpreter()
@@ -371,14 +370,14 @@ def check(driver: Driver, orders: Iterable[LoadSpec], *statuses: int) -> None:
 
 
 def find(driver: Driver) -> str:
-    """Return the path of its program; raise BadInputError, with the command that installs it, if it is missing."""
+    """Return the path of the program; if it is missing, raise BadInputError with the command that installs it."""
     if programs := _programs(driver):
         return programs[0]
     raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
 
 
 def _programs(driver: Driver) -> list[str]:
-    """Return its paths on the PATH, and beside the Python that runs this."""
+    """Return the paths of the program on the PATH, and next to the Python that runs the bench."""
     paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
     return [path for path in dict.fromkeys(paths) if path]
 

@@ -1,4 +1,4 @@
-"""Describe this machine, and find what on it would spoil a run."""
+"""Describe this machine, and find conditions that would distort a run."""
 
 import os
 import platform
@@ -32,8 +32,8 @@ FEW_BYTES = 1_000_000_000
 
 
 def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
-    """Return what describes this machine and the versions in a result."""
-    with ThreadPoolExecutor() as threads:  # each waits for another program
+    """Return the description of this machine and the software versions for a result."""
+    with ThreadPoolExecutor() as threads:  # each thread waits for a program
         commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
@@ -63,7 +63,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Return the commit of this checkout, followed by `+` if files were changed since; empty outside of git."""
+    """Return the commit of this checkout, followed by `+` if files have changed since; empty outside git."""
     if IS_INSTALLED or shutil.which("git") is None:
         return ""
     # If the bench is killed, or the disk is full, a lock would be left in the user's repository.
@@ -76,20 +76,20 @@ def _commit() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that would spoil a run."""
+    """A condition that would distort a run, with its remedy."""
 
     what: str
     remedy: str
 
 
 class OtherWork:
-    """The CPU time that other processes use: neither this one nor its descendants."""
+    """The CPU time of other processes, excluding this process and its descendants."""
 
     def __init__(self) -> None:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return its share of all CPUs since this object was made, at least `watch_s` ago."""
+        """Return the share of all CPUs in percent since this object was created, at least `watch_s` seconds ago."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
@@ -101,11 +101,11 @@ def _own_s() -> float:
 
 
 def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None = None) -> list[Finding]:
-    """Return everything that would spoil a run with that load tool.
+    """Return the conditions that would distort a run with that load tool.
 
     Args:
         watch_s: how long to watch the CPUs.
-        others: watches them already.
+        others: an observation of other processes that has already begun.
     """
     others = others or OtherWork()
     findings = [*(_siege() if tool == "siege" else ()), *_cpus(), *_network(), *_limits()]
@@ -178,7 +178,7 @@ def _limits() -> Iterator[Finding]:
 
 
 def _settings(path: str) -> list[str]:
-    """Return the words of a file; none if this system does not have it."""
+    """Return the words of a file; empty if this system lacks it."""
     try:
         return Path(path).read_text().split()
     except OSError:

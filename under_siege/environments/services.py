@@ -1,4 +1,4 @@
-"""Services that servers need: a private PostgreSQL and Redis, started for the run and stopped at its end."""
+"""Start a private PostgreSQL and Redis for servers that need them, and stop them at the end of the run."""
 
 import asyncio
 import contextlib
@@ -25,20 +25,20 @@ from under_siege.processes.ports import claimed_port
 from under_siege.processes.supervisor_client import kept
 
 READY_LIMIT_S = 30.0
-NOBODY = ("postgres", "redis", "nobody")  # users that run services if the bench is root; the first one that exists
+NOBODY = ("postgres", "redis", "nobody")  # the first existing user among these runs services if the bench is root
 _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How a service is started. Its options and address may contain {folder}, {host} and {port}."""
+    """The start of a service. Its options and address may contain {folder}, {host} and {port}."""
 
     name: str
     program: str
     options: str
     address: str
     first_port: int
-    prepare: tuple[str, str] | None = None  # a program to run before, and its options
+    prepare: tuple[str, str] | None = None  # program to run before, and its options
 
 
 SERVICES = {
@@ -46,7 +46,7 @@ SERVICES = {
         "postgresql",
         "postgres",
         "-D {folder}/data -p {port} -c listen_addresses={host} -c unix_socket_directories={folder} "
-        # mmap: the shared memory is in files of the folder, which is removed.
+        # mmap keeps the shared memory in files in the folder, which is removed.
         "-c dynamic_shared_memory_type=mmap -c fsync=off -c max_connections=300",
         "postgresql://under_siege@{host}:{port}/postgres",
         15432,
@@ -63,14 +63,14 @@ SERVICES = {
 
 
 class Services:
-    """The services that run, by name. Each starts when it is first needed, and again if it died."""
+    """The running services, by name. Each starts when it is first needed, and again if it died."""
 
     def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
         self._stack = stack or contextlib.AsyncExitStack()
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Return the addresses of the services among the needs, started if necessary; raise CaseFailedError."""
+        """Start the needed services that don't run yet, and return the address of each; raise CaseFailedError."""
         names = [name for name in needs if name in SERVICES]
         for name in names:
             if name not in self._running or self._running[name].process.ended():
@@ -78,7 +78,7 @@ class Services:
         return {name: self._running[name].address for name in names}
 
     async def must_live(self, needs: Sequence[str]) -> None:
-        """Raise CaseFailedError if one of the services among the needs has died."""
+        """Raise CaseFailedError if a needed service has died."""
         for name in needs:
             running = self._running.get(name)
             if running is not None and (status := running.process.process.poll()) is not None:
@@ -86,14 +86,14 @@ class Services:
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
-        """Return the CPU time of the running services among the needs; None if none of them runs."""
+        """Return the CPU time of the needed services in seconds; None if none of them runs."""
         pids = [self._running[name].process.pid for name in needs if name in self._running]
         used_s = [usage.cpu_s for pid in pids if (usage := tree_usage(pid, memory=False)) is not None]
         return sum(used_s) if used_s else None
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Record the CPU time that the services use while the body runs."""
+        """Record the CPU time that the services use inside the context."""
         before_s = self.cpu_s(needs)
         try:
             yield
@@ -105,7 +105,7 @@ class Services:
 
 @contextlib.asynccontextmanager
 async def services() -> AsyncIterator[Services]:
-    """Yield services, none of which runs yet; stop them at the end."""
+    """Yield the services, which start on demand; stop them at the end."""
     async with contextlib.AsyncExitStack() as stack:
         yield Services(stack)
 
@@ -149,7 +149,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
 
 
 def _path(service: str, program: str) -> str:
-    """Return the path of a program; Debian's PostgreSQL has a directory that is on no PATH."""
+    """Return the path of a program; Debian's PostgreSQL programs are not on the PATH."""
     debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
     newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
@@ -160,9 +160,9 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return the command that gives up all privileges, and the user id after that; None if the bench has none.
+    """Return the command that drops all privileges, and the resulting user id (None if the bench is not root).
 
-    A killed PostgreSQL leaves its shared memory, which disappears together with an IPC namespace.
+    A killed PostgreSQL leaves its shared memory behind, so it runs in an IPC namespace, which disappears with it.
     """
     if os.getuid() != 0:
         return [], None
@@ -205,6 +205,6 @@ def _last_line(output: str) -> str:
 
 
 def _last_error(output: str) -> str:
-    """Return why it failed, which may not be the last line."""
+    """Return the reason why a service failed, which may not be the last line."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
     return f"it says: {errors[-1][:200]}" if errors else _last_line(output)

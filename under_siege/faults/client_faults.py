@@ -1,4 +1,4 @@
-"""Inject faults of clients: they disconnect, are too many, or send invalid requests. Number and time are bounded."""
+"""Inject faults of clients: clients that disconnect, are too many, or send invalid requests."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault
-NEVER_S = 5.0  # a server that is not quick again by then counts as never
+NEVER_S = 5.0  # limit; later recoveries count as never
 LEAVERS, STAY_S = 25, 0.15  # clients that disconnect, and after how many seconds
 TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
@@ -47,7 +47,7 @@ WATCHED_S = 0.8  # duration of the measurement of an endless task in older files
 
 
 async def disconnect_clients(context: FaultContext) -> None:
-    """Let clients disconnect before the answer; measure the CPU time spent on them, and the latency of the next one."""
+    """Disconnect clients before the answer; measure the CPU time spent on them and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     url, sent = expected.for_request(context.server.load_url)
@@ -133,7 +133,7 @@ async def send_incomplete_requests(context: FaultContext) -> None:
 
 
 async def send_malformed_requests(context: FaultContext) -> None:
-    """Send requests that are invalid HTTP, or that parsers read differently."""
+    """Send requests that are invalid HTTP or ambiguous."""
     context.set_task_cpu(MALFORMED_CPU_S)
     incident, server = context.incident, context.server
     lines = server.lines_said()

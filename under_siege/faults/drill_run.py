@@ -27,21 +27,21 @@ Chain = list[tuple[Case, Incident]]
 def drill_plan(
     suite: Suite, options: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
 ) -> tuple[Plan, int]:
-    """Return the plan, with tasks whose length can be set, and its number of incidents.
+    """Return the plan, with tasks of adjustable length, and its number of incidents.
 
     Raises:
-        BadInputError: as `make_plan`.
+        BadInputError: see `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # users meet the default queue length, too
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # the same queue length as in production
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
 
 def selected(options: Sequence[str]) -> list[Fault]:
-    """Return the faults that these values of --fault select, or all if there are none; always with the control."""
+    """Return the control and the faults selected by these values of --fault (all faults without any value)."""
     return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 

@@ -54,7 +54,7 @@ def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
 
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences: which servers survive every fault, which are dead, and which could not be judged."""
+    """Yield sentences about the servers that survive every fault, are dead, or could not be judged."""
     servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
     hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
     unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
@@ -150,7 +150,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Return a line for each figure of each cell; the value is empty if it was never reached."""
+    """Return a CSV line for each figure of each cell; the value is empty if it was never reached."""
     rows = (
         [outcome.case.server, outcome.fault, name, value, outcome.mark]
         for outcome in fault_outcomes(result.incidents)

@@ -1,4 +1,4 @@
-"""Define what a fault is, and how its metrics are formatted and marked."""
+"""Define a fault, and the format and the marks of its metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CONTROL = "none"
 OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", ""
 NOT_POSSIBLE = "–"  # noqa: RUF001 (an en dash, as in a table)
 NEVER = -1.0  # for `Incident.seen`, because JSON has no infinity
-PING_FINE_S = 0.1  # a health check answered within this passes
+PING_FINE_S = 0.1  # health checks pass if they are answered within this time
 RECOVERY_LIMIT_S = 1.0
 SOON_S = 0.001  # shorter times are shown as "at once"
 LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead below, ok from here on
@@ -20,7 +20,7 @@ LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead belo
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: what it does, to which servers it applies, and how the outcome is measured, shown and marked.
+    """One fault: its action, the servers it applies to, and how to measure, show and mark its outcome.
 
     Variants, such as SIGTERM with short and with long tasks, are separate faults.
     """
@@ -28,16 +28,16 @@ class Fault:
     name: str
     description: str
     heading: str
-    columns: tuple[str, str]  # the headings of the two lines of its cells
+    columns: tuple[str, str]  # headings of the two lines in each cell
     inject: Callable[[FaultContext], Awaitable[None]]
     texts: Callable[[Figures], tuple[str, str]]
     mark: Callable[[Figures], str] = lambda _: UNMARKED
     measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
-    option: str = ""  # value of --fault that selects it; empty: its name
-    is_once: bool = False  # injected in the first round only, because the outcome does not vary
+    option: str = ""  # value of --fault that selects the fault; empty: its name
+    is_once: bool = False  # whether to inject it in the first round only, because the outcome does not vary
     ends_server: bool = False
-    has_own_server: bool = False  # injected into a separate server
-    is_remote: bool = False  # applies to servers that the bench did not start, too
+    has_own_server: bool = False  # whether it needs a separate server
+    is_remote: bool = False  # whether it also applies to servers that the bench did not start
     needs_builtin_tasks: bool = False
     posts_jobs: bool = False
     broker_on_disk: bool | None = None  # whether the separate broker keeps its data on disk; None: no separate broker
@@ -55,7 +55,7 @@ def mark_of_rate(left: float | None, ping_s: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Format a duration; None: never."""
+    """Format a duration; None means never."""
     return "never" if value is None else formatting.seconds(value)
 
 
@@ -78,5 +78,5 @@ def share(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Format a count; None: unknown."""
+    """Format a count; None means unknown."""
     return "?" if value is None else f"{value:,.0f}"

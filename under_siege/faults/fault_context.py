@@ -127,7 +127,7 @@ class FaultContext:
     server: Server
     session: aiohttp.ClientSession
     users: Users
-    folder: Path  # shared with the tasks
+    folder: Path  # directory shared with the tasks
     incident: Incident
     broker: RestartableBroker | None = None  # the separate broker; None: the server uses its own, or none
     began_s: float = field(default_factory=time.monotonic)
@@ -160,7 +160,7 @@ class FaultContext:
         new.rename(self.folder / LASTS)  # atomic, so that no task reads half of it
 
     def make_next_task_endless(self, name: str) -> None:
-        """Let the next task that starts run forever."""
+        """Make the next task that starts run forever."""
         (self.folder / f"{ENDLESS}{name}").touch()
 
     def has_pending_endless_task(self) -> bool:
@@ -255,7 +255,7 @@ class ServerFixture:
     async def passes_check(self, context: FaultContext) -> bool:
         """Send requests until enough consecutive answers from all processes are right, or until one fails.
 
-        Each request has its own connection, so that every listening process gets some.
+        Each request has its own connection, so that every listening process gets some requests.
         """
         incident = context.incident
         incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
@@ -301,7 +301,7 @@ async def warm_server(
     """Start and warm up a server of the case; stop it at the end.
 
     Args:
-        broker_on_disk: whether to start a separate broker with (True) or without a disk (False); None: no broker.
+        broker_on_disk: whether the separate broker keeps its data on disk; None: start no separate broker.
 
     Raises:
         CaseFailedError: the server or the broker does not start.
@@ -323,7 +323,7 @@ async def warm_server(
 
 @contextlib.contextmanager
 def _task_folder() -> Iterator[Path]:
-    """Create the directory in which tasks report their start, and pass it to all processes in a variable."""
+    """Create the directory in which tasks report their start, and pass its path to all processes in a variable."""
     with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
         (Path(folder) / BEGUN).touch()
         with environment_variable(FOLDER, folder):

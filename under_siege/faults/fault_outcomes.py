@@ -39,7 +39,7 @@ class FaultOutcome:
 
 
 def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
-    """Return the outcomes server by server in the order of their numbers, fault by fault."""
+    """Return the outcomes, sorted by the servers' numbers and then by fault."""
     groups: dict[tuple[Case, str], list[Incident]] = {}
     for incident in incidents:
         if incident.fault in FAULTS:  # ignore faults of later versions
@@ -57,7 +57,7 @@ def exit_code(result: Result) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return that requests failed in the control, so that faults can't be judged; empty if none failed."""
+    """Return how many requests failed in the control, which makes faults impossible to judge; empty if none failed."""
     outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
     return f"{failed} of {len(outcomes)} requests failed before the fault" if failed else ""

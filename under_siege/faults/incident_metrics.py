@@ -6,7 +6,7 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-# The rate before the fault is measured from SETTLE_S on. It has recovered if it is back at RECOVERED for WINDOW_S.
+# The rate before the fault is measured from SETTLE_S on. It has recovered if it reaches this share for WINDOW_S.
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 

@@ -99,7 +99,7 @@ async def _post(context: FaultContext) -> str | None:
 
 
 async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
-    """Poll until each job is answered, or no more answers can be expected; then post a new job."""
+    """Poll until every job is answered or no more answers can be expected, then post a new job."""
     at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
     assert at_s is not None
     states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()

@@ -1,4 +1,4 @@
-"""Inject faults of processes: a worker is killed, or the server gets SIGTERM. Number and time are bounded."""
+"""Inject faults of processes: kill a worker, or send SIGTERM to the server."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
 CONTROL_S = 0.6  # duration of the load in the control, after the time of the fault
-NEVER_S = 5.0  # a server that has not recovered by then counts as never
+NEVER_S = 5.0  # limit; later recoveries count as never
 BUSY_S = 0.15  # how long processes are watched to find the busiest
 LINE_LIMIT_S = 0.3  # timeout for the last output of a server that exits
 ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task
-FEW = 1.0  # requests that may be lost with a worker
+FEW = 1.0  # number of requests that may be lost with a worker
 SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much longer the exit may take
 
 
@@ -68,7 +68,7 @@ async def kill_busiest(context: FaultContext) -> bool:
 
 
 def _busiest(child_processes: list[psutil.Process]) -> psutil.Process | None:
-    """Return the process that uses the most CPU now, or if all are idle, that has used the most so far."""
+    """Return the process with the highest CPU usage now; if all are idle, the process that has used the most so far."""
     before = {process: _cpu_s(process) for process in child_processes}
     time.sleep(BUSY_S)
     used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}

@@ -57,7 +57,7 @@ class Users:
     """Send requests for one URL, and record the outcome of each.
 
     Args:
-        fresh: a session that opens a new connection for each request; None: `session` does that.
+        fresh: a session that opens a new connection for each request; None: `session` already opens new connections.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Users:
 
     @contextlib.asynccontextmanager
     async def load(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
-        """Run this number of users, which send one request after the other, inside the context."""
+        """Run users inside the context; each user sends one request after the other."""
 
         async def user() -> None:
             while True:
@@ -127,7 +127,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield malformed requests, each with whether a `pong` in the answer proves a smuggled request."""
+    """Yield malformed requests; the flag is true if a `pong` in the answer proves a smuggled request."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):

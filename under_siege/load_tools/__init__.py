@@ -1,4 +1,4 @@
-"""Load tools: their command lines and the parsers of their output, one module for each. Nothing is started here."""
+"""The load tools: one module for each, with its command line and the parser of its output. It starts no process."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""ab, the benchmark tool of the Apache HTTP server, which has one thread and reports totals."""
+"""Drive ab, the benchmark tool of the Apache HTTP server, which has one thread and reports totals."""
 
 import math
 import re
@@ -88,8 +88,8 @@ class Ab(Driver):
 def _percentiles_s(text: str, complete: int) -> dict[int, float]:
     """Return the response time in seconds for each percentage in the file of `-e`.
 
-    For high percentages of few requests, ab reads beyond its last time (ab.c, `output_results`); the longest one
-    replaces these.
+    For high percentages of few requests, ab reads beyond its last time (ab.c, `output_results`). The longest time
+    replaces these values.
     """
     times_s = {int(percent): float(time_ms) / 1000 for percent, time_ms in _PERCENTILE.findall(text)}
     return {

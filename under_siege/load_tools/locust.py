@@ -1,4 +1,4 @@
-"""Locust, with one process per thread; this project's locustfile makes it report totals."""
+"""Drive Locust, with one process per thread; this project's locustfile reports totals."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ class LocustTotals(msgspec.Struct, frozen=True):
     errors: list[tuple[str, Count]]
 
     def count(self, *texts: str) -> int:
-        """Return how often an error with one of the texts occurred."""
+        """Return the number of errors that contain one of the texts."""
         return sum(count for error, count in self.errors if any(text in error for text in texts))
 
 

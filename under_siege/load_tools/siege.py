@@ -1,4 +1,4 @@
-"""siege, which has a thread for each user and reports every response."""
+"""Drive siege, which has a thread for each user and reports every response."""
 
 import math
 import re
@@ -100,6 +100,6 @@ def _headers(spec: LoadSpec) -> Headers:
 
 
 def _header(name: str, value: str) -> list[str]:
-    """Return the options for a header; siege adds its own value if these two are not set with options of their own."""
+    """Return the options for a header; two headers need special options, because siege would add its own values."""
     option = {"content-type": "-T", "user-agent": "-A"}.get(name.lower())
     return [option, value] if option else ["-H", f"{name}: {value}"]

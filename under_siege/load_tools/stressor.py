@@ -1,4 +1,4 @@
-"""stressor, a Python program with a thread for each user, which reports totals without percentiles."""
+"""Drive stressor, a Python program with a thread for each user that reports totals without percentiles."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _ACTIVITY = re.compile(
     r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
     re.MULTILINE | re.ASCII,
 )
-# stressor reports only the last error of an activity; it stands for all of them.
+# stressor reports only the last error of an activity, so its kind is assumed for all of them.
 _ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
 _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")

@@ -1,7 +1,7 @@
-"""The interface of a load tool: its command line, and the meaning of its output.
+"""Define the interface of a load tool: its command line, and the meaning of its output.
 
-A tool either reports every response as it comes (siege), or only totals when it exits (ab, wrk, Locust, stressor).
-A tool of the second kind runs in bursts, one after the other, which show how much its totals vary.
+A tool reports either every response as it arrives (siege), or only totals when it exits (ab, wrk, Locust, stressor).
+A tool that reports totals runs in several bursts, which show how much the totals vary.
 """
 
 import re
@@ -24,15 +24,15 @@ class LoadSpec:
     keep_alive: bool = False
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
-    paths: tuple[tuple[str, int], ...] = ()  # chosen at random instead of the URL's path, with the size of each body
-    script: str = ""  # run by each user instead of requesting the URL again and again
+    paths: tuple[tuple[str, int], ...] = ()  # paths to choose at random instead of the URL's path, with the size of each body
+    script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
-    expected: bytes = b""  # the right body, for scripts; empty if right bodies differ
+    expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
     port: int | None = None  # a free port for communication between the tool's own processes
     patience_s: float = 3600.0  # timeout of a response
     request: Request = GET
-    mix: tuple[tuple[str, Request], ...] = ()  # sent instead of the URL's path and `request`
-    order: tuple[int, ...] = ()  # the indexes of the mix in the order in which users send them, again and again
+    mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
+    order: tuple[int, ...] = ()  # indexes of the mix in the order in which users repeatedly send them
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request of the mix."""
@@ -70,7 +70,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The results of one burst, which become a row of `Bursts`; None if the tool does not report the value."""
+    """The results of one burst, for a row of `Bursts`; None means that the tool does not report the value."""
 
     right: int
     wrong_status: int
@@ -94,10 +94,10 @@ class Driver:
     """
 
     name = ""
-    program = ""  # looked up on the PATH, or a path
-    packages: Mapping[str, str] = MappingProxyType({})  # the system package, by package manager
-    requirement = ""  # the package on PyPI, with the supported versions
-    settings: Mapping[str, str] = MappingProxyType({})  # files in the tool's home that are the same for every load
+    program = ""  # a path, or a name on the PATH
+    packages: Mapping[str, str] = MappingProxyType({})  # system package, by package manager
+    requirement = ""  # package on PyPI, with the supported versions
+    settings: Mapping[str, str] = MappingProxyType({})  # files in the tool's home that don't depend on the load
     results: Sequence[str] = ()  # files that the tool writes in its home
     version_options: Sequence[str] = ("--version",)
     version_pattern = ""
@@ -109,7 +109,7 @@ class Driver:
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
-    fixed_threads = ""  # the threads of a tool whose number of threads can't be set
+    fixed_threads = ""  # description of the threads if their number can't be set
     waits_to_begin = (
         False  # whether the tool prints `ready` after a long start, and starts the load when it reads a line
     )

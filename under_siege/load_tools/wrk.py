@@ -1,4 +1,4 @@
-"""wrk; this project's Lua script makes it report totals."""
+"""Drive wrk; this project's Lua script reports totals."""
 
 from pathlib import Path
 from types import MappingProxyType
@@ -35,10 +35,10 @@ class WrkTotals(msgspec.Struct, frozen=True):
 
 
 class Wrk(Driver):
-    """wrk.
+    """The load tool wrk.
 
-    For late responses wrk adds synthetic samples to its latencies (to correct for coordinated omission), so rate times
-    latency can exceed the number of users.
+    After late responses, wrk adds synthetic samples to its latencies (to correct for coordinated omission). Therefore
+    rate times latency can exceed the number of users.
     """
 
     name = program = "wrk"
@@ -114,14 +114,14 @@ def _mix(spec: LoadSpec) -> str:
 
 
 def _lua(text: bytes) -> str:
-    """Return a Lua string; nil for an empty one."""
+    """Return the text as a Lua string, or nil if it is empty."""
     return f'"{"".join(f"{chr(92)}{byte:03d}" for byte in text)}"' if text else "nil"
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return how many more or fewer bytes came than were requested, except in flight; None after any error."""
+    """Return the difference between received and requested bytes, except in flight; None after any error."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
-    # Each user waits for one response, and each thread has prepared one request before it began.
+    # Each user waits for one response, and each thread has prepared one more request.
     in_flight = (spec.users + spec.threads) * max(size for _, size in spec.paths)
     return max(0, abs(reported.asked_bytes - reported.body_bytes) - in_flight)

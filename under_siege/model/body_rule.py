@@ -1,4 +1,4 @@
-"""Decide whether the body of a response is right. Only the standard library is imported, for the load generator."""
+"""Decide whether the body of a response is correct. The load generator needs a module without dependencies."""
 
 import itertools
 import json
@@ -10,23 +10,23 @@ from typing import Any
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
 _MOST_SHOWN = 60  # characters of a value in a message
 _MISSING = object()
-_Difference = tuple[tuple[str, ...], object, object]  # path, actual value, right value
+_Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expected value
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """How a body is compared with the right one: byte by byte, as JSON, by its fields, by a pattern, or not at all.
+    """How a body is compared with the expected one: byte by byte, as JSON, by its fields, by a pattern, or not at all.
 
     A path such as `items.0.id` leads to a value in JSON; `*` stands for every key or index.
     """
 
     mode: str = SAME
-    fields: tuple[tuple[str, Any], ...] = ()  # for FIELDS: paths and the right values
+    fields: tuple[tuple[str, Any], ...] = ()  # for FIELDS: paths and the expected values
     ignored: tuple[str, ...] = ()  # for JSON: paths of values that may differ
     pattern: str = ""  # for PATTERN: a regular expression that must match somewhere
 
     def problem(self, body: bytes, right: bytes) -> str:
-        """Return how the body differs from the right one, in a few words; empty if it fits."""
+        """Return a short description of how the body differs from the expected one; empty if it matches."""
         if self.mode == ANY or (self.mode == SAME and body == right):
             return ""
         if self.mode == SAME:
@@ -61,12 +61,12 @@ class BodyRule:
         return list(itertools.islice(names, 10))
 
     def unused(self, right: bytes) -> str:
-        """Return an ignored path that leads to nothing in the right body; empty if there is none."""
+        """Return an ignored path without a value in the expected body; empty if there is none."""
         value = as_json(right)
         return next((path for path in self.ignored if not list(values_at(value, path.split(".")))), "")
 
     def checked(self) -> str:
-        """Return what is compared, for a note; empty if that is every byte."""
+        """Return a description of the comparison, for a note; empty if every byte is compared."""
         return {
             SAME: "",
             ANY: "only the status was checked, because bodies may differ (body = any)",
@@ -81,7 +81,7 @@ BYTES = BodyRule()
 
 
 def as_json(body: bytes) -> object:
-    """Return the JSON value, or the bytes if they are not JSON."""
+    """Return the decoded JSON value, or the bytes if they are not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def as_json(body: bytes) -> object:
 
 
 def values_at(value: object, path: Sequence[str]) -> Iterator[object]:
-    """Yield the values at a path; none if it leads nowhere, and several only if it contains `*`."""
+    """Yield the values at a path; there are several only if the path contains `*`."""
     if not path:
         yield value
         return
@@ -115,7 +115,7 @@ def _differences(path: tuple[str, ...], actual: object, right: object) -> Iterat
 
 
 def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Return whether the path leads to the values that the pattern names, or into them."""
+    """Return whether the pattern matches the path or one of its parents."""
     return len(path) >= len(pattern) and all(key in ("*", name) for key, name in zip(pattern, path, strict=False))
 
 

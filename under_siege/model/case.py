@@ -14,24 +14,24 @@ REVISION = "revision"  # the axis of `run --against`
 class Axis:
     """A parameter that may have several values in a run.
 
-    Axes of the load describe the requests; `load_axes` tells which cases compete. Other axes describe how the target is
-    run. Axes of the work determine how long a single response takes.
+    Axes of the load describe the requests. Cases compete if they have the same values on `load_axes`. Axes of the work
+    determine how long a single response takes. All other axes describe how the target runs.
     """
 
     name: str
-    template: str  # turns a value into its label: `{} users`
-    preposition: str  # joins the name of a server and a value: `with`
+    template: str  # format of a label, such as `{} users`
+    preposition: str  # word between a server and a value, such as `with`
     of_load: bool = False
     of_work: bool = False
-    default_label: str = "none"  # the label if a case has no value
+    default_label: str = "none"  # label of a case without a value
 
     def label(self, value: Value) -> str:
-        """Return `25 users`, `1 user`."""
+        """Return the label of a value, such as `25 users` or `1 user`."""
         text = self.template.format(value)
         return text.removesuffix("s") if value == 1 else text
 
     def suffix(self, value: Value) -> str:
-        """Return `on 3.14.0`, `with 4 workers`."""
+        """Return the text after a server name, such as `on 3.14.0` or `with 4 workers`."""
         return f"{self.preposition} {value if self.name == 'python' else self.label(value)}"
 
 
@@ -128,9 +128,9 @@ def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
 
 
 def load_axes(cases: Collection[Case]) -> frozenset[str]:
-    """Return the axes of the load: cases with the same values on them compete.
+    """Return the axes of the load. Cases with the same values on these axes compete.
 
-    The paths and settings of an only server compete with each other, and so do servers that have one path each.
+    The paths and settings of a single server compete with each other. Servers with one path each compete, too.
     """
     names = {name for case in cases for name, _ in case.load}
     paths: dict[str, set[Value | None]] = {}

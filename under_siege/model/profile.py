@@ -1,4 +1,4 @@
-"""Define the profile of a server: which stacks its threads had, and how often."""
+"""Define the profile of a server: the sampled stacks of its threads, and how often each one occurred."""
 
 from typing import Annotated
 
@@ -18,10 +18,10 @@ class Frames(msgspec.Struct):
     """The distinct frames of a profile."""
 
     function: list[str] = []
-    file: list[str] = []  # relative to the application, or to site-packages
+    file: list[str] = []  # paths relative to the application or to site-packages
     line: list[SmallCount] = []
     kind: list[str] = []  # "app", "async" (a coroutine function of the application), or "library"
-    source: list[str] = []  # the line itself, only of the application
+    source: list[str] = []  # source lines; only for the application
 
 
 class Stacks(msgspec.Struct):
@@ -30,9 +30,9 @@ class Stacks(msgspec.Struct):
     pid: list[Count] = []
     thread: list[str] = []
     frames: list[list[SmallCount]] = []  # indices into `Frames`, the outermost first
-    wall: list[SmallCount] = []  # in any state
-    cpu: list[SmallCount] = []  # running on a CPU, or ready to
-    gil: list[SmallCount] = []  # holding the GIL
+    wall: list[SmallCount] = []  # samples in any state
+    cpu: list[SmallCount] = []  # samples of threads on a CPU, or ready to run
+    gil: list[SmallCount] = []  # samples of threads that hold the GIL
 
 
 class Profile(msgspec.Struct, kw_only=True):
@@ -43,12 +43,12 @@ class Profile(msgspec.Struct, kw_only=True):
     values: dict[str, Value]  # by axis: task, users, python, ...
     frames: Frames = msgspec.field(default_factory=Frames)
     stacks: Stacks = msgspec.field(default_factory=Stacks)
-    samples: dict[str, SmallCount] = {}  # how often each thread was sampled: "wall", "cpu" and "gil"
-    listeners: list[Count] = []  # the processes that listen on the port of the server; empty if unknown
-    waits: dict[int, list[SmallCount]] = {}  # by process: looks at its main thread, and how many found it at a lock
+    samples: dict[str, SmallCount] = {}  # number of samples of each thread: "wall", "cpu" and "gil"
+    listeners: list[Count] = []  # ids of the processes that listen on the server's port; empty if unknown
+    waits: dict[int, list[SmallCount]] = {}  # by process id: samples of its main thread, in total and at a lock
     answers: Count = 0
     load_s: Seconds = 0.0
-    other_work: Share = 0.0  # of all CPUs, used by other processes, including the load tool and the profiler
+    other_work: Share = 0.0  # share of all CPUs that other processes used, including load tool and profiler
     failure: str = ""  # why there are no stacks
 
     @property

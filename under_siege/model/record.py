@@ -75,7 +75,7 @@ class Transactions(msgspec.Struct, frozen=True):
     """The responses that the load tool reported."""
 
     finished_s: list[Seconds] = []  # when the output line of the tool arrived
-    took_s: list[Seconds] = []  # as reported; siege rounds to 10 ms
+    took_s: list[Seconds] = []  # response times as reported; siege rounds to 10 ms
     status: list[Status] = []
     size_bytes: list[Count] = []
     user: list[Index] = []
@@ -84,19 +84,19 @@ class Transactions(msgspec.Struct, frozen=True):
 class Bursts(msgspec.Struct, frozen=True):
     """The totals of each run of a tool that reports no single responses; None: the tool does not report the value."""
 
-    began_s: list[Moment] = []  # the first request, approximately
+    began_s: list[Moment] = []  # approximate time of the first request
     took_s: list[PositiveSeconds] = []  # duration as reported, starting with the first request
     right: list[Count] = []  # responses with a good status; the tool may not check their bodies
     wrong_status: list[Count] = []  # all other responses
     unanswered: list[Count] = []  # requests without a response: refused, broken off, or timed out
-    connect_errors: list[Count] = []  # how many of these were refused
+    connect_errors: list[Count] = []  # refused requests among these
     p50_s: list[Seconds | None] = []  # response times
     p95_s: list[Seconds | None] = []
     p99_s: list[Seconds | None] = []
     max_s: list[Seconds | None] = []
     kept_alive: list[Count | None] = []  # responses after which the connection stayed open
     body_bytes: list[Count | None] = []  # total size of all bodies
-    wrong_contents: list[Count] = []  # the part of `wrong_status` with a good status but a wrong body
+    wrong_contents: list[Count] = []  # responses in `wrong_status` with a good status but a wrong body
     odd_bytes: list[Count | None] = []  # difference between the bytes received and the size of the requested files
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
     tool_awake: list[Cpus | None] = []  # CPUs that the tool used or waited for
@@ -110,16 +110,16 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Pings(msgspec.Struct, frozen=True):
-    """The health checks, which form an open load."""
+    """The health checks, sent at a fixed rate (open loop)."""
 
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from due_s only if the bench was late
-    waited_s: list[Seconds] = []  # time between due and the response or timeout
+    waited_s: list[Seconds] = []  # from `due_s` to the response or the timeout
     problem: list[str] = []  # empty if the response was right
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """The bench's own requests during the load. It compares each response with the right one."""
+    """The bench's own requests during the load. Each response is compared with the expected one."""
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []  # time of the response or the timeout
@@ -128,7 +128,7 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The time that all CPUs of the machine spent, in CPU seconds."""
+    """The CPU time of the whole machine, in CPU seconds summed over all CPUs."""
 
     total_s: CpuSeconds
     busy_s: Clock
@@ -213,13 +213,13 @@ class Arrivals(msgspec.Struct, frozen=True):
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """What the server did after the load."""
+    """The activity of the server after the load."""
 
-    lasted_s: Seconds  # from the end of the load until it was idle, or until the bench stopped waiting
-    cpu_s: CpuSeconds | None  # CPU time that it used meanwhile
-    backlog: Count | None  # jobs that waited when the load ended, as the server reports
-    is_done: bool  # whether it became idle
-    restarts: SmallCount = 0  # processes that it started meanwhile
+    lasted_s: Seconds  # time until the server was idle, or until the bench stopped waiting
+    cpu_s: CpuSeconds | None  # CPU time of the server during this time
+    backlog: Count | None  # queued jobs at the end of the load, as the server reports
+    is_done: bool  # whether the server became idle
+    restarts: SmallCount = 0  # processes that the server started during this time
 
 
 class _CaseMeasurement(msgspec.Struct, kw_only=True):
@@ -244,20 +244,20 @@ class Record(_CaseMeasurement, kw_only=True):
     began_at: str  # UTC, ISO 8601
     load_average: Cpus  # one-minute load average of the machine before the server was started
     time_s: Seconds  # planned duration of the load
-    workers: Positive | None = None  # how many tasks the server runs concurrently, as it reports
+    workers: Positive | None = None  # number of tasks that the server runs concurrently, as it reports
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: Bytes = 0  # size of the right response
     answer_status: Status = 200
-    other_statuses: list[Status] = []  # of right responses, if requests differ
-    ready_s: Seconds | None = None  # start of the server to its first right response to a ping
-    warm_s: Seconds | None = None  # start of the server until all workers had run a task
+    other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
+    ready_s: Seconds | None = None  # from the start of the server to its first correct ping response
+    warm_s: Seconds | None = None  # from the start of the server until all workers had run a task
     warm_up_answers: Count = 0  # responses during the warm-up
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
-    stop_s: Seconds | None = None  # SIGTERM until no process of the server was left
+    stop_s: Seconds | None = None  # from SIGTERM until all processes of the server had exited
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
     socket_failures: Count = 0  # requests without a response, as the tool reports
@@ -270,7 +270,7 @@ class Record(_CaseMeasurement, kw_only=True):
     tool: str = "siege"
     tool_step_s: Seconds = 0.01  # resolution of the reported response times
     tool_command: list[str] = []
-    tool_report: str = ""  # the tool's output and report, of all bursts
+    tool_report: str = ""  # output and report of the tool for all bursts
     tool_unknown: Count = 0  # lines on stdout that could not be parsed
     tool_unknown_lines: list[str] = []  # the first of these lines
     tool_cpu_s: Seconds | None = None
@@ -279,8 +279,8 @@ class Record(_CaseMeasurement, kw_only=True):
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: Seconds | None = None  # response time of the idle server
-    machine_before: Machine | None = None  # while the server started and warmed up
-    machine: Machine | None = None  # during the load
+    machine_before: Machine | None = None  # CPU time during start and warm-up
+    machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None
     # Runs of the task alone, before and after the load; up to schema 3 only for the run without a server.
     alone_at_s: list[Moment] = []
@@ -300,12 +300,12 @@ class Record(_CaseMeasurement, kw_only=True):
 
 
 class Trace(_CaseMeasurement, kw_only=True):
-    """When each of a few simultaneous requests was computed, and the pings meanwhile."""
+    """The times at which a few simultaneous requests ran, and the pings during these times."""
 
     workers: Positive | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first one was due
-    machine: Machine | None = None  # first request to last response
+    machine: Machine | None = None  # CPU time from the first request to the last response
     server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
     bench_cpu_s: Seconds | None = None
     failure: Failure | None = None
@@ -345,7 +345,7 @@ class RateStep(msgspec.Struct, kw_only=True):
     goals: list[str]  # as the user wrote them
     arrivals_per_s: Rate
     arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
-    seen_until_s: Moment = 0.0  # when the measurement ended; later responses are right-censored
+    seen_until_s: Moment = 0.0  # end of the measurement; later responses are right-censored
     broke: bool = False  # whether the step was ended early, because a goal was clearly missed
     generator_awake: Cpus | None = None  # CPUs that the generator used or waited for
 
@@ -385,11 +385,11 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     source: str = ""  # path of the suite file
-    body: str = "same"  # how bodies were compared: "same", "json", "any", "fields" or "pattern"
-    checked: str = ""  # what was compared, in words; empty for every byte
-    request: str = ""  # the method, and type and size of the body; empty for a plain GET
+    body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
+    checked: str = ""  # description of the comparison; empty if every byte was compared
+    request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty without one
-    against: str = ""  # the base among the revisions; empty unless there are two
+    against: str = ""  # revision that is the base; empty unless there are two revisions
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -95,7 +95,7 @@ def goal(text: str) -> Goal:
 
 
 def _unit_error(text: str, unit: str, units: Mapping[str, float], position: int) -> str:
-    """Return `p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s`."""
+    """Return an error such as `p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s`."""
     *others, last = filter(None, units)
     expected = f"{', '.join(others)} or {last}" if others else last
     usual = next(name for name in ("s", "/s", "%", "mb") if name in units)

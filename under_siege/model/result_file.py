@@ -39,7 +39,7 @@ _RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old and new
 _RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python")
-_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # may be empty
+_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # columns that may be empty
 
 
 class UnwritableError(BadInputError, OSError):
@@ -47,7 +47,7 @@ class UnwritableError(BadInputError, OSError):
 
 
 def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file, and read no more than the limit; a pipe without a writer is empty.
+    """Return the contents of a file without reading more than the limit; a pipe without a writer is empty.
 
     Raises:
         OSError: the file can't be read.
@@ -65,7 +65,7 @@ def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYT
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file by a new one, so that it is never incomplete; write directly to a device or a pipe.
+    """Replace a file atomically; write directly to a device or a pipe.
 
     Raises:
         UnwritableError: the file can't be written; the previous version is unchanged.
@@ -115,7 +115,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return the target and whether it may be replaced: no device, pipe, or open file descriptor."""
+    """Follow links; return the target, and whether to replace it (not a device, pipe or open file descriptor)."""
     for _ in range(_MAX_LINKS):
         if Path("/proc") in path.parent.resolve().parents:  # the target of /dev/stdout and /dev/fd/63
             return path, False
@@ -143,7 +143,7 @@ def _append(target: Path, data: bytes) -> None:
 
 
 def legible(text: str, *, lines: bool = False) -> str:
-    """Replace invisible characters by `\ufffd`; unless `lines`, also join the lines."""
+    """Replace invisible characters with `\ufffd`; unless `lines`, also join the lines."""
     if text.isascii() and text.isprintable():
         return text
     return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
@@ -165,7 +165,7 @@ def made_legible(value: T, *, lines: bool = False) -> T:
 
 
 def upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """Convert a decoded result of schema 4 or older to the current schema; `schema` itself stays."""
+    """Convert a decoded result of schema 4 or older to the current schema, but keep the value of `schema`."""
     environment = result["environment"]
     environment["tools"] = {"siege": environment.pop("siege", "")}
     for record in result.get("records", []):

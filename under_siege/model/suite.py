@@ -14,11 +14,11 @@ from under_siege.model.requirement import Required
 
 READY_WITHIN_S = 15.0
 RANDOM, IN_FILE = "random", "file"  # orders of a mix
-DRAWN = 1000  # requests of a mix in random order, before they repeat
+DRAWN = 1000  # length of the random order of a mix, after which it repeats
 DRAIN_LIMIT_S = 10.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
-SERVICES = ("postgresql", "redis")  # `Target.needs` may contain these and programs
+SERVICES = ("postgresql", "redis")  # services that `Target.needs` may contain, besides programs
 LONGEST_TIME_S = 86_400.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
@@ -30,7 +30,7 @@ def placeholders(*texts: str) -> list[str]:
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """Replace the placeholders in the text by their values; a placeholder without a value stays."""
+    """Replace the placeholders in the text with their values; keep a placeholder without a value."""
     return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), text)
 
 
@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The load before the measured load: a number of requests, or a time; both None: no warm-up."""
+    """The load before the measured load: a number of requests or a duration. If both are None, there is no warm-up."""
 
     requests: int | None = None
     time_s: float | None = None
@@ -80,18 +80,18 @@ class Target:
     path: Path | None = None  # a script that follows the server contract
     requires: str = ""  # the script's REQUIRES, such as "python>=3.14"
     kind: Kind = Kind.UNKNOWN
-    axes: tuple[str, ...] = AXES  # the axes that the target depends on
+    axes: tuple[str, ...] = AXES  # axes that the target depends on
     command: tuple[str, ...] = ()
-    command_if: tuple[str, ...] = ()  # appended to the command if all axes in it have a value
-    url: str = ""  # set if the server chooses its own address
+    command_if: tuple[str, ...] = ()  # arguments to add to the command if all axes in them have a value
+    url: str = ""  # address of a server that chooses its own
     environment: tuple[tuple[str, str], ...] = ()
-    requirements: tuple[str, ...] = ()  # the packages of a virtual environment for this target
+    requirements: tuple[str, ...] = ()  # packages of a virtual environment for this target
     needs: tuple[str, ...] = ()  # programs and services
-    ready_within_s: float | None = None  # None: the suite's
-    prepare: tuple[str, ...] = ()  # a command to run in the environment before the first start
-    headers: tuple[tuple[str, str], ...] = ()  # required in each right response
-    warm_up: WarmUp | None = None  # None: the suite's
-    requests_path: str = ""  # empty: the suite's
+    ready_within_s: float | None = None  # None: the value of the suite
+    prepare: tuple[str, ...] = ()  # command to run in the environment before the first start
+    headers: tuple[tuple[str, str], ...] = ()  # headers required in each correct response
+    warm_up: WarmUp | None = None  # None: the value of the suite
+    requests_path: str = ""  # empty: the path of the suite
     takes_jobs: bool = True  # False if the source code has no route for jobs
 
     @property
@@ -105,7 +105,7 @@ class Target:
         return int(digits[0]) if digits else None
 
     def command_for(self, case: Case) -> tuple[str, ...]:
-        """Return the command, with its placeholders."""
+        """Return the command for a case; its placeholders are not replaced yet."""
         has_values = all(case.get(name) is not None for name in placeholders(*self.command_if))
         return (*self.command, *self.command_if) if has_values else self.command
 
@@ -119,7 +119,7 @@ NO_SERVER = Target(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user sends, besides the URL."""
+    """The parts of a request other than its URL."""
 
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
@@ -130,13 +130,13 @@ class Request:
         return next((value for name, value in self.headers if name.lower() == "content-type"), "")
 
     def described(self) -> str:
-        """Return the method, and the size and type of the body; empty for a plain GET."""
+        """Return a description: the method, and the size and type of the body; empty for a plain GET."""
         size = f" with {len(self.body):,} bytes of {self.content_type}" if self.body else ""
         return "" if self.method == "GET" else f"{self.method}{size}"
 
     @property
     def may_be_repeated(self) -> bool:
-        """Return whether repeating it changes nothing (RFC 9110, 9.2.1: safe methods)."""
+        """Return whether repeating the request has no side effects (RFC 9110, 9.2.1: safe methods)."""
         return self.method in ("GET", "HEAD", "OPTIONS")
 
 
@@ -150,40 +150,40 @@ class MixedRequest:
     path: str
     request: Request = GET
     weight: int = 1
-    status: int = 200  # of the right response
+    status: int = 200  # status of the correct response
     rule: BodyRule = BYTES
-    answer: bytes | None = None  # the right body; None: that of the first response
+    answer: bytes | None = None  # expected body; None: the body of the first response
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The requests to send. The number of users is an axis instead."""
+    """The requests to send. The number of users is not a field, because it is an axis."""
 
     tool: str = "siege"
     path: str = "/"  # may contain axes: `/report?size={size}`
     request: Request = GET
-    time_s: float | None = None  # None: as long as each case needs
-    requests: int | None = None  # if set, replaces the time
+    time_s: float | None = None  # None: chosen for each case
+    requests: int | None = None  # number of requests; replaces the duration
     keep_alive: bool = False
-    threads: int = 1  # threads of the tool
+    threads: int = 1  # number of threads of the tool
     options: tuple[str, ...] = ()  # arguments added to the tool's command line
     own_network: bool = False  # whether the run has its own network namespace, and thus its own ports
-    ports: int | None = None  # the number of local ports in it; ports in TIME_WAIT are not reused
+    ports: int | None = None  # number of local ports in that namespace; ports in TIME_WAIT are not reused
     warm_up: WarmUp | None = None
     files: str = ""  # a directory; each request replaces {file} in the path by a random file in it
     script: str = ""  # source code that each user runs instead of requesting the path
-    mix: tuple[MixedRequest, ...] = ()  # several requests; they replace path and request
-    has_random_order: bool = True  # of the mix; each request as often as its weight says
+    mix: tuple[MixedRequest, ...] = ()  # different requests, which replace path and request
+    has_random_order: bool = True  # whether the mix is sent in random order, by weight
 
     def order(self, seed: int) -> list[int]:
-        """Return the order in which users send the requests of the mix, which they repeat."""
+        """Return the order in which users send the requests of the mix; they repeat it."""
         indexes, weights = range(len(self.mix)), [one.weight for one in self.mix]
         if not self.has_random_order:
             return [index for index in indexes for _ in range(weights[index])]
         return random.Random(seed).choices(indexes, weights, k=DRAWN)  # noqa: S311 (not for secrets)
 
     def described(self) -> str:
-        """Return what users send, besides a plain GET; empty for that."""
+        """Return a description of the requests; empty for a plain GET."""
         if not self.mix:
             return self.request.described()
         return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'the same'} order"
@@ -205,7 +205,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The health check. Without `body`, any status below 400 is right; else only status 200 with this body."""
+    """The health check. A correct response has status 200 and this body, or without `body` any status below 400."""
 
     path: str = "/ping"
     body: bytes | None = None
@@ -216,10 +216,10 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Where a server reports how many jobs wait."""
+    """The endpoint that reports the number of queued jobs."""
 
     path: str
-    json: str  # path of the number in the answer
+    json: str  # path of the number in the JSON response
 
 
 PONG = Ping("/ping", b"pong")  # the ping of the server contract
@@ -230,16 +230,16 @@ class Suite:
     targets: tuple[Target, ...]
     ceiling: Target | None
     load: Load = Load()
-    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # by axis: the values to measure
+    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # values to measure, by axis
     expect: Expect = Expect()
     ping: Ping | None = PONG
     backlog: Backlog | None = None
     drain_limit_s: float = DRAIN_LIMIT_S
-    prepare: tuple[str, ...] = ()  # a command to run before any server is started
+    prepare: tuple[str, ...] = ()  # command to run before any server starts
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
-    revisions: Mapping[str, Path] = field(default_factory=dict)  # by the value on that axis: the folder; base first
+    revisions: Mapping[str, Path] = field(default_factory=dict)  # folder of each revision; the base is first
     folder: Path | None = None  # the working directory of the commands; None: the bench's own
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()

@@ -1,4 +1,4 @@
-"""Start processes in sessions of their own, read their output, and stop every one of them, also at a signal."""
+"""Start processes in their own sessions, read their output, and stop all of them, even after a signal."""
 
 import asyncio
 import contextlib
@@ -31,15 +31,15 @@ CALM_LOOK_S = 0.05  # polling interval during a measurement, which polling distu
 
 
 class Tail:
-    """Reads a stream to its end on a thread, so that the process never has to wait, and keeps the end of it."""
+    """Read a stream to its end on a thread, so that the process never blocks, and keep the last lines."""
 
     LINES, KEPT_BYTES, BREATH_S = 40, 65536, 0.005
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None
         self._kept = b""
-        self.lines = 0  # read so far
-        self._fd = os.dup(stream.fileno())  # a duplicate, so that it stays open while it is read
+        self.lines = 0  # number of lines read so far
+        self._fd = os.dup(stream.fileno())  # a duplicate stays open while it is read
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
         self._thread.start()
 
@@ -49,10 +49,10 @@ class Tail:
                 self.lines += chunk.count(b"\n")
                 self._kept = (self._kept + chunk)[-self.KEPT_BYTES :]
                 if len(chunk) > 4096:
-                    time.sleep(self.BREATH_S)  # a server that floods must not take the CPU from the measurement
+                    time.sleep(self.BREATH_S)  # a flood of output must not take CPU time from the measurement
 
     def reading(self) -> bool:
-        """Return whether the stream has not ended yet."""
+        """Return whether the stream is still open."""
         return self._thread.is_alive()
 
     def all_kept(self) -> str:
@@ -72,7 +72,7 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
         nonlocal rest
         try:
             chunk = os.read(fd, 65536)
-        except OSError:  # nothing available, or (EIO) the other end of a terminal was closed
+        except OSError:  # no data, or (EIO) the other end of a terminal was closed
             chunk = b""
         arrived_s = time.monotonic()
         *lines, rest = (rest + chunk).split(b"\n")
@@ -92,7 +92,7 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
 
 
 def last_error(stderr: str) -> str:
-    """Return the line that ends the last traceback, `KeyError: 'x'`; empty if there is none, or it isn't complete."""
+    """Return the last line of the last traceback, such as `KeyError: 'x'`; empty without a complete traceback."""
     heads = list(_TRACEBACK.finditer(stderr))
     if not heads:
         return ""
@@ -107,12 +107,12 @@ def last_error(stderr: str) -> str:
 
 
 def how_it_ended(status: int) -> str:
-    """Return `ended with exit code 1`, or, for a negative status, `was terminated by SIGKILL`."""
+    """Describe an exit status, such as `ended with exit code 1`, or `was terminated by SIGKILL` if it is negative."""
     return f"ended with exit code {status}" if status >= 0 else f"was terminated by {signal.Signals(-status).name}"
 
 
 class ManagedProcess:
-    """A process that leads a session of its own. It and its descendants descend from the supervisor."""
+    """A process that leads its own session. The process and its descendants descend from the supervisor."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class ManagedProcess:
         self._began_s = psutil.Process(self.pid).create_time()  # the process exists until it is reaped
 
     def ended(self) -> bool:
-        """Return whether it has ended. It is not reaped yet, so its pid can't be reused."""
+        """Return whether the process has ended. It is not reaped yet, so its pid can't be reused."""
         return self.process.poll() is not None
 
     async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
-        """Return whether it ended within the limit."""
+        """Wait for the end of the process; return whether it ended within the limit."""
         return await until(self.ended, limit_s, look_s)
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
@@ -143,7 +143,7 @@ class ManagedProcess:
             self.process.terminate()
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
-        # Python's resource trackers remove the semaphores of the other processes, once these have ended.
+        # Python's resource trackers remove the semaphores of the other processes after these have ended.
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
@@ -158,10 +158,10 @@ class ManagedProcess:
         self.process.supervisor.end_if_idle()
 
     def _left(self) -> list[psutil.Process]:
-        """Return the processes that have the mark, and orphans without any mark that the supervisor inherited since.
+        """Return the processes that have the mark, and unmarked orphans that the supervisor has inherited since the start.
 
-        The latter have cleared their environment. Nobody knows which process started them, except that it was none
-        that is known never to hide any.
+        Unmarked orphans have cleared their environment, so the process that started them is unknown. Processes that are
+        known to keep the mark of their children are excluded.
         """
         left = processes(pids_with_variable(MARK, self._mark))
         if self._may_hide:
@@ -173,12 +173,12 @@ class ManagedProcess:
 
 
 def offspring(pid: int) -> list[psutil.Process]:
-    """Return its descendants that still exist."""
+    """Return the descendants of a process that still exist."""
     return processes(descendants(pid))
 
 
 def processes(pids: Iterable[int]) -> list[psutil.Process]:
-    """Return those that still exist."""
+    """Return the processes that still exist."""
     existing = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -193,7 +193,7 @@ def _kill(targets: Iterable[psutil.Process]) -> None:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Return whether it exists and is no zombie, which only its parent can remove."""
+    """Return whether the process exists and is no zombie. (Only its parent can remove a zombie.)"""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -201,7 +201,7 @@ def _works(process: psutil.Process) -> bool:
 
 
 async def until(condition: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> bool:
-    """Return whether the condition came true within the limit (which may be `math.inf`)."""
+    """Poll until the condition is true; return whether it became true within the limit (which may be `math.inf`)."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
         left_s = deadline_s - time.monotonic()
@@ -212,10 +212,10 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
 
 
 def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
-    """Do the work; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
+    """Run the coroutine; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
 
-    Cancelling reaches the work only where it awaits, so no process is started and then forgotten, and only once, so
-    that a second signal does not interrupt the cleanup.
+    Cancellation takes effect only where the coroutine awaits, so no started process is forgotten. It happens only once,
+    so a second signal does not interrupt the cleanup.
     """
     stopped_by: list[int] = []
 

@@ -1,6 +1,6 @@
-"""Local ports: claim one, find the process that listens on it, and enter a network namespace with all ports free.
+"""Claim local ports, find the processes that listen on them, and enter a network namespace with all ports free.
 
-A response counts only if it comes from the processes that were started for it.
+Responses count only if they come from the processes that the bench started for the case.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from under_siege.processes.managed_process import offspring
 from under_siege.processes.supervisor_client import another_supervisor
 
 _NET = Path("/proc/net")
-# In a line of its tables (proc_pid_net(5)): the local port, the state "listens" and the socket's inode.
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the state "listening" and the socket's inode.
 _LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
-_SETTINGS = Path("/proc/sys/net/ipv4")  # in the namespace of the thread that opens them
+_SETTINGS = Path("/proc/sys/net/ipv4")  # settings of the network namespace of the thread that opens them
 _FIRST_PORT = 32_768
 
 
@@ -48,7 +48,7 @@ def claimed_port(first: int) -> socket.socket:
 
 
 def port_is_free(port: int) -> bool:
-    """Return whether a server could listen on it now."""
+    """Return whether a server could listen on the port now."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -57,12 +57,12 @@ def port_is_free(port: int) -> bool:
 
 
 def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
-    """Raise CaseFailedError if another process than this one and its descendants listens on the port.
+    """Raise CaseFailedError if a process listens on the port that is neither this process nor its descendant.
 
-    If the system does not tell, there is no error.
+    There is no error if the system does not report which process listens.
 
     Args:
-        supervisor_pid: of the process that inherits those that left the server's session.
+        supervisor_pid: the process that inherits processes that left the server's session.
     """
     try:
         if (
@@ -78,7 +78,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 
 
 def listening_processes(pid: int, port: int) -> int:
-    """Return how many of the process and its descendants have a socket that listens on the port; at least 1."""
+    """Return how many processes among this one and its descendants listen on the port; at least 1."""
     try:
         return max(1, len(listeners(pid, port)))
     except psutil.Error:
@@ -86,12 +86,12 @@ def listening_processes(pid: int, port: int) -> int:
 
 
 def listeners(pid: int, port: int) -> list[int]:
-    """Return those of the process and its descendants that listen on the port; raise psutil.Error."""
+    """Return the ids of the processes among this one and its descendants that listen on the port; raise psutil.Error."""
     return [process for process, its_port in _ports(pid) if its_port == port]
 
 
 def where_it_listens(pid: int) -> str:
-    """Return `; it listens on port 5000 instead: ...`; empty if it listens nowhere, or that is unknown."""
+    """Return `; it listens on port 5000 instead: ...`; empty if the process listens on no port or on unknown ports."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
@@ -101,7 +101,7 @@ def where_it_listens(pid: int) -> str:
 
 
 def _ports(pid: int) -> list[tuple[int, int]]:
-    """Return the process and its descendants, each with every port on which it listens; raise psutil.Error."""
+    """Return each port on which the process or a descendant listens, with its process id; raise psutil.Error."""
     root = psutil.Process(pid)
     listening = _listening()
     ports: list[tuple[int, int]] = []
@@ -120,7 +120,7 @@ def _ports(pid: int) -> list[tuple[int, int]]:
 
 
 def _listening() -> dict[str, int] | None:
-    """Return the ports on which any process listens, by the inode of the socket; None if Linux does not report them.
+    """Return the ports of all listening sockets, by the inode of the socket; None if Linux does not report them.
 
     During a siege there are thousands of other sockets, and psutil would parse every one of them.
     """
@@ -135,7 +135,7 @@ def _sockets(pid: int) -> Iterator[str]:
     """Yield the inodes of the sockets that the process has open; raise psutil.Error."""
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # just closed
                 if match := _SOCKET.fullmatch(str(descriptor.readlink())):
                     yield match[1]
     except PermissionError:
@@ -146,12 +146,12 @@ def _sockets(pid: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterator[bool]:
-    """Enter a new network namespace with only a loopback interface, or warn; yield whether that succeeded.
+    """Enter a new network namespace with only a loopback interface; yield whether that succeeded, and warn if not.
 
-    Only this thread enters it (network_namespaces(7)), and with it the processes that a new supervisor starts.
+    Only this thread enters the namespace (network_namespaces(7)), together with the processes of a new supervisor.
 
     Args:
-        ports: the number of local ports. With it, no port is reused while it is in TIME_WAIT, as on macOS.
+        ports: number of local ports. If it is set, ports in TIME_WAIT are not reused, as on macOS.
     """
     if not sys.platform.startswith("linux"):
         warn("own_network requires Linux; the run continues without it")

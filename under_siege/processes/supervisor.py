@@ -1,9 +1,9 @@
-"""The process that starts all others for the bench, and kills them when the bench is gone, however it ended.
+"""Start all other processes for the bench, and kill them when the bench has ended for any reason.
 
-Only the kernel knows all descendants of a process: some fork twice, leave their session and clear their environment.
-On Linux the orphans of a subreaper's descendants become its own children (prctl(2)), so the supervisor is the parent of
-all. Elsewhere it finds the processes that have the mark of the run in their environment. It waits without polling, and
-uses no CPU time during a measurement.
+Descendants are hard to find: some fork twice, leave their session and clear their environment. On Linux, the orphans
+among a subreaper's descendants become its children (prctl(2)), so the supervisor adopts all of them. On other systems,
+it finds the processes with the mark of the run in their environment. It waits without polling, so it uses no CPU time
+during a measurement.
 
 Orders are lines of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}`
 and `{"forget": path}`. The supervisor answers each start with `{"pid": ...}` or `{"error": [...]}`, and reports
@@ -34,13 +34,13 @@ TIDY_S = 2.0  # enough for Python's resource tracker to remove the semaphores of
 
 
 class Supervisor:
-    """The processes that it has started, and the directories to remove at the end."""
+    """The processes that the supervisor has started, and the directories to remove at the end."""
 
     def __init__(self, bench: socket.socket, mark: str) -> None:
         self._bench, self._mark = bench, mark
         self._rest, self._descriptors = b"", list[int]()
-        self._started: dict[int, subprocess.Popen[bytes]] = {}  # until they are reaped
-        self._running: set[int] = set()  # until their end is reported
+        self._started: dict[int, subprocess.Popen[bytes]] = {}  # processes that are not reaped yet
+        self._running: set[int] = set()  # processes whose end is not reported yet
         self._folders: list[str] = []
 
     def serve(self, woken: int) -> None:
@@ -102,7 +102,7 @@ class Supervisor:
             self._bench.sendall(json.dumps(message).encode() + b"\n")
 
     def _report_ended(self) -> None:
-        """Report processes that ended, which keep their pid until they are reaped, and reap all orphans."""
+        """Report processes that ended (they keep their pid until they are reaped), and reap all orphans."""
         for pid in list(self._running):
             end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is not None:
@@ -115,7 +115,7 @@ class Supervisor:
                     os.waitpid(pid, os.WNOHANG)
 
     def end_all(self) -> None:
-        """Kill every process that is left, and remove the directories."""
+        """Kill all remaining processes, and remove the directories."""
         began_s = time.monotonic()
         while (left := self._left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
             for pid in left:
@@ -133,13 +133,13 @@ class Supervisor:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _left(self) -> list[int]:
-        """Return descendants, and processes that have the mark."""
+        """Return the ids of all descendants, and of all processes with the mark."""
         pids = {*descendants(os.getpid()), *pids_with_variable(RUN_MARK, self._mark)}
         return [pid for pid in pids if pid != os.getpid() and is_running(pid)]
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:
-    """Return the ids of all processes that started with this environment variable, if it may be read."""
+    """Return the ids of all processes that started with this environment variable, as far as it is readable."""
     if not HAS_CHILDREN_FILES:
         return [pid for pid in psutil.pids() if inherited(pid, name) == value]
     wanted = f"{name}={value}".encode()
@@ -162,7 +162,7 @@ def inherited(pid: int, name: str) -> str | None:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process exists and is no zombie, which only its parent can remove."""
+    """Return whether the process exists and is no zombie. (Only its parent can remove a zombie.)"""
     if not HAS_CHILDREN_FILES:
         try:
             return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -23,7 +23,7 @@ from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S: without psutil, it needs no packages, and starts sooner
+FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S: starts faster; only psutil needs packages
 
 
 class SupervisorClient:
@@ -31,11 +31,11 @@ class SupervisorClient:
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
-        self.is_lost = False  # it has ended, perhaps killed by a process that it started
+        self.is_lost = False  # whether the supervisor has ended, for example killed by a process that it started
         self._socket, theirs = socket.socketpair()
         self._lock, self._rest = threading.Lock(), b""
-        self._started: set[int] = set()  # until they are reaped
-        self.folders: list[Path] = []  # to remove if the bench is killed
+        self._started: set[int] = set()  # processes that are not reaped yet
+        self.folders: list[Path] = []  # directories to remove if the bench is killed
         self._statuses: dict[int, int] = {}  # exit codes of processes that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
@@ -59,7 +59,7 @@ class SupervisorClient:
             self._process.wait(LIMIT_S + 1)
 
     def lives(self) -> bool:
-        """Return whether it still runs."""
+        """Return whether the supervisor is still running."""
         if not self.is_lost:
             with self._lock:
                 self._receive(wait=False)
@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """Start a process in that directory or in ours, and return its pid; raise OSError if it can't be started."""
+        """Start a process in that directory or the bench's, and return its pid; raise OSError if it can't be started."""
         order = {
             "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -89,7 +89,7 @@ class SupervisorClient:
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """Return its exit status, negative if by a signal; None while it runs. Its pid is not reused until `reap`."""
+        """Return the exit status, negative for a signal; None while the process runs. The pid is not reused until `reap`."""
         with self._lock:
             self._receive(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
@@ -100,7 +100,7 @@ class SupervisorClient:
         """Let the system reuse the pid of a process that has ended."""
         self._started.discard(pid)
         self._statuses.pop(pid, None)
-        self._send({"reap": pid})  # last, because another thread may then get the same pid
+        self._send({"reap": pid})  # last, because afterwards another thread may get the same pid
 
     def end_if_idle(self) -> None:
         """If the supervisor has nothing to supervise, end it and all processes that it has inherited."""
@@ -109,17 +109,17 @@ class SupervisorClient:
             self._close()
 
     def orphans(self) -> list[psutil.Process]:
-        """Return the processes that it has inherited, and not started."""
+        """Return the processes that the supervisor has inherited but not started."""
         orphans = []
         for pid in children(self.pid):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
                 if pid not in self._started:
                     orphans.append(psutil.Process(pid))
         return orphans
 
     @contextlib.contextmanager
     def removing(self, folder: Path) -> Iterator[None]:
-        """Have the directory removed if the bench is killed while the body runs."""
+        """Let the supervisor remove the directory if the bench is killed inside the context."""
         self._send({"folder": str(folder)})
         self.folders.append(folder)
         try:
@@ -130,11 +130,11 @@ class SupervisorClient:
             self.end_if_idle()
 
     def _send(self, order: dict[str, Any]) -> None:
-        with self._lock, contextlib.suppress(OSError):  # it is lost
+        with self._lock, contextlib.suppress(OSError):  # the supervisor is lost
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _receive(self, *, wait: bool) -> None:
-        """Read its messages; if there are none, wait for a while."""
+        """Read the messages of the supervisor; if there are none, wait for a while."""
         self._socket.settimeout(PATIENCE_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
@@ -160,7 +160,7 @@ _KEPT: list[SupervisorClient] = []
 
 
 def kept() -> SupervisorClient:
-    """Return the supervisor of this process, started on first use, and again if it was killed."""
+    """Return the supervisor of this process; start it on first use, or again if it was killed."""
     if not _KEPT or not _KEPT[-1].lives():
         _KEPT.append(SupervisorClient())
     return _KEPT[-1]
@@ -168,9 +168,9 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """Use a new supervisor while the body runs, and keep the former one.
+    """Use a new supervisor inside the context, and keep the former one.
 
-    It removes the same directories, because the processes that it kills may write into them until then.
+    The new supervisor removes the same directories, because the processes that it kills may still write into them.
     """
     former = _KEPT[:]
     _KEPT[:] = [SupervisorClient()]
@@ -186,7 +186,7 @@ def another_supervisor() -> Iterator[None]:
 
 
 class Child:
-    """A process that leads a session of its own; a stream that is no pipe is None."""
+    """A process that leads its own session; a stream that is no pipe is None."""
 
     def __init__(
         self,
@@ -210,11 +210,11 @@ class Child:
                 raise
 
     def poll(self) -> int | None:
-        """Return its exit status, or None. It is not reaped yet, so its pid can't be reused."""
+        """Return the exit status, or None while it runs. The process is not reaped yet, so its pid can't be reused."""
         return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:
-        """Wait for its end, reap it, and return its exit status."""
+        """Wait for the end of the process, reap it, and return its exit status."""
         if self.returncode is None:
             self.returncode = self.supervisor.status(self.pid, wait=True)
             assert self.returncode is not None
@@ -222,13 +222,13 @@ class Child:
         return self.returncode
 
     def terminate(self) -> None:
-        """Send SIGTERM, unless it was reaped."""
+        """Send SIGTERM, unless the process was reaped."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def close(self) -> None:
-        """Close our ends of its pipes."""
+        """Close the bench's ends of the pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):  # the process did not read everything
@@ -236,7 +236,7 @@ class Child:
 
 
 def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
-    """Return our end of a pipe, or None, and the descriptor for the process; `theirs` closes it if it is new."""
+    """Return the bench's end of a pipe (or None) and the process's descriptor, which `theirs` closes if it is new."""
     if not isinstance(wanted, int):
         return None, wanted.fileno()
     if wanted == subprocess.DEVNULL:

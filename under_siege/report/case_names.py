@@ -8,7 +8,7 @@ from under_siege.formatting import capitalized
 from under_siege.model.case import Case, Value, axis, load_axes
 
 SHORT = 8  # letters
-_WORD = r"[\w.]+|[^\w.]"  # of a path
+_WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
 LONGEST_PLAIN, BRIEF = 70, 30  # letters of a plain name in text, and in a chart
 
 
@@ -25,9 +25,9 @@ def columned(cases: Sequence[Case]) -> list[str]:
 
 
 def across(cases: Sequence[Case]) -> list[str]:
-    """Return the axes that form the columns of a matrix: those of the load, or that with the fewest values.
+    """Return the axes that form the columns of a matrix: the axes of the load, or the axis with the fewest values.
 
-    The values of an only axis are rows.
+    If there is only one axis, its values are rows.
     """
     differing, of_load = varying(cases), load_axes(cases)
     if columns := [name for name in differing if name in of_load]:
@@ -37,12 +37,12 @@ def across(cases: Sequence[Case]) -> list[str]:
 
 
 def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
-    """Return the server and the values in which the cases differ: `2_async on 3.14.0 with 4 workers`.
+    """Return the server and the values in which the cases differ, such as `2_async on 3.14.0 with 4 workers`.
 
-    A route of the only server is named by its path.
+    If there is only one server, a route is named by its path.
 
     Args:
-        without: axes to omit; those of the load are always omitted.
+        without: axes to omit; the axes of the load are always omitted.
     """
     axes = [axis(name) for name in varying(cases) if name not in (*without, *load_axes(cases))]
     values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
@@ -52,7 +52,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """Return `name_of` its case."""
+    """Return the name of the summary's case, as in `name_of`."""
     return name_of(summary.case, cases_of(beside), without)
 
 
@@ -61,24 +61,24 @@ def cases_of(summaries: Sequence[Summary]) -> list[Case]:
 
 
 def full_name(case: Case, cases: Sequence[Case]) -> str:
-    """Return the server and all values in which the cases differ: `2_async (digest, 5 users)`."""
+    """Return the server and all values in which the cases differ, such as `2_async (digest, 5 users)`."""
     differing = in_words(case, varying(cases))
     return f"{case.server} ({differing})" if differing else case.server
 
 
 def in_words(case: Case, names: Sequence[str]) -> str:
-    """Return the values on these axes: `digest, 5 users`."""
+    """Return the values on these axes, such as `digest, 5 users`."""
     return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
 def load_in_words(case: Case, beside: Sequence[Case]) -> str:
-    """Return the values in which the loads of the cases differ: `digest, 5 users`."""
+    """Return the values in which the loads of the cases differ, such as `digest, 5 users`."""
     of_load = load_axes(beside)
     return in_words(case, [name for name in varying(beside) if name in of_load])
 
 
 def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
-    """Return a short form of each text, if one is longer than `most`: without what all begin and end with."""
+    """Return a short form of each text without the common beginning and end, if any text is longer than `most`."""
     longs = list(dict.fromkeys(texts))
     if len(longs) < 2 or max(map(len, longs)) <= most:
         return {text: text for text in longs}
@@ -127,7 +127,7 @@ def in_plain_words(server: str, title: str) -> str:
 
 
 def in_brief(name: str, server: str, title: str, *more: str) -> str:
-    """Return the plain name with number and details: `process pool (4, endless task)`."""
+    """Return the plain name with number and details, such as `process pool (4, endless task)`."""
     number, what = server.split("_")[0], in_plain_words(server, title)
     if not number.isdecimal() or what == server:
         return f"{name} ({', '.join(more)})" if more else name
@@ -145,7 +145,7 @@ def without_capital(what: str) -> str:
 
 
 def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
-    """Return the plain name and the values in which the cases differ: `process pool with 4 workers`."""
+    """Return the plain name and the values in which the cases differ, such as `process pool with 4 workers`."""
     name, plain = label(summary, beside), in_plain_words(summary.server, summary.title)
     return f"{plain}{name.removeprefix(summary.server)}" if name.startswith(summary.server) else name
 
@@ -157,7 +157,7 @@ def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = 
 
 
 def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
-    """Return both names, or one if they are the same."""
+    """Return both names, or only one if they are equal."""
     if plain == name:
         return name
     return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"

@@ -1,6 +1,6 @@
-"""Headlines of charts, computed from the figures the charts show.
+"""Write the headlines of charts from the figures in the charts.
 
-A headline with too many names gives their number, and a second line lists them.
+A headline with too many names shows their number, and a second line lists the names.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_tradeoff(cases: Sequence[Summary]) -> str:
 
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
-    """Return the longest pings of the first round, which is the one in the chart."""
+    """Return a headline with the longest pings of the first round, which the chart shows."""
     longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
@@ -82,7 +82,7 @@ def of_memory(cases: Sequence[Summary]) -> str:
 
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
-    """Return which case significantly spends the most CPU time on top of the task."""
+    """Return a headline with the case that spends significantly the most CPU time on top of the task."""
     known = [
         (metric.value, metric, case) for metric, case in zip(spent, cases, strict=True) if metric.value is not None
     ]
@@ -109,7 +109,7 @@ def _ping_s(case: Summary) -> float:
 
 
 def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, label: str) -> str:
-    """Return a sentence about these cases; with many of them, their number, and their names in a second line."""
+    """Return a sentence about these cases. For many cases, show their number, and their names in a second line."""
     if len(cases_named) <= _MOST_NAMES:
         return f"{with_capital(_names(cases_named, cases), cases_named[0].server)} {text}"
     return f"{len(cases_named)} of {len(cases)} {text}\n{label}: {_names(cases_named, cases)}"

@@ -20,18 +20,18 @@ class Column:
     """A metric of the summary with its name and format; the cell is empty if a case does not have it."""
 
     name: str
-    in_terminal: str  # its heading in two lines, as in `Heading`
+    in_terminal: str  # heading in two lines, as in `Heading`
     text: CellText
-    figure: str = ""  # its name in `Summary.best`; empty if "best" has no meaning
-    is_wide: bool = False  # whether a terminal shows it only with --wide
-    margin: CellText | None = None  # half the width of its confidence interval
+    figure: str = ""  # name in `Summary.best`; empty if "best" has no meaning
+    is_wide: bool = False  # whether a terminal shows the column only with --wide
+    margin: CellText | None = None  # half the width of the confidence interval
 
     @property
     def heading(self) -> Heading:
         return Heading(self.name, self.in_terminal)
 
     def cell(self, summary: Summary) -> TableCell:
-        """Return the figure of one case; best if none is significantly better, but one is significantly worse."""
+        """Return the figure of a case, marked as best if no case is significantly better and at least one is worse."""
         text = self.text(summary)
         if self.margin and (margin := self.margin(summary)):
             text = f"{text} ± {margin}"
@@ -71,7 +71,7 @@ def _latency(name: str, percentile: str) -> CellText:
 
 
 def _workers(summary: Summary) -> str:
-    """Return the number the server reports, or else the one it was started with."""
+    """Return the number of workers that the server reports, or else the configured number."""
     return str(summary.workers or summary.case.get("workers") or "")
 
 
@@ -108,13 +108,13 @@ def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]
 
 
 def rank_of(summary: Summary, recommended: Collection[Case]) -> TableCell:
-    """Return the rank, with a mark if the case is recommended."""
+    """Return the rank of a case, with a mark if it is recommended."""
     rank = str(summary.rank or "")
     return TableCell(f"{MARK} {rank}", "bold green") if summary.case in recommended else TableCell(rank)
 
 
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
-    """Return the name of the server, or which row is the ceiling."""
+    """Return the name of the server, or the name of the ceiling."""
     if summary not in ceilings:
         return summary.server
     return "ceiling" if summary.server == NO_SERVER else f"{summary.server} (ceiling)"

@@ -29,7 +29,7 @@ WIDEST_HEADING, WIDEST_VALUE = 24, 40  # letters of a value
 
 
 def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
-    """Return the conclusion, the figures, what is wrong with them, and how they were measured."""
+    """Return the conclusion, the figures, the flags and notes, and the conditions of the measurement."""
     cases = comparison.cases
     noted = _lines((Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(comparison))
     if not cases and not comparison.ceilings:
@@ -104,7 +104,7 @@ def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return the same for a comment on a pull request."""
+    """Return the same contents as Markdown, for a comment on a pull request."""
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
@@ -143,7 +143,7 @@ def _in_six_digits(value: CsvValue) -> CsvValue:
 
 
 def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
-    """Return the columns, named as in `report --format json`."""
+    """Return the values of a row by column; the names are those of `report --format json`."""
     summary, record = comparison.summary_of_one(measured), measured.record
     latencies = {
         f"{kind}_{name}_s": getattr(latency, name, None)
@@ -217,7 +217,7 @@ def _matrix(comparison: Comparison) -> Grid:
 
 
 def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
-    """Return the case with these values; a case without an axis is in each of its columns."""
+    """Return the case with these values; a case that lacks an axis appears in each column of the axis."""
     wanted = dict(zip(axes, setting, strict=True))
     return next(
         (summary for summary in summaries if all(summary.case.get(name) in (None, wanted[name]) for name in axes)), None
@@ -263,7 +263,7 @@ def _along(table: Across, figure: str) -> Grid:
 
 
 def _difference(cell: Cell | None, figure: str) -> str:
-    """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
+    """Return a text such as `9,800  +31 %`; the difference is blank for the first value or if it is not significant."""
     if cell is None:
         return ""
     value, difference = cell.figures.get(figure), cell.differences[figure]

@@ -28,7 +28,7 @@ from under_siege.stats.rounds_data import alone_wall_s
 MOST_NAMES = 6  # names in a sentence
 MOST_LOADS = 8  # loads that get a line of their own
 MUCH_LESS = 0.8  # share of the memory that is worth a remark
-ABOUT_AS_FAST = math.log(0.9)  # a case is not recommended for a wide interval that includes the best rate
+ABOUT_AS_FAST = math.log(0.9)  # minimum ratio to the best rate of a recommended case
 POWER = 0.8  # probability of detecting a difference
 LABEL_WIDTH = 14
 
@@ -37,7 +37,7 @@ LABEL_WIDTH = 14
 class Answer:
     """The conclusion of a comparison for one load."""
 
-    case: Case | None  # the recommended one
+    case: Case | None  # recommended case
     headline: str
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
@@ -99,7 +99,7 @@ class _Candidate:
 
     @property
     def throughput(self) -> str:
-        """Return `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
+        """Return the throughput, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
         margin = "" if half is None else f" ± {formatting.margin(half)}"
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
@@ -162,7 +162,7 @@ class _Field:
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
-        """Return the case to recommend: of the fastest, one that keeps health checks short, with the least memory."""
+        """Return the case to recommend: among the fastest, prefer short health checks, then the least memory."""
         if not self._first or self._faster_but_unclear():
             return None
         best = max(candidate.rate.log for candidate in self._first)
@@ -242,7 +242,7 @@ class _Field:
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
     def _detectable(self) -> str:
-        """Return the smallest difference between the fastest that would have been detected, with a power of 80 %."""
+        """Return the smallest difference between the fastest cases that is detected with a power of 80 %."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
             return ""
@@ -258,7 +258,7 @@ class _Field:
             yield f"The fastest verified {self._noun} is {fastest.plain}: {fastest.throughput}."
 
     def _left_out(self, chosen: _Candidate | None = None) -> Iterator[str]:
-        """Name the cases without a rank, and which of them may be as fast as the chosen one."""
+        """List the cases without a rank, and mark those that may be as fast as the chosen case."""
         contenders = [
             candidate.summary
             for candidate in self._unclear
@@ -274,7 +274,7 @@ class _Field:
 
 
 def noun_of(comparison: Comparison) -> str:
-    """Return what the rows of a comparison are: `strategy`, `server`, or of one server `route` or `setting`."""
+    """Return the noun for a row of a comparison: `strategy`, `server`, or for a single server `route` or `setting`."""
     cases = cases_of(comparison.cases)
     if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
         return comparison.noun
@@ -282,12 +282,12 @@ def noun_of(comparison: Comparison) -> str:
 
 
 def _number(server: str, name: str) -> str:
-    """Return the number of a strategy, with what else tells it apart; the name of any other server."""
+    """Return the number of a strategy and the values that distinguish it, or the name of any other server."""
     return short(server) + name.removeprefix(server) if short(server).isdecimal() else name
 
 
 def _names(names: Sequence[str]) -> str:
-    """Return all numbers, but only some of many names."""
+    """Return all numbers, or the first names."""
     return ", ".join(names) if all(name.isdecimal() for name in names) else listed(names, MOST_NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Write what a comparison reports below its table: flags, notes, and the footnote with the conditions."""
+"""Write the text below the table of a comparison: flags, notes, and the footnote with the conditions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,10 +27,10 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
         yield verdict, names, message
 
 
-CHANGED = 1.25  # a machine is unsteady if it was this many times as fast at another moment
+CHANGED = 1.25  # ratio of the highest to the lowest speed of a machine that is unsteady
 NOTEWORTHY = 0.03  # share of all CPUs
-LATE_S = 0.010  # pings that are sent later than this measure the bench, not the server
-WARMING = 1.4  # a server needs a warm-up if its first answers use this many times the CPU time of later ones
+LATE_S = 0.010  # pings with a longer delay measure the bench, not the server
+WARMING = 1.4  # CPU time of the first answers as a multiple of later ones; beyond it, a warm-up is worth a note
 
 
 def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -77,7 +77,7 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers that closed every connection despite keep-alive, which load tools don't report."""
+    """Yield the servers that closed every connection despite keep-alive, because load tools don't report this."""
     reported = set()
     for rounds in comparison.rounds:
         asked = [run.record for run in rounds if run.record.keep_alive and run.completed]
@@ -92,7 +92,7 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers whose first answers used so much CPU time that they would have distorted the figures."""
+    """Yield the servers whose first answers used much more CPU time than later ones."""
     reported = set()
     for rounds in comparison.rounds:
         server = rounds[0].record.server
@@ -128,7 +128,7 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield what disturbed the machine, and how much; corrections and intervals allow for it."""
+    """Yield the disturbances of the machine, which corrections and intervals take into account."""
     everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
     changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
     if changed:
@@ -166,7 +166,7 @@ def _late_s(run: Round) -> float:
 
 
 def of_siege(result: Result, cases: Sequence[Summary]) -> str:
-    """Return the conditions of a chart: `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
+    """Return the conditions of a chart, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
     points = {case.case for case in cases}
     records = [record for record in result.records if record.case in points]
     facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]
@@ -174,7 +174,7 @@ def of_siege(result: Result, cases: Sequence[Summary]) -> str:
 
 
 def of_traces(result: Result) -> str:
-    """Return the conditions of traces: `primes · 8 requests at the same moment · 2 cores`."""
+    """Return the conditions of traces, such as `primes · 8 requests at the same moment · 2 cores`."""
     requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
     seen: dict[str, dict[str, None]] = {}
     for name, value in (pair for trace in result.traces for pair in trace.case.values):
@@ -196,7 +196,7 @@ def in_common(cases: Sequence[Summary]) -> list[str]:
 
 
 def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
-    """Return how often and how long each case was measured: `2 to 5 rounds of 3 s to 6 s`."""
+    """Return the number and length of the rounds, such as `2 to 5 rounds of 3 s to 6 s`."""
     fewest, most = min(case.rounds for case in cases), max(case.rounds for case in cases)
     known_s = sorted(record.load_s or record.time_s for record in records)
     shortest, longest = (_briefly(value_s) for value_s in (known_s[0], known_s[-1]))
@@ -206,12 +206,12 @@ def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
 
 
 def _briefly(value_s: float) -> str:
-    """Return whole seconds from 2 s on, and tenths below."""
+    """Return the time in whole seconds, or in tenths below 2 s."""
     return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
 def footnote(comparison: Comparison) -> list[str]:
-    """Return lines on how to read the figures; the last line has the conditions under which they were measured."""
+    """Return lines on how to read the figures; the last line has the conditions of the measurement."""
     result, records = comparison.result, comparison.result.records
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
@@ -237,7 +237,7 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
 
 
 def _adjustment(comparison: Comparison) -> str:
-    """Return by how much rates are adjusted for the speed of the CPUs."""
+    """Return a text about the adjustment of rates for CPU speed."""
     shifts = [
         abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
         for case in (*comparison.ceilings, *comparison.cases)

@@ -37,7 +37,7 @@ def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
 
 
 def in_short(results: Sequence[Judged]) -> str:
-    """Return how many were missed, undecided and met; empty without requirements."""
+    """Return a summary: how many requirements were missed, undecided and met; empty without requirements."""
     counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
     parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
     return f"Requirements: {', '.join(parts)}." if parts else ""
@@ -48,7 +48,7 @@ def _measured(judged: Judged) -> str:
 
 
 def _figures(judged: Judged) -> str:
-    """Return the value with its interval: `33.9/s (31.5/s to 36.3/s)`."""
+    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`."""
     known = judged.known
     if known is None:
         return ""
@@ -62,7 +62,7 @@ def _figures(judged: Judged) -> str:
 
 
 def _why_open(judged: Judged) -> str:
-    """Return why a requirement is undecided, and what would decide it."""
+    """Return the reason why a requirement is undecided, and how to decide it."""
     if judged.outcome != UNDECIDED:
         return ""
     if judged.known is None:
@@ -79,7 +79,7 @@ def _why_open(judged: Judged) -> str:
 
 
 def amount(value: float, judged: Judged) -> str:
-    """Return the figure with its unit, with enough digits to show on which side of the limit it is."""
+    """Return the figure with its unit, and with enough digits to compare it with the limit."""
     figure = judged.goal.figure
     if judged.goal.of_base or figure == "of_ceiling":
         return f"{formatting.significant(100 * value)} %"
@@ -93,7 +93,7 @@ def amount(value: float, judged: Judged) -> str:
 
 
 def _availability(value: float) -> str:
-    """Return all leading nines and two more digits; never round up to 100 %."""
+    """Return the availability with all leading nines and two more digits, never rounded up to 100 %."""
     if value >= 100:
         return "100 %"
     digits = max(2, 1 - math.floor(math.log10(100 - value)))
@@ -131,9 +131,9 @@ def required_as_markdown(results: Sequence[Judged]) -> str:
 
 
 def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return an object for each, which names the case as `cases` does; null is unknown or infinite.
+    """Return an object for each requirement and case, with the keys of `cases`; null means unknown or infinite.
 
-    With `of_base` the figures are multiples of those of the base.
+    With `of_base`, the figures are multiples of the base.
     """
     return [
         {

@@ -40,7 +40,7 @@ class Heading(NamedTuple):
 class Grid:
     """A table with names on the left and figures on the right.
 
-    A terminal that is too narrow shows several tables: no figure is ever cut.
+    A terminal that is too narrow shows several tables, so no figure is cut.
     """
 
     names: Sequence[str]  # headings
@@ -94,7 +94,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], names
 
 
 def plain(text: str) -> str:
-    """Return text that reads the same in Markdown."""
+    """Return the text with its Markdown characters escaped."""
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
 
@@ -107,7 +107,7 @@ CsvValue = str | float | None
 
 
 def rows_as_csv(headings: Sequence[str], rows: Iterable[Sequence[CsvValue]]) -> str:
-    """Return the rows as CSV; unknown values are empty, and no text is mistaken for a formula."""
+    """Return the rows as CSV. Unknown values are empty, and spreadsheets don't read any text as a formula."""
     page = io.StringIO()
     writer = csv.writer(page, lineterminator="\n")
     writer.writerow(headings)

@@ -13,10 +13,11 @@ Clock = Callable[[Floats], Floats]
 STEP_S = 0.05
 STEPS_OF_A_MOMENT = 10
 FEWEST_SAMPLES = 4
-# A single sample is uncertain by some per cent, and half of the variance lasts less than 50 ms, but a request of a
-# closed loop meets the mean over a longer time. On recorded runs this width predicted rates best.
+# Standard deviation of the Gaussian weights. A single sample has an error of a few percent, and half of the variance
+# lasts less than 50 ms. A request of a closed loop averages over a longer time. On recorded runs, this width predicted
+# rates best.
 WIDTH_S = 0.35
-CLIPPED = 3.0  # a sample counts at most this many times the median; one that is shorter by this factor does not count
+CLIPPED = 3.0  # longest sample as a multiple of the median; samples that are shorter by this factor are dropped
 SHORTEST_SAMPLE_S = 1e-9  # the CPU clock may stand still during a sample if a noisy neighbour takes the CPU
 # Minimum weight of the samples around a step; with less, the neighbouring steps determine the speed.
 LEAST_WEIGHT = 1e-6
@@ -63,12 +64,12 @@ class Speeds:
         return means
 
     def mean(self, from_s: float, to_s: float) -> float:
-        """Return the mean of the CPUs' speeds over a time, each weighted by how busy it was."""
+        """Return the mean speed of the CPUs over a period, each weighted by how busy it was."""
         inside = self._inside(from_s, to_s)
         return float(self._weighted[:, inside].sum() / self._weights[:, inside].sum())
 
     def moments(self, from_s: float, to_s: float) -> Floats:
-        """Return the mean of the CPUs' speeds in each half second of a time, weighted as in `mean`."""
+        """Return the mean speed of the CPUs in each half second of a period, weighted as in `mean`."""
         inside = self._inside(from_s, to_s)
         begins = np.arange(0, inside.stop - inside.start, STEPS_OF_A_MOMENT)
         weighted = np.add.reduceat(self._weighted[:, inside].sum(axis=0), begins)
@@ -76,16 +77,16 @@ class Speeds:
         return moments
 
     def means(self, from_s: Floats, to_s: Floats) -> Floats:
-        """Return `mean` for many periods at once; each is cut off where the samples end."""
+        """Return `mean` for many periods at once; each period is cut off where the samples end."""
         ends_s = np.clip(to_s, self._at_s[0] + STEP_S, self._ends_s[-1])
         begins_s = np.clip(from_s, self._at_s[0], ends_s - STEP_S)
         clock = self.clock()
         return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
 
     def clock(self, usual: float = 1.0, coefficient: float = 1.0) -> Clock:
-        """Return the function from a time to the seconds in which as much could be done at the usual speed.
+        """Return a function that converts a time to the time in which the usual speed achieves the same work.
 
-        `coefficient` is how far the work follows the speed: 1 for computing, 0 for waiting.
+        `coefficient` is how far the work depends on the speed: 1 for CPU-bound work, 0 for I/O-bound work.
         """
         speeds = (self._weighted.sum(axis=0) / self._weights.sum(axis=0) / usual) ** coefficient
         edges = np.append(self._at_s, self._ends_s[-1])
@@ -100,7 +101,7 @@ class Speeds:
         return clock
 
     def load_beside(self, from_s: float, to_s: float) -> float:
-        """Return how busy the other CPUs were, beside one that worked: 0 to 1."""
+        """Return the utilization of the other CPUs while one CPU was busy, from 0 to 1."""
         count, inside = len(self._cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
@@ -109,17 +110,17 @@ class Speeds:
         return float((others * weights).sum() / weights.sum())
 
     def highest(self, from_s: float, to_s: float) -> float:
-        """Return the highest speed of any CPU over a time."""
+        """Return the highest speed of any CPU in a period."""
         return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
-        """Return the speed of a CPU at a moment; that of the fastest CPU if the CPU is unknown."""
+        """Return the speed of a CPU at a moment; the speed of the fastest CPU if the CPU is unknown."""
         column = int(min(max((at_s - float(self._at_s[0])) / STEP_S, 0), len(self._at_s) - 1))
         speeds = self._speed[:, column]
         return float(speeds[self._cpus.index(cpu)] if cpu in self._cpus else speeds.max())
 
     def _inside(self, from_s: float, to_s: float) -> slice:
-        """Return the steps that lie in the time, or are the nearest to it."""
+        """Return the steps in the period, or the nearest ones."""
         first, last = int(self._ends_s.searchsorted(from_s, "right")), int(self._at_s.searchsorted(to_s))
         if first < last:
             return slice(first, last)
@@ -134,14 +135,14 @@ def speeds_of(record: Record) -> Speeds | None:
 
 
 def _medians_of_three(values: Floats) -> Floats:
-    """Return the median of each value and its neighbours, because an interrupt can multiply a single sample."""
+    """Return the median of each value and its neighbours, because an interrupt can distort a single sample."""
     padded = np.pad(values, 1, mode="edge")
     medians: Floats = np.median(np.stack((padded[:-2], values, padded[2:])), axis=0)
     return medians
 
 
 def _busy(record: Record, cpu: int, at_s: Floats) -> Floats:
-    """Return the share of each step that the CPU worked; 1 if that is unknown."""
+    """Return the utilization of the CPU in each step; 1 if it is unknown."""
     used_s = record.cpu_times.busy_s.get(cpu, [])
     if len(used_s) < 2:
         return np.ones(len(at_s))

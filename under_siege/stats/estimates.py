@@ -1,8 +1,8 @@
 """Estimate a metric from the rounds of a case, with intervals, and test whether two cases differ.
 
-Each case has few rounds, so its own variance is moderated towards that of all cases, the more the less the variances
-differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, sections
-3 and 6).
+Each case has few rounds, so its variance is shrunk towards the variance of all cases. The less the variances differ
+beyond chance, the more they are shrunk (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol.
+3, 2004, sections 3 and 6).
 """
 
 import bisect
@@ -19,15 +19,15 @@ from scipy import special
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the usual deviation between rounds
-LEAST_DEGREES = 2.0  # if the other cases could provide as many; with fewer, nothing would ever be significant
-LEAST_VARIANCE = 1e-8  # rounds that agree better than 0.01 % are not more exact than that
-LEAST_PRIOR_DEGREES = 8.0  # noise of the machine is much the same for all cases: the prior has at least this weight
+LEAST_DEGREES = 2.0  # minimum if other cases could provide as many; with fewer, nothing is ever significant
+LEAST_VARIANCE = 1e-8  # minimum variance: a standard deviation of 0.01 %
+LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
 # The usual difference between rounds (standard deviation of the logarithm), used as long as there are few rounds.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
-ODD_CASE = 0.003  # a case with a smaller p-value varies more than the others, and not just by chance
-# Such a case keeps its own variance with four more degrees of freedom: with only two, no interval would be of use, and
-# simulated coverage is the same.
+ODD_CASE = 0.003  # p-value; below it, a case varies significantly more than the others
+# An odd case keeps its own variance, with four more degrees of freedom. With only two, its interval would be useless,
+# and the simulated coverage is the same.
 ODD_DEGREES = 4.0
 MOST_REQUESTS = 10**9
 
@@ -40,12 +40,12 @@ def student_at(degrees: float, share: float) -> float:
 
 
 def beyond_f(degrees: float, others: float, f: float) -> float:
-    """Return the probability that Fisher's F lies above a value."""
+    """Return the probability that a variable with an F distribution exceeds `f`."""
     return float(special.fdtrc(degrees, others, f))
 
 
 class Step(NamedTuple):
-    """One of several tests: its p-value adjusted for all of them, and the level that its own p-value must be under."""
+    """One of several tests: its p-value adjusted for all of them, and the level that its own p-value must be below."""
 
     adjusted: float
     level: float
@@ -54,8 +54,8 @@ class Step(NamedTuple):
 def holm(chances: Sequence[float], level: float) -> list[Step]:
     """Adjust p-values by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979).
 
-    However the tests depend on each other, at most `level` of all comparisons report any difference where there is
-    none. `adjusted` is under `level` exactly where the p-value is under its own level.
+    The probability of any false positive is at most `level`, even if the tests depend on each other. `adjusted` is
+    below `level` exactly if the p-value is below its own level.
     """
     steps, highest, stopped_at = [Step(1.0, level)] * len(chances), 0.0, None
     for rank, index in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
@@ -93,7 +93,7 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 
 
 def _exact(hits: float, count: float) -> tuple[float, float]:
-    """Return the interval of Clopper and Pearson for numbers that need not be whole."""
+    """Return the Clopper-Pearson interval; the numbers may be fractions."""
     misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, special.betaincinv
     low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
     high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
@@ -136,10 +136,10 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
 
 
 def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
-    """Return the spread of each case where the noise of all cases has the same causes, as that of rates has.
+    """Return the spread of each case, if the noise of all cases has the same causes, as for rates.
 
-    A case that varies much more than the others keeps its own variance. A case with a single round has that of the
-    others, and a result with few rounds starts from `USUAL_DEVIATION`.
+    A case that varies much more than the others keeps its own variance. A case with a single round gets the variance of
+    the others. A result with few rounds starts from `USUAL_DEVIATION`.
     """
     own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
@@ -157,7 +157,7 @@ def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
 
 
 def _undisturbed_variance(rounds: WeightedLogs) -> float:
-    """Return the sample variance, where disturbed rounds count less."""
+    """Return the sample variance, with less weight for disturbed rounds."""
     weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in rounds]
     mean = _weighted_mean(rounds, weights)
     squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, rounds, strict=True))
@@ -169,7 +169,7 @@ def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
 
 
 def _common(known: Sequence[Spread]) -> Spread:
-    """Return the variance that cases have in common; with few degrees of freedom, the usual one counts as well."""
+    """Return the common variance of the cases; with few degrees of freedom, include the usual variance."""
     total = sum(degrees for _, degrees in known)
     added = max(0.0, USUAL_DEGREES - total)
     squares = sum(variance * degrees for variance, degrees in known) + added * USUAL_DEVIATION**2
@@ -177,13 +177,13 @@ def _common(known: Sequence[Spread]) -> Spread:
 
 
 def _is_odd(case: Spread, others: Sequence[Spread]) -> bool:
-    """Return whether a case varies more than the others, and not just by chance (F test)."""
+    """Return whether a case varies significantly more than the others (F test)."""
     common = _common(others)
     return beyond_f(case.degrees, common.degrees, case.variance / common.variance) < ODD_CASE
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
-    """Return what variances have in common; its degrees of freedom are infinite if they differ by chance only."""
+    """Return the common variance; its degrees of freedom are infinite if the variances differ only by chance."""
     common = sum(variance * degrees for variance, degrees in known) / sum(degrees for _, degrees in known)
     if len(known) == 1:
         return Spread(common, 0.0)
@@ -196,14 +196,14 @@ def _prior(known: Sequence[Spread]) -> Spread:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance; `statistics.variance` takes many times as long."""
+    """Return the sample variance; `statistics.variance` is many times slower."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
-    """Return the expected logarithm of an estimate of the variance 1 with this many degrees of freedom."""
+    """Return the expected logarithm of an estimate of the variance 1, given its degrees of freedom."""
     return float(special.digamma(degrees / 2)) - math.log(degrees / 2)
 
 
@@ -214,7 +214,7 @@ def _trigamma(value: float) -> float:
 
 
 def _inverse_trigamma(value: float) -> float:
-    """Invert by Newton's method (Smyth 2004, appendix)."""
+    """Return the inverse of trigamma by Newton's method (Smyth 2004, appendix)."""
     root = 0.5 + 1 / value
     for _ in range(50):
         trigamma = _trigamma(root)
@@ -227,13 +227,13 @@ def _inverse_trigamma(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean over the rounds of the logarithm of a metric, its variance, and the degrees of freedom of that."""
+    """The mean over the rounds of the logarithm of a metric, the variance of this mean, and its degrees of freedom."""
 
     log: float
     variance: float  # variance of the mean; NaN if no case has two rounds
     degrees: float
     rounds: float = 1.0  # the number of undisturbed rounds with the same variance
-    # Variance and degrees of freedom if this case varied no more than the others usually do.
+    # Variance and degrees of freedom if this case varied as much as the others usually do.
     typical_variance: float = math.nan
     typical_degrees: float = 0.0
 
@@ -245,7 +245,7 @@ class Estimate:
     def interval(self, besides: float = 0.0, around: float | None = None) -> tuple[float, float] | None:
         """Return the 95 % confidence interval (Student's t), if there is one.
 
-        `besides` is variance that the rounds have in common. `around` is a better estimate than the mean of the rounds
+        `besides` is a variance that all rounds share. `around` is a better estimate than the mean of the rounds
         (`sectioning`: Asmussen and Glynn, Stochastic Simulation, 2007, III.5).
         """
         if not self.degrees or not math.isfinite(self.variance):
@@ -255,12 +255,12 @@ class Estimate:
         return float(np.exp(center - margin)), float(np.exp(center + margin))
 
     def bound(self, probability: float) -> float:
-        """Return the one-sided confidence bound of the logarithm; below 0.5 it is a lower one."""
+        """Return the one-sided confidence bound of the logarithm: a lower bound for a probability below 0.5."""
         return float(self.log + student_at(self.degrees, probability) * self.variance**0.5)
 
 
 def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
-    """Return the estimate of each case from those of its rounds that have a value above 0; None where none has."""
+    """Return the estimate of each case from its rounds with a value above 0; None if there are none."""
     known = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
     return [_estimate(logs, spread) if logs else None for logs, spread in zip(known, moderated(known), strict=True)]
 
@@ -271,10 +271,10 @@ def _estimate(logs: Sequence[float], spread: Spread) -> Estimate:
 
 
 def weighted_estimates(cases: Sequence[WeightedLogs]) -> list[Estimate | None]:
-    """Return the estimate of each case from rounds that were disturbed to a different extent.
+    """Return the estimate of each case from rounds that were disturbed to different extents.
 
-    The noise between rounds is pooled over the cases. A single round has an interval, too: that of the other cases'
-    noise, or of the usual one.
+    The noise between rounds is pooled over the cases. A single round has an interval, too, based on the noise of the
+    other cases, or on the usual noise.
     """
     spreads = pooled(cases)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
@@ -307,23 +307,23 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
 
 
 def chance_of(between: Estimate) -> float:
-    """Return the two-sided p-value of a ratio, if the truth is 1; 1 where that is unknown."""
+    """Return the two-sided p-value of the hypothesis that a ratio is 1; 1 if it is unknown."""
     if not between.degrees or not between.variance > 0:
         return 1.0
     return 2 * float(special.stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
 
 
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
-    """Return whether two differ by more than noise and `ACCURACY`, as one of several compared pairs.
+    """Return whether two estimates differ significantly and by more than `ACCURACY`, in one of several comparisons.
 
-    The level is Šidák's (JASA 62, 1967), so that at most 5 % of all results report any difference of equal things.
+    The level is Šidák's (JASA 62, 1967): at most 5 % of all results report any difference between equal cases.
     """
     between, level = ratio(one, other), 1 - CONFIDENCE ** (1 / max(1, comparisons))
     return bool(abs(np.expm1(between.log)) > ACCURACY) and chance_of(between) < level
 
 
 def is_below(one: Estimate, best: Estimate, alpha: float) -> bool:
-    """Return whether one is significantly below the other (one-sided, Student's t), and by more than `ACCURACY`."""
+    """Return whether an estimate is significantly below the best (one-sided, Student's t), by more than `ACCURACY`."""
     between = ratio(best, one)
     if not between.degrees or not math.isfinite(between.variance):
         return False

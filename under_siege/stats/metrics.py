@@ -1,4 +1,4 @@
-"""The metrics that cases are compared by: the value of a round, and the estimate from all rounds."""
+"""Define the metrics that compare cases: their value in a round, and their estimate from all rounds."""
 
 import itertools
 import math
@@ -9,18 +9,18 @@ from under_siege.stats.estimates import Estimate, estimates, ratio, weighted_est
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import SpeedCorrection
 
-Estimates = dict[str, list[Estimate | None]]  # by metric: the estimate of each case
+Estimates = dict[str, list[Estimate | None]]  # estimate of each case, by metric
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric, at the usual speed of the machine where that is known; most have one value for each round."""
+    """A metric, adjusted to the usual speed of the machine if possible. Most metrics have one value per round."""
 
     of_round: Callable[[SpeedCorrection, Round], list[float | None]]
     more_is_better: bool = False
-    needs_every_round: bool = False  # where a round without a value means that it is large
-    # The variance that a known disturbance adds to the logarithm of a round's value. Where there is one, noise comes
-    # from the machine, and its variance is pooled over all cases.
+    needs_every_round: bool = False  # because a missing value means a large one
+    # The variance that known disturbances add to the logarithm of a round's value. If this is set, the noise comes from
+    # the machine, so its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
 
 
@@ -31,7 +31,7 @@ def _response(percent: float) -> Measure:
 
 
 def _ping(percent: float) -> Measure:
-    """Use each half of a siege as a sample: there are many pings, but only a few rounds."""
+    """Return a percentile of pings. Each half of a siege is a sample, because there are many pings but few rounds."""
     return Measure(lambda _, run: [half.percentile(percent) for half in run.halves_of_pings], needs_every_round=True)
 
 
@@ -54,7 +54,7 @@ SPEED_CORRECTED = tuple(name for name, measure in MEASURES.items() if measure.di
 
 
 def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
-    """Return the estimates of every metric; cases of the same job help to estimate each other's noise."""
+    """Return the estimates of every metric; noise is estimated from all cases of the same job."""
     jobs: dict[object, list[int]] = {}
     for index, case in enumerate(cases):
         jobs.setdefault(case[0].case.job, []).append(index)
@@ -67,7 +67,7 @@ def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) 
 
 
 def shares_of_ceiling(cases: Sequence[Sequence[Round]], rates: Sequence[Estimate | None]) -> list[Estimate | None]:
-    """Return the rate of each case as a multiple of that of all rounds of its ceiling, if both are known."""
+    """Return the rate of each case as a multiple of the rate of its ceiling; None if either is unknown."""
     rate_of = {run: rate for case, rate in zip(cases, rates, strict=True) for run in case}
     ceilings = [next((rate_of[run.ceiling] for run in case if run.ceiling is not None), None) for case in cases]
     return [rate and ceiling and ratio(rate, ceiling) for rate, ceiling in zip(rates, ceilings, strict=True)]
@@ -89,5 +89,5 @@ def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: Spee
     samples = [[value for _, value in case] for case in values]
     if measure.needs_every_round:
         samples = [[] if None in of_case else of_case for of_case in samples]
-    # Halves of a single round don't know how rounds differ.
+    # The halves of a single round don't show how rounds differ.
     return estimates([own if len(case) > 1 else own[:1] for case, own in zip(cases, samples, strict=True)])

@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 
 
 def line_through(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return the slope of the least-squares line, and its height at 0; the points must not all have the same `x`."""
+    """Return the slope and the intercept of the least-squares line; at least two points must differ in `x`."""
     center, height = float(x.mean()), float(y.mean())
     offsets = x - center
     slope = float(offsets @ (y - height) / (offsets @ offsets))
@@ -29,7 +29,7 @@ def line_through(x: Floats, y: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Requests, each from `began_s` to `ended_s`, in seconds since the siege began; those of a user are in order."""
+    """Requests, each from `began_s` to `ended_s` in seconds since the siege began, in order for each user."""
 
     began_s: Floats
     ended_s: Floats
@@ -58,8 +58,8 @@ def spans_of(
 ) -> Spans:
     """Return the requests of a closed loop, sorted by user and time.
 
-    A user without delay sends the next request as soon as the last one is answered. The duration that the tool reports,
-    in steps of `step_s`, is used for the first request and after a request that left no line.
+    A user sends the next request as soon as the previous one is answered. The duration that the tool reports (with the
+    resolution `step_s`) is used only for the first request, and after a request without an output line.
     """
     users = np.asarray(user, dtype=int)
     order = np.argsort(users, kind="stable")
@@ -74,7 +74,7 @@ def spans_of(
 
 
 def loose_spans(began_s: Sequence[float], ended_s: Sequence[float], good: Sequence[bool]) -> Spans:
-    """Return requests from outside of the loop, each as if by a user of its own."""
+    """Return requests from outside the closed loop, as if each had its own user."""
     each = np.ones(len(ended_s), dtype=bool)
     return Spans(np.asarray(began_s, float), np.asarray(ended_s, float), np.asarray(good, bool), each, each)
 
@@ -92,7 +92,7 @@ def answered_s(*several: Spans) -> Floats:
 NO_SPANS = loose_spans([], [], [])
 SETTLED_USERS = 0.9  # the steady part begins when this share of the users has had an answer
 LEAST_CYCLES = 1.5  # minimum length of a steady part, in cycles of request and answer of the average user
-MOST_AT_ONCE = 3.0  # answers that may be due when the first one comes; more of them share the CPUs
+MOST_AT_ONCE = 3.0  # answers that may be due when the first one arrives; if there are more, they share the CPUs
 FEWEST_ANSWERS = 4  # minimum number of answers for a line
 # This many answers, or this share of all, may be off the line at any moment.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -104,7 +104,7 @@ class SteadyRate:
 
     per_s: float | None
     from_s: float  # where the steady part begins
-    evenly: bool = False  # whether its answers came one after the other, and not in bursts
+    evenly: bool = False  # whether answers came evenly, not in bursts
     too_short: str = ""  # why there is no rate
     is_settled: bool = True  # whether nine of ten users had an answer; otherwise the rate may be far too low
 
@@ -112,14 +112,14 @@ class SteadyRate:
 def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS) -> SteadyRate:
     """Return the rate of correct answers over the steady part of a closed loop without delay.
 
-    The steady part begins when nine of ten users have had an answer. Where the answers come evenly there, the rate is
-    the slope of the least-squares line through them. Where they come in bursts or with pauses, each request counts
-    with the share of its duration that lies inside, and those in flight at the end with their expected share: in the
-    long run that is the rate, whatever the durations (for a renewal process the mean of 1/duration over time is 1/mean
-    duration: Cox, Renewal Theory, 1962, § 5). If the siege was too short for that, the line through all answers is
-    used, if they span enough of the time.
+    The steady part begins when nine of ten users have had an answer. If the answers come evenly, the rate is the slope
+    of the least-squares line through them. If they come in bursts or with pauses, each request counts with the share of
+    its duration that lies in the steady part. Requests in flight at the end count with their expected share. In the
+    long run this is the rate for any distribution of durations (in a renewal process, the mean of 1/duration over time
+    is 1/mean duration: Cox, Renewal Theory, 1962, § 5). If the siege was too short, the line through all answers is
+    used, provided that they span enough of the time.
 
-    `users` includes those without any answer. `besides` are requests from outside of the loop, known to their end.
+    `users` includes users without any answer. `besides` are requests from outside the loop, all of which ended.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -130,7 +130,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     line = steady if mostly_steady else answers
     if _covers(line, end_s) and _is_even(line):
         rate = _slope(line)
-        # Where tasks share the CPUs, the first answers come late, and then more and more of them.
+        # If tasks share the CPUs, the first answers come late, and the others follow faster.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
         return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
     late_s = spans.duration_s[spans.ended_s > settled_s]
@@ -154,7 +154,7 @@ def _slope(answers: Floats) -> float:
 
 
 def _is_even(answers: Floats) -> bool:
-    """Return whether the answers are never far from the line, compared with how many there are."""
+    """Return whether all answers are close to the line, relative to their number."""
     numbers = np.arange(float(len(answers)))
     slope, start = line_through(answers, numbers)
     off = np.abs(start + slope * answers - numbers)
@@ -162,10 +162,10 @@ def _is_even(answers: Floats) -> bool:
 
 
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
-    """Return the expected work, in requests, on those that were not answered before `to_s`.
+    """Return the expected work, in requests, on the requests in flight at `to_s`.
 
-    For each it is the time that it was at work, times the mean of 1/duration of the requests that took longer than it
-    has taken so far; if there are none, as if it ended now.
+    Each counts with its time inside the period, multiplied by the mean of 1/duration of the requests that took longer
+    than it has taken so far. If no request took longer, it is assumed to end now.
     """
     late = (spans.ended_s > from_s) & (spans.duration_s > 0)
     longest_first = np.argsort(-spans.duration_s[late])
@@ -179,7 +179,7 @@ def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are known; None if none is."""
+    """Return the median of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -198,13 +198,13 @@ class BurstTotals:
         return len(self.took_s) > 0
 
     def bytes_of_answers(self) -> tuple[int, int]:
-        """Return the bytes and the number of the answers of those bursts that report bytes and have no wrong status."""
+        """Return the total bytes and the number of answers of the bursts that report bytes and have no wrong status."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return sum(size for size, _ in known), sum(right for _, right in known)
 
     def rate(self, besides: Spans) -> SteadyRate:
-        """Return answers per second of the time that the bursts took; `besides` are requests of others meanwhile."""
+        """Return the answers per second during the bursts; `besides` are other requests in this time."""
         if not self.completed:
             return SteadyRate(None, 0.0, too_short=f"no answer arrived within {self.took_s.sum():.1f} s")
         others_s, ends_s = besides.ended_s[besides.good], self.began_s + self.took_s
@@ -223,7 +223,7 @@ class BurstTotals:
         return max((value for value in self.columns.max_s if value is not None), default=0.0)
 
     def awake(self, cpus: int) -> float | None:
-        """Return the share of the time that the tool was awake on its CPUs, or else its CPU time; None if unknown."""
+        """Return the share of its CPUs that the tool used or waited for, or else only used; None if unknown."""
         known = [value for value in self.columns.tool_awake if value is not None]
         if not known:
             times = zip(self.columns.tool_cpu_s, self.took_s.tolist(), strict=True)

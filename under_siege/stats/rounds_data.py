@@ -27,19 +27,19 @@ from under_siege.stats.rate import (
     steady_rate,
 )
 
-# Share of a siege that does not count; answers after which their end times determine the rate.
+# Share of a siege that does not count; number of answers from which on their end times determine the rate.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
 @dataclass(frozen=True)
 class CensoredSamples:
-    """Waiting times in seconds; `answered` is false where the wait had not ended when it was last seen."""
+    """Waiting times in seconds; `answered` is false for a wait that had not ended when it was last observed."""
 
     waited_s: Floats
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """Return the percentile: the shortest wait that this share doesn't exceed; None if it was not reached."""
+        """Return the percentile: the shortest wait that this share of samples doesn't exceed; None if not reached."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
@@ -50,7 +50,7 @@ class CensoredSamples:
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the times in order, and the share of waits that had ended by then; of equal times, answers first."""
+        """Return the sorted times, and the share of waits that had ended by each; of equal times, answers come first."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
@@ -58,13 +58,13 @@ class CensoredSamples:
 
 
 def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
-    """Return all samples in one."""
+    """Return all samples combined."""
     waited_s = np.concatenate([waits.waited_s for waits in several])
     return CensoredSamples(waited_s, np.concatenate([waits.answered for waits in several]))
 
 
 class Round:
-    """One record, with its ceiling of the same round, or the nearest one (None if none was measured)."""
+    """One record, with the ceiling of the same round or the nearest one (None if no ceiling was measured)."""
 
     def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
         self.record = record
@@ -77,9 +77,9 @@ class Round:
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
-        self.totals = BurstTotals(record)  # instead of single answers, where the tool reports only totals
+        self.totals = BurstTotals(record)  # replaces single answers if the tool reports only totals
         self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
-        # Of answers that are only counted, those with a good status are right.
+        # Counted answers are correct if they have a good status.
         self.completed = int(self.good.sum()) + self.totals.completed
 
     @cached_property
@@ -96,7 +96,7 @@ class Round:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including the bench's own requests; a failure has none."""
+        """Return the rate over the steady part, including the bench's own requests; failed cases have no rate."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.totals:
@@ -104,7 +104,7 @@ class Round:
         return steady_rate(self.spans, self.record.users, self.load_s, self.checks)
 
     def rate_on(self, clock: Clock) -> float | None:
-        """Return the rate per second of another clock, such as one that slows down with the CPUs."""
+        """Return the rate per second of another clock, for example one that slows down with the CPUs."""
         if not self.rate.per_s:
             return None
         if self.totals:
@@ -121,11 +121,11 @@ class Round:
 
     @cached_property
     def steady_s(self) -> Floats:
-        """Return the durations of the requests whose correct answers came in the steady part."""
+        """Return the durations of the requests with correct answers in the steady part."""
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """Return upper bounds of these durations, from the tool's own values, which it rounds down."""
+        """Return upper bounds of these durations, because the tool rounds down."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
@@ -154,7 +154,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the extremes of the speed in the moments of the steady part, and of its mean."""
+        """Return the lowest and the highest speed in the steady part, including its mean."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
@@ -162,14 +162,14 @@ class Round:
 
     @cached_property
     def load_beside(self) -> float:
-        """Return how busy the other CPUs were over the steady part, beside one that worked; 0 if that is unknown."""
+        """Return the utilization of the other CPUs in the steady part while one CPU was busy; 0 if it is unknown."""
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
     def responses(self) -> CensoredSamples:
-        """Return how long users waited for each correct answer except the first, which came before the queue was full.
+        """Return how long users waited for each correct answer except the first, when the queue was not yet full.
 
-        Requests that were still waiting at the end are not dropped, as siege does, but censored.
+        Requests that were still waiting at the end are censored. (siege drops them.)
         """
         spans, end_s = self.spans, self.load_s
         never = max(0, self.record.users - int(spans.first.sum()))
@@ -213,7 +213,7 @@ class Round:
         if len(waited_s) < 2 or used is None:
             return None
         at_s = self.record.samples.at_s
-        more_s = np.diff(waited_s)  # less than before where a process has ended
+        more_s = np.diff(waited_s)  # negative if a process has ended
         return used + float(more_s[more_s > 0].sum()) / (at_s[-1] - at_s[0])
 
     @cached_property
@@ -253,7 +253,7 @@ def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
 
 
 def _order(case: Case, record: Record) -> tuple[object, ...]:
-    """Sort by the load and the work, then the ceiling before the servers, then by the servers' numbers."""
+    """Return a key that sorts by load and work, then puts the ceiling first, then sorts by the servers' numbers."""
 
     def sortable(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, float, str]]:
         return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]

@@ -35,14 +35,14 @@ MOST_SLOPE = 1.1  # a disturbance hardly slows a task more than the speed probe
 
 
 class Slope(NamedTuple):
-    """How far the logarithm of a metric follows that of the speed, and how uncertain that is."""
+    """The slope of the logarithm of a metric over the logarithm of the speed, and its uncertainty."""
 
     value: float = 0.0
     variance: float = math.inf
 
 
 class Prior(NamedTuple):
-    """A slope before anything was measured."""
+    """The assumed slope before any measurement."""
 
     value: float
     deviation: float
@@ -53,7 +53,7 @@ NOT_CORRECTED = Slope(0.0, 0.0)
 
 
 class _Fit(NamedTuple):
-    """What is known about the rounds of a case."""
+    """The values of the rounds of a case that a fit needs."""
 
     kind: Prior = DOES_BOTH
     rate: Slope = NOT_CORRECTED
@@ -63,12 +63,12 @@ class _Fit(NamedTuple):
 class SpeedCorrection:
     """The usual speed, which is the mean over all rounds, and how far each metric of each case follows the speed.
 
-    What a server's own load does to the speed (a busy sibling on the same core, less turbo where more cores compute) is
-    part of the truth of that strategy: it is estimated and left in.
+    The load of a server itself changes the speed, too: a sibling on the same core is busy, or more active cores reduce
+    turbo. This effect belongs to the strategy, so it is estimated and not corrected.
     """
 
     def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
-        """Fit the coefficients; `beside` are cases of another result of the same machine, put on the same scale."""
+        """Fit the coefficients; `beside` are cases of another result of the same machine, for a common scale."""
         results = [_with_speed(cases), _with_speed(beside)]
         known = [run for rounds in results for run in rounds]
         self._by_load, self._error_of_load = _slope_by_load(results)
@@ -95,7 +95,7 @@ class SpeedCorrection:
         return self._fit_of(run).rate.value
 
     def cpu_coefficient(self, run: Round) -> float:
-        """Return how far the work that is done in a CPU second follows the speed."""
+        """Return how far the work per CPU second follows the speed."""
         return self._fit_of(run).cpu.value
 
     def slopes(self, run: Round) -> tuple[Slope, Slope]:
@@ -104,12 +104,12 @@ class SpeedCorrection:
         return fit.rate, fit.cpu
 
     def rate(self, run: Round) -> float | None:
-        """Return the rate at the usual speed, had no CPU time been lost."""
+        """Return the rate at the usual speed and without lost CPU time."""
         rate = self._rate_on_clock(run)
         return rate and rate * math.exp(-self._lost(run))
 
     def rate_variance(self, run: Round) -> float:
-        """Return what the uncertainty of the correction adds to the variance of the logarithm of a round's rate."""
+        """Return the variance that the correction adds to the logarithm of a round's rate."""
         dependence, of_kind = self._cpu_dependence(run), 0.0
         if self._fit_of(run).kind is DOES_BOTH and dependence:
             # It is unknown how far the rate of a mixed workload depends on CPU time.
@@ -120,12 +120,12 @@ class SpeedCorrection:
         """Return the CPU time of a transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()
         if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
-            return used / rate  # CPUs in use have no speed in them, so only the error of the rate is left
+            return used / rate  # CPUs in use don't depend on the speed, so only the rate adds an error
         used_s = run.cpu_s_per_transaction()
         return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
 
     def cpu_variance(self, run: Round) -> float:
-        """Return what the uncertainty of the correction adds to the variance of the logarithm of that."""
+        """Return the variance that the correction adds to the logarithm of a round's CPU time."""
         return self._variance_of_slope(self._fit_of(run).cpu, run)
 
     def _variance_of_slope(self, slope: Slope, run: Round) -> float:
@@ -133,12 +133,12 @@ class SpeedCorrection:
         return uncertain * math.log(self.speed(run) or 1.0) ** 2
 
     def shared_variance(self, case: Case) -> float:
-        """Return the variance that all rounds of a case have in common, from what its own load does to the speed."""
+        """Return the variance that all rounds of a case share, because its own load changes the speed."""
         by_load = (fmean(run.load_beside for run in case) - self._usual_load) * self._error_of_load
         return (self.coefficient(case[0]) * by_load) ** 2
 
     def response_s(self, run: Round, seconds: float | None) -> float | None:
-        """Return a response time at the usual speed: in a closed loop it is the users divided by the rate."""
+        """Return a response time at the usual speed: in a closed loop, response time is users divided by rate."""
         rate = self.rate(run)
         return seconds and seconds * (run.rate.per_s / rate if rate and run.rate.per_s else 1.0)
 
@@ -155,7 +155,7 @@ class SpeedCorrection:
         return min(1.0, self.coefficient(run) / COMPUTES.value)
 
     def _lost(self, run: Round) -> float:
-        """Return the logarithm of the share of the rate that is left without the lost CPU time."""
+        """Return the logarithm of the share of the rate that remains without the lost CPU time."""
         return self._cpu_dependence(run) * (math.log1p(-stolen(run)) + math.log1p(-taken_by_others(run)))
 
     def _speed_of(self, run: Round) -> float:
@@ -199,7 +199,7 @@ class SpeedCorrection:
 
 
 def _variance_of_loss(run: Round) -> float:
-    """Return the variance of the logarithm of the share of its CPU time that a server has lost."""
+    """Return the variance of the logarithm of a server's share of lost CPU time."""
     uncertain_wait = UNCERTAIN_LOSS if run.cpu_wanted() is None else UNCERTAIN_WAIT
     of_stolen = UNCERTAIN_LOSS * math.log1p(-stolen(run))
     of_taken = uncertain_wait * math.log1p(-taken_by_others(run))
@@ -222,10 +222,10 @@ def other_work(run: Round) -> float:
 
 
 def taken_by_others(run: Round) -> float:
-    """Return the share of the CPU time a server could have used that other programs took from it.
+    """Return the share of a server's possible CPU time that other programs took.
 
-    The kernel counts how long threads wait for a CPU. In older results it is at most what others used while no CPU was
-    idle, and at most what the server lacks compared with the CPUs that it could use.
+    The kernel counts how long threads wait for a CPU. For older results, the share is limited to the time that others
+    used while no CPU was idle, and to the CPU time that the server could have used but did not.
     """
     machine, used = run.record.machine, run.cpus_used()
     if machine is None or not machine.total_s or not used:
@@ -244,7 +244,7 @@ def taken_by_others(run: Round) -> float:
 def _is_limited_by_the_gil(run: Round, used: float) -> bool:
     """Return whether a server is one process that never used more than one CPU, and whose threads mostly sleep.
 
-    Threads that wait for the GIL wake up and wait for a CPU, too, but couldn't use it. If the task releases the GIL,
+    Threads that wait for the GIL also wake up and wait for a CPU that they can't use. If the task releases the GIL,
     all threads run or wait for a CPU all the time.
     """
     record = run.record
@@ -255,7 +255,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: as many as it has workers, or about as many as it did use."""
+    """Return how many CPUs a server can use: its number of workers, or approximately the CPUs that it used."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)
@@ -274,7 +274,7 @@ def _work_per_cpu_s(run: Round) -> float | None:
 
 
 def _undisturbed(run: Round, kind: Prior) -> float | None:
-    """Return the rate without lost CPU time, as far as the rate depends on CPU time, to compare with the speed."""
+    """Return the rate without lost CPU time, as far as it depends on CPU time, to compare it with the speed."""
     left = (1 - stolen(run)) * (1 - taken_by_others(run))
     return run.rate.per_s and run.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
 
@@ -282,7 +282,7 @@ def _undisturbed(run: Round, kind: Prior) -> float | None:
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
     """Return how a task uses the CPU when it runs alone; None if that wasn't measured.
 
-    On a busy machine a task that computes also waits for a CPU, so the run that waited least decides.
+    On a busy machine, CPU-bound tasks wait for a CPU, too, so the run with the shortest wait decides.
     """
     records = [run.record for case in cases for run in case]
     runs = [run for record in records for run in zip(record.alone_wall_s, record.alone_cpu_s, strict=False)]
@@ -308,7 +308,7 @@ def _kind(share: float, computes: float, waits: float) -> Prior:
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
     """Return how the logarithm of the speed falls with the load on the other CPUs, and its error; 0 if not significant.
 
-    Each result is centered: that the machine was slower another day has nothing to do with the load.
+    Each result is centered, because speed differences between days don't depend on the load.
     """
     centered = []
     for rounds in results:

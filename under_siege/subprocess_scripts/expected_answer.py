@@ -16,10 +16,10 @@ from common.task import TaskError, UnknownTaskError, perform, resolve
 
 
 def main(spec: str) -> None:
-    """Perform the task in a pool process, like the server with the process pool.
+    """Perform the task in a pool process, like the server with a process pool.
 
-    The worker is forked before the task is imported and before any thread exists. So it has to import the task, like a
-    worker of that server, and needs no fork server, whose start would double the duration of this script.
+    The worker is forked before the task is imported and before any thread exists. It therefore has to import the task,
+    like a worker of that server. A fork server is not needed; its start would double the duration of this script.
     """
     with ProcessPoolExecutor(1, get_context("fork"), exit_with_server) as pool:
         pool.submit(int)

@@ -76,7 +76,7 @@ def spread(users: int, processes: int) -> list[list[int]]:
 
 
 def _silence_task() -> None:
-    """Discard what the task prints, so that it can't mix with the lines of this script."""
+    """Discard the output of the task, so that it can't mix with the lines of this script."""
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open until the process exits)
 
 
@@ -148,7 +148,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 
 
 def _follow_parent() -> None:
-    """End the process as soon as its parent ends, by a signal: a watching thread might wait seconds for the GIL."""
+    """End the process by a signal as soon as its parent ends. A watching thread might wait seconds for the GIL."""
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -174,7 +174,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
             run = _perform(task)
-            # From when the task was requested, because the user also waits for other threads of its process.
+            # The time begins with the request, because the user also waits for other threads of its process.
             _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:

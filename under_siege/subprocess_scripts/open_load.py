@@ -29,7 +29,7 @@ from yarl import URL
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.model.body_rule import BodyRule
 
-MORE_BYTES = 65536  # read beyond the size of the right answer
+MORE_BYTES = 65536  # bytes to read beyond the size of the correct answer
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # if permitted; the generator needs little CPU time, but has to be on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
@@ -107,7 +107,7 @@ class OpenLoad:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Read the body, but not much more than a right answer has."""
+    """Read the body, but not much more than the size of a correct answer."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

@@ -27,10 +27,10 @@ from common.parent_watch import exit_with_server
 from common.process_tree import descendants
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 
-RUNS, ENOUGH_S = 5, 2.0  # repeat a run this often, or until this time is over
+RUNS, ENOUGH_S = 5, 2.0  # maximum number of repetitions of a run, and time limit
 TICK_S = 0.001
-LEAST_S = 0.5  # how long the CPUs are watched at least, because their times have steps of 10 ms
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes there, kilobytes elsewhere
+LEAST_S = 0.5  # minimum time to watch the CPUs, because their times have steps of 10 ms
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, else kilobytes
 
 StepResult = dict[str, Any]
 
@@ -106,7 +106,7 @@ def _has_cache(task: Callable[[], object]) -> bool:
 
 
 class _Machine:
-    """The CPU time of other programs: all except this process and the children that it has waited for."""
+    """The CPU time of all programs except this process and the children that it has waited for."""
 
     def __init__(self) -> None:
         self._before = self._now()
@@ -190,10 +190,10 @@ class _Pauses:
 
 
 def _threads(spec: str) -> StepResult:
-    """Run one and then two tasks in threads, a few times; return the median, and the longest delay of this thread.
+    """Run one and then two tasks in threads, several times; return the median, and the longest delay of this thread.
 
-    The speed of CPUs changes from one moment to the next. So the time of the single run is adjusted to the speed of the
-    two runs: its own waiting time plus the CPU time of one of the two. Time spent waiting for a CPU does not count.
+    The speed of CPUs varies, so the time of the single run is adjusted to the speed of the two runs. It is its own
+    waiting time plus the CPU time of one of the two. Time spent waiting for a CPU does not count.
     """
     trials, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
@@ -211,7 +211,7 @@ def _threads(spec: str) -> StepResult:
 
 
 def _once_in_thread(spec: str) -> tuple[TaskRun, float]:
-    """Return a run, and how many seconds this thread waited for a CPU meanwhile."""
+    """Return a run, and how many seconds its thread waited for a CPU."""
     before_s = _cpu_wait_s()
     run = _once(spec)
     return run, _cpu_wait_s() - before_s
@@ -226,7 +226,7 @@ def _cpu_wait_s() -> float:
 
 
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """Return how long both runs took together, the mean CPU time of a run, and the longest delay of this thread."""
+    """Return the duration of both runs, the mean CPU time of a run, and the longest delay of this thread, in seconds."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:

@@ -1,6 +1,7 @@
-"""Run the task alone, once for each line on stdin, and print how long it took.
+"""Run the task alone, once for each line on stdin, and print its duration.
 
-Each line is `time.monotonic at the start,wall seconds,CPU seconds,number of the CPU`. It exits at the end of stdin.
+Each line of output is `time.monotonic at the start,wall seconds,CPU seconds,number of the CPU`. The script exits at the
+end of stdin.
 
 usage: python -P time_task_alone.py TASK
 """
@@ -15,7 +16,7 @@ from common.task import perform
 def main(spec: str) -> None:
     """Perform the task once to warm it up, then once for each line."""
     lines = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the task prints
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard the output of the task
     perform(spec)
     for _ in sys.stdin:
         run = perform(spec)

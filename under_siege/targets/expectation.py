@@ -1,4 +1,4 @@
-"""The right response to a request, which a trial of the task shows before any server is started."""
+"""Determine the expected response to a request, from a trial of the task before any server starts."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # output of a trial; its result comes last
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # beyond the requests of the users, the queue has those of checks
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; requests of checks in the queue, besides those of the users
 QUEUE_S = 0.05  # per job, beyond the time of its task
 
 Work = tuple[tuple[str, Value], ...]
@@ -48,16 +48,16 @@ class Files:
 
 
 class Mix:
-    """Several requests in the order in which they are sent, each with its path and its right response."""
+    """Several requests in the order in which they are sent, each with its path and its expected response."""
 
     def __init__(self, order: Sequence[int], requests: "Sequence[tuple[str, Expectation]]") -> None:
         self.order, self.requests = order, requests
-        self.turns = itertools.cycle(range(len(requests)))  # of checks, which try every request equally often
+        self.turns = itertools.cycle(range(len(requests)))  # turns of checks, which send every request equally often
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The right response, and how long its task takes alone."""
+    """The expected response, and the duration of its task alone."""
 
     answer: bytes
     task_s: float
@@ -66,28 +66,28 @@ class Expectation:
     rule: BodyRule = BYTES
     request: Request = GET
     headers: tuple[tuple[str, str], ...] = ()
-    files: Files | None = None  # their names complete the URL
-    mix: Mix | None = None  # if set, each request has its own expectation
-    number: int = 0  # of the request in the mix
+    files: Files | None = None  # files whose names complete the URL
+    mix: Mix | None = None  # several requests, each with its own expectation
+    number: int = 0  # number of the request in the mix
     of_a_job: bool = False
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of every right body; -1 if it differs."""
+        """Return the size of every correct body; -1 if it differs."""
         is_known = self.rule.mode == SAME and self.files is None and self.mix is None
         return len(self.answer) if is_known else -1
 
     def each(self, url: str) -> "list[tuple[str, Expectation]]":
-        """Return the URL and the right response of each request of the mix, or of the only one."""
+        """Return the URL and the expected response of each request of the mix, or of the only request."""
         requests = self.mix.requests if self.mix else [("", self)]
         return [(url.removesuffix("/") + path if path else url, expectation) for path, expectation in requests]
 
     def other_statuses(self) -> list[int]:
-        """Return the statuses of right responses besides its own."""
+        """Return the statuses of other correct responses."""
         return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
 
     def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
-        """Return the URL and the right response of the request that is sent in that turn; None: of the next check."""
+        """Return the URL and the expected response of the request in that turn; None means the next check."""
         if self.mix is not None:
             index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
             path, expectation = self.mix.requests[index]
@@ -99,7 +99,7 @@ class Expectation:
         return self.files.path(url, name), replace(self, answer=contents, files=None)
 
     def problem(self, answer: HttpResponse) -> str:
-        """Return how a response differs from the right one; empty if it is right."""
+        """Return how a response differs from the expected one; empty if it is correct."""
         if answer.status != self.status:
             return f"{answer.described()} instead of {self.described()}"
         if difference := self.rule.problem(answer.body, self.answer):
@@ -114,11 +114,11 @@ class Expectation:
         return ""
 
     def fits(self, status: int, body: bytes) -> bool:
-        """Return whether status and body are right."""
+        """Return whether status and body are correct."""
         return status == self.status and not self.rule.problem(body, self.answer)
 
     def described(self) -> str:
-        """Return a short text for a message."""
+        """Return a short description for a message."""
         has_right_body = self.rule.mode == SAME
         return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
 
@@ -131,7 +131,7 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
-    """Run the task once, in a process of its own; raise BadInputError if it fails or takes too long."""
+    """Run the task once in a separate process; raise BadInputError if it fails or takes too long."""
     command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)

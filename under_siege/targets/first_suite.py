@@ -1,4 +1,4 @@
-"""Write a first suite for an existing application: from its source code, and what is installed in its environment."""
+"""Write a first suite for an existing application, from its source code and its installed packages."""
 
 import ast
 import contextlib
@@ -31,7 +31,7 @@ _FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "py
 _METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by decorator
 _ROUTE_DECORATORS = {"get", "route", "api_route", *_METHODS}
 _LISTED_ROUTES = 5
-MOST_INCLUDES = 5  # inside of each other
+MOST_INCLUDES = 5  # nested includes
 _APPLICATION = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?"
 _INSTALLED = """
 import importlib.util, json
@@ -51,7 +51,7 @@ class Deployment(NamedTuple):
 
     name: str
     title: str
-    module: str  # that must be importable
+    module: str  # module that must be importable
     command: str
 
     @property
@@ -99,7 +99,7 @@ def is_application(name: str) -> bool:
 
 
 def suite_of_application(app: str, folder: Path, path: str | None, ping: str | None) -> Suite:
-    """Return the suite that `init` would write, of the application in this folder.
+    """Return the suite that `init` would write for the application in this folder.
 
     Raises:
         BadInputError: the application can't be imported, or Django refuses requests to this machine.
@@ -193,7 +193,7 @@ def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
 
 
 def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: int = 0) -> Iterator[str]:
-    """Yield the paths in a module with `urlpatterns`, and in those that it includes."""
+    """Yield the paths in a module with `urlpatterns`, and in the modules that it includes."""
     if module is None or _file(module, folder) is None or depth > MOST_INCLUDES:
         return
     for call in ast.walk(_source(module, folder)):
@@ -209,7 +209,7 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the servers, the packages they need, and whether the Python has them; if it has none, all servers."""
+    """Return the servers, their packages, and whether the Python has them; if it has no server, return all servers."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
@@ -227,7 +227,7 @@ def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[lis
 
 
 def _completed(command: str, app: str) -> str:
-    """Return the command of a server; ASGI servers call a function that makes the application only with an option."""
+    """Return the command of a server, with an option if `app` is a function that creates an ASGI application."""
     option = f"{app.removesuffix('()')} --factory" if app.endswith("()") else app
     return command.replace("APP", option).replace("CALL", app)
 

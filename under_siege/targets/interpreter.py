@@ -1,4 +1,4 @@
-"""The Python interpreters that run servers."""
+"""Find and describe the Python interpreters that run servers."""
 
 import json
 import shutil
@@ -39,24 +39,24 @@ for name in {_PACKAGES}:
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     path: str
-    version: str  # ends in `t` if it is free-threaded
+    version: str  # version number; ends in `t` if free-threaded
     build: str  # `sys.version`
-    minor: tuple[int, int]  # (3, 14)
+    minor: tuple[int, int]  # such as (3, 14)
     prefix: str
-    packages: tuple[str, ...] = ()  # the directories of its packages if it belongs to a virtual environment
+    packages: tuple[str, ...] = ()  # package directories, if it belongs to a virtual environment
     missing: tuple[tuple[str, str], ...] = ()  # packages that can't be installed, each with the reason
 
     def is_same_as(self, other: "Interpreter") -> bool:
-        """Return whether the other one is the same installation and build, perhaps under another name."""
+        """Return whether the other interpreter is the same installation and build, perhaps under another name."""
         return (self.prefix, self.build) == (other.prefix, other.build)
 
     def why_missing(self, package: str) -> str:
-        """Return why the package can't be installed; empty if that isn't known."""
+        """Return why the package can't be installed; empty if unknown."""
         return dict(self.missing).get(package, "")
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter; raise BadInputError if there is none, it is no Python, or older than 3.11."""
+    """Return the interpreter; raise BadInputError if it is missing, is no Python, or is older than 3.11."""
     if (found := shutil.which(path)) is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
     program = str(
@@ -81,7 +81,7 @@ def packages_of(python: str) -> dict[str, str]:
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:
-    """Run the source and return its variable `answer` as JSON; only another Python than the bench's needs a process.
+    """Run the source and return its variable `answer`, decoded from JSON. The bench's own Python needs no process.
 
     Raises:
         OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
@@ -97,12 +97,12 @@ def evaluate(python: str, source: str, *options: str) -> Any:
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters without those that are another name of an earlier one."""
+    """Return the interpreters without other names of the same interpreter."""
     return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 
 def with_unique_versions(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters with the directory added to a version that several of them have."""
+    """Return the interpreters; add the directory to the version if several interpreters share it."""
     versions = [each.version for each in interpreters]
     return [
         replace(each, version=legible(f"{each.version} in {each.prefix}")) if versions.count(each.version) > 1 else each

@@ -1,4 +1,4 @@
-"""The strategies: find the server files, read their metadata without running them, and list them."""
+"""Find the server files, read their metadata without running them, and list them."""
 
 import ast
 import json
@@ -29,13 +29,13 @@ _KIND_BY_NAME = (  # names that the file imports or uses; the first match counts
 
 
 def strategies_suite(names: Sequence[str]) -> Suite:
-    """Return a suite of the strategies with these names, or of all; raise BadInputError as `find_strategy`."""
+    """Return a suite of the strategies with these names, or of all; raise BadInputError like `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
 
 
 def with_default_queue(target: Target) -> Target:
-    """Return the strategy with the queue that it has if a user starts it."""
+    """Return the strategy with its default queue length, as when a user starts it."""
     size = len(_UNLIMITED_QUEUE)
     return replace(target, command=target.command[:-size]) if target.command[-size:] == _UNLIMITED_QUEUE else target
 
@@ -47,7 +47,7 @@ def all_strategies() -> list[Target]:
 
 
 def find_strategy(name: str) -> Target:
-    """Return a strategy by number (`3`), stem, or path of any script; raise BadInputError as `read_strategy`."""
+    """Return a strategy by number (`3`), stem, or path of a script; raise BadInputError like `read_strategy`."""
     for path in SERVERS.glob("*.py"):
         if name in (path.stem, path.stem.partition("_")[0]):
             return read_strategy(path)
@@ -97,7 +97,7 @@ def read_strategy(path: Path) -> Target:
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:
-    """Return the syntax tree of a Python file; raise BadInputError, which names its kind."""
+    """Return the syntax tree of a Python file; raise BadInputError with its kind if it can't be parsed."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:

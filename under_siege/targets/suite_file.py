@@ -1,4 +1,4 @@
-"""Read a suite file: the servers, the load, and the right response."""
+"""Read a suite file: the servers, the load, and the expected response."""
 
 import re
 import tomllib
@@ -63,14 +63,14 @@ from under_siege.targets.suite_schema import (
 
 NAME = "suite.toml"
 MAX_BYTES = 1_000_000
-PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # besides the axes
-LOAD_AXES = ("task", "users", "path", "keep_alive")  # every server depends on these
-ALL = "all"  # servers, under [require]
+PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders besides the axes
+LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes that every server depends on
+ALL = "all"  # name for all servers under [require]
 Axes = Mapping[str, Sequence[Value]]
 
 
 def suite_path(name: str) -> Path | None:
-    """Return the path of a suite file, or of the one in a directory; None if there is none."""
+    """Return the path of the suite file with this name or in this directory; None if there is none."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -102,7 +102,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
 
 
 def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
-    """Return the suite in the tables of a file that need not exist; messages name the source."""
+    """Return the suite in these tables. The file need not exist; error messages name the source."""
     return _suite(path, source, data, ())
 
 
@@ -116,7 +116,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the file with the keys of [quick.load] and [quick.axes] in place of those of [load] and [axes]."""
+    """Return the file with the keys of [load] and [axes] replaced by those of [quick.load] and [quick.axes]."""
     quick, load = data["quick"], data.get("load", {})
     if {"time", "requests"} & quick.get("load", {}).keys():  # alternatives
         load = {key: value for key, value in load.items() if key not in ("time", "requests")}
@@ -164,7 +164,7 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
 
 
 def _distinct(value: object) -> list[Any]:
-    """Return the values of an axis, which may be a single one, without duplicates."""
+    """Return the distinct values of an axis, which may be a single value."""
     values = value if isinstance(value, list) else [value]
     return list(dict.fromkeys(str(item) if isinstance(item, float) else item for item in values))
 
@@ -286,7 +286,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if not url and table.command is None:
         raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
     command = command_words(f"{key}.command", table.command or "")
-    uses_suite_environment = bool(command) and command[0] not in table.needs  # else a program of the system
+    uses_suite_environment = bool(command) and command[0] not in table.needs  # otherwise it is a program of the system
     environment = {**(top.environment if uses_suite_environment else {}), **table.environment}
     target = Target(
         name,
@@ -326,7 +326,7 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
 
 
 def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Path) -> None:
-    """Raise BadInputError if the server can't know its port."""
+    """Raise BadInputError if nothing passes the port to the server."""
     texts = [*command, *table.environment, *map(str, table.environment.values())]
     if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
         expected = "{port} in the command, such as --port {port}, or in a file that the command names"
@@ -334,7 +334,7 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
 
 
 def template_text(word: str, folder: Path) -> str | None:
-    """Return the contents of the file that a word of a command names if they contain `{port}`; else None."""
+    """Return the contents of the file that a word of a command names; None unless they contain `{port}`."""
     path = folder / word
     try:
         if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:

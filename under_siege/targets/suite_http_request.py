@@ -1,4 +1,4 @@
-"""Read the request and the rule for right bodies from the tables [load] and [expect] of a suite file."""
+"""Read the request and the rule for correct bodies from the tables [load] and [expect] of a suite file."""
 
 import contextlib
 import json
@@ -78,11 +78,11 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
 
 
 def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
-    """Return the requests in the file of requests, which is JSON Lines; nothing if there is none.
+    """Return the requests in the JSON Lines file of requests; empty if there is no such file.
 
     Args:
-        status: of the right response, unless the file says it.
-        rule: how bodies are compared, unless the file has the right one.
+        status: expected status, unless the file sets it.
+        rule: how bodies are compared, unless the file has the expected body.
     """
     if not table.requests_file:
         return ()
@@ -105,7 +105,7 @@ def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple
 
 
 def _answered(expected: Any) -> tuple[BodyRule, bytes]:
-    """Return how bodies are compared with the right one, and the right one."""
+    """Return the rule to compare bodies with the expected body, and the expected body."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
     fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()
@@ -113,7 +113,7 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
 
 
 def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
-    """Return the method, headers and body of the request; a body is JSON if it is a table or a list, or reads so."""
+    """Return the method, headers and body of the request; the body is JSON if it is a table, a list, or valid JSON."""
     if table.body is not None and table.body_file is not None:
         raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""
@@ -147,7 +147,7 @@ def _json(key: str, value: object) -> str:
 
 
 def body_rule(table: ExpectTable) -> BodyRule:
-    """Return how bodies are compared."""
+    """Return the rule to compare bodies."""
     body = choice("expect.body", table.body, (SAME, JSON, ANY))
     ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
     given = [key for key, is_set in ways.items() if is_set]
@@ -170,7 +170,7 @@ def body_rule(table: ExpectTable) -> BodyRule:
 
 
 def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path of each value; a table inside stands for paths, too."""
+    """Yield the path of each value, including the values in nested tables."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             yield from _fields(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""The keys and types of a suite file, and a one-line error for each value that does not fit."""
+"""Define the keys and types of a suite file, with a one-line error for each invalid value."""
 
 import difflib
 import re
@@ -54,7 +54,7 @@ TableT = TypeVar("TableT", bound=_Table)
 class RequestTable(_Table, frozen=True):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = None
     headers: dict[str, str | int] = {}
-    body: str | list[Any] | dict[str, Any] | None = None  # a list or a table: JSON
+    body: str | list[Any] | dict[str, Any] | None = None  # lists and tables are sent as JSON
     body_file: str | None = None
     content_type: str | None = None
 
@@ -65,7 +65,7 @@ class MixedRequestTable(RequestTable, frozen=True):
     path: str = ""
     weight: Annotated[int, Meta(ge=1, le=1000)] = 1
     status: Status | None = None
-    expected: Any = None  # the right body: text, or fields in JSON
+    expected: Any = None  # expected body: text, or fields in JSON
 
 
 class LoadTable(RequestTable, frozen=True):
@@ -82,7 +82,7 @@ class LoadTable(RequestTable, frozen=True):
     keep_alive: bool | Annotated[list[bool], Meta(min_length=1)] = False
     threads: ThreadCount | None = None
     options: list[str] = []
-    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # a number: of local ports
+    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # a number sets the number of local ports
     task: str | Annotated[list[str], Meta(min_length=1)] | None = None
     locust_workers: ThreadCount | None = None
 
@@ -90,7 +90,7 @@ class LoadTable(RequestTable, frozen=True):
 class ExpectTable(_Table, frozen=True):
     status: Status = 200
     body: str = SAME
-    json: dict[str, Any] = {}  # by path: the right value
+    json: dict[str, Any] = {}  # expected values, by path
     ignore: list[str] = []
     pattern: str | None = None
     file: str | None = None
@@ -189,7 +189,7 @@ def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInput
         if index:
             key, value = f"{key}[{index}]", value[int(index)]
             continue
-        if any_key:  # msgspec does not say which
+        if any_key:  # msgspec does not report which key
             field = next(name for name, item in value.items() if not _is_valid([*path, name], item, to))
         path.append(field)
         key, value = ".".join(legible(name)[:60] for name in path), value[field]
@@ -212,7 +212,7 @@ def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
 
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for an empty text, or one that no command, file or address can have."""
+    """Raise BadInputError for an empty text, or for a text with characters that no command, file or address can have."""
     if key in _JSON_VALUES:
         return
     if isinstance(value, str):
@@ -257,7 +257,7 @@ def choice(key: str, value: str, choices: Collection[str]) -> str:
 
 
 def time_s(key: str, value: Time) -> float:
-    """Return the seconds of `30`, `"30s"`, `"500ms"` or `"2m"`."""
+    """Parse a time such as `30`, `"30s"`, `"500ms"` or `"2m"` into seconds."""
     parsed_s = parse_time_s(str(value))
     if parsed_s is None:
         raise invalid_value(key, value, 'seconds, or a time such as "30s" or "500ms"')
@@ -265,7 +265,7 @@ def time_s(key: str, value: Time) -> float:
 
 
 def warm_up(key: str, value: WarmUpValue) -> WarmUp:
-    """Return a number of requests, or a time: `6000`, `"2s"`."""
+    """Parse a number of requests such as `6000`, or a time such as `"2s"`."""
     return WarmUp(time_s=time_s(key, value)) if isinstance(value, str) else WarmUp(requests=value or None)
 
 
@@ -291,7 +291,7 @@ def is_path(text: str) -> bool:
 
 
 def address(text: str) -> SplitResult | None:
-    """Return the parts of an HTTP URL; None for any other text, or with a user or a fragment, which tools interpret."""
+    """Return the parts of an HTTP URL; None for any other text, or if it has a user or a fragment."""
     try:
         parts = urlsplit(text)
         has_valid_port = parts.port != 0
@@ -308,7 +308,7 @@ def path_of(parts: SplitResult) -> str:
 
 
 def ping_path(key: str, text: str) -> str:
-    """Return the text if it is a path without placeholders."""
+    """Return the path; raise BadInputError if it is invalid or has placeholders."""
     if not is_path(text):
         raise invalid_value(key, text, PATH)
     if names := placeholders(text):

@@ -32,7 +32,7 @@ PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # pings before the requests and after their answers, as a baseline
 CLOCK_ACCURACY_S = 0.005  # seconds that a reported span may exceed the time from request to answer
 
-SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of each, in seconds; CPU None if unknown
+SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (None: unknown) of each span, in seconds
 
 
 def trace_servers(
@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span that ends with the answer and lasts as long as `Server-Timing` says; none without that header."""
+    """Return one span that ends with the answer and has the length in `Server-Timing`; none without that header."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

@@ -13,8 +13,8 @@ from under_siege.model.record import Trace
 from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
-ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look like one at a time
-PARALLEL = 1.2  # tasks on average; a smaller excess over 1 is within the accuracy of the clocks
+ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look as if they ran one at a time
+PARALLEL = 1.2  # average number of tasks; a smaller excess over 1 is within the accuracy of the clocks
 IO_BOUND = 0.1  # share of CPU time; below it, a task counts as running from its start to its end
 BUSY = 0.7  # CPUs; if tasks used fewer, they were waiting, or other programs had the CPUs
 STUCK = 0.25  # share of the trace; pings wait for tasks if 10 % of them take longer
@@ -42,7 +42,7 @@ def is_crowded(trace: Trace) -> bool:
 
 
 class TaskSpan(NamedTuple):
-    """A time in which a task ran, in seconds since the requests were sent."""
+    """A period in which a task ran, in seconds since the requests were sent."""
 
     from_s: float
     to_s: float
@@ -97,11 +97,11 @@ class Lane(NamedTuple):
 
 class PingSpan(NamedTuple):
     due_s: float
-    waited_s: float  # from then on
+    waited_s: float  # from `due_s` to the response
 
 
 class TimelinePattern(NamedTuple):
-    """What the timelines of a group have in common."""
+    """The properties that the timelines of a group share."""
 
     is_parallel: bool | None = None  # None: unknown
     is_stuck: bool = False  # whether pings waited for tasks
@@ -142,10 +142,10 @@ class Timeline(NamedTuple):
 
     @property
     def parallelism(self) -> int | None:
-        """Return how many tasks computed at the same time on average, at least 2 if it was more than one.
+        """Return the average number of tasks that computed at the same time, rounded; at least 2 if it exceeds 1.
 
-        I/O-bound tasks count from start to end. None if the server doesn't report enough, or if other programs had the
-        CPUs.
+        I/O-bound tasks count from start to end. The number is None if the server doesn't report enough, or if other
+        programs used the CPUs.
         """
         bars = self.bars
         if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
@@ -235,7 +235,7 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return when the last answer arrived: all timelines share one axis."""
+    """Return when the last answer of all timelines arrived, because they share one axis."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
@@ -250,7 +250,7 @@ def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timel
 
 
 def _running(bars: Sequence[Bar]) -> float:
-    """Return how many tasks had started and not ended, on average."""
+    """Return the average number of tasks that had started but not ended."""
     return sum(bar.duration_s for bar in bars) / _duration_s(bars)
 
 
@@ -279,7 +279,7 @@ def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float,
 
 
 def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
-    """Return how many other tasks ran in that time on average, and how many CPUs they used."""
+    """Return the average number of other tasks that ran between two times, and how many CPUs they used."""
     starts_s, ends_s, shares = spans.T
     inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
     return float(inside.sum()), float((inside * shares).sum())

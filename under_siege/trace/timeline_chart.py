@@ -157,7 +157,7 @@ class _Canvas:
 def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Draw timelines grouped by pattern, or side by side in columns.
 
-    A slide shows one timeline of each group, as large as possible, or with several columns all of them, group by group.
+    A slide shows one timeline of each group, as large as possible. With several columns, it shows all timelines.
 
     Args:
         missing: a sentence for each strategy that could not be traced.

@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # in a title; for more strategies, it shows their number
+_MOST_NAMES = 3  # names in a title; for more strategies, the title shows their number
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
@@ -38,7 +38,7 @@ def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = F
 
 
 def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
-    """Return what a group has in common, such as `Two at once, and pings are quick`."""
+    """Return the heading of a group, such as `Two at once, and pings are quick`."""
     if kind.is_failed:
         return "Failed"
     if kind.is_crowded:
@@ -62,7 +62,7 @@ def _too_crowded(members: Sequence[Timeline]) -> str:
 
 
 def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
-    """Return the facts that the heading of the group does not show."""
+    """Return a line with the facts that the heading of the group does not show."""
     if timeline.failure:
         return f"failed: {timeline.failure}"
     longest_ping = formatting.seconds(timeline.longest_ping_s)
@@ -165,7 +165,7 @@ class TimelinesAsText:
 
 
 def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableType]:
-    """Yield the legend, then for each request the chart up to it and a sentence about it."""
+    """Yield the legend; then, for each request, yield the chart up to that request and a sentence about it."""
     drawn = timelines(result.traces)
     yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
     for together in [drawn] if side_by_side else [[timeline] for timeline in drawn]:
@@ -179,7 +179,7 @@ def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableT
 
 
 def _filled(items: Sequence[str], width: int) -> str:
-    """Return the items in lines of at most that width; no item is broken."""
+    """Return the items in lines of at most `width` characters, without breaking an item."""
     text = "   ".join(item.replace(" ", "\xa0") for item in items)
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False).replace("\xa0", " ")
 

@@ -26,15 +26,15 @@ MULTITHREADED = 1.2  # CPUs on average; more than one thread can use
 
 
 class TaskTraits:
-    """Those properties of a task that decide which strategies suit it."""
+    """The properties of a task that decide which strategies suit it."""
 
     def __init__(self, profile: TaskProfile) -> None:
         self.profile, threads = profile, profile.threads
         again = self.again = None if profile.again is None or profile.again.error else profile.again
         self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
-        self.is_brief = again is not None and again.wall_s < BRIEF_S  # takes less time than a request itself
+        self.is_brief = again is not None and again.wall_s < BRIEF_S  # whether it takes less time than a request itself
         uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
-        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # of its own threads; 0: at most one
+        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # average CPUs that its threads use; 0 means at most one
         self.yields = profile.yields is not None and profile.yields.yields > 0
         self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None: unknown
         is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
@@ -43,7 +43,7 @@ class TaskTraits:
 
     @property
     def is_cached(self) -> bool:
-        """Return whether the first run took so much longer that later runs may be cache hits."""
+        """Return whether later runs may be cache hits, because the first run took much longer."""
         first_run, again = self.profile.alone, self.again
         if first_run is None or again is None or first_run.error:
             return False
@@ -145,7 +145,7 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
 
 
 def recommendations(profile: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
+    """Yield the name of each strategy of a known kind, its judgement, and the reason."""
     task = TaskTraits(profile)
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:

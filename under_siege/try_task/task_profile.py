@@ -38,13 +38,13 @@ class FirstRun(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     answer: str = ""  # the beginning of the answer
     answer_bytes: int = 0
-    has_cache: bool = False  # whether a cache of functools is visible
+    has_cache: bool = False  # whether the task has a cache of functools
     error: str = ""
 
 
 class SideEffects(msgspec.Struct, frozen=True):
     forks: int = 0
-    children: int = 0  # processes that still run after the task
+    children: int = 0  # number of processes that still run after the task
     printed_bytes: int = 0
     error: str = ""
 
@@ -61,7 +61,7 @@ class RepeatedRuns(msgspec.Struct, frozen=True):
 
 class Yields(msgspec.Struct, frozen=True):
     yields: int = 0
-    waits: int = 0  # how many of the yields wait for something
+    waits: int = 0  # number of yields that wait for something
     longest_s: float = 0.0  # longest time between two yields
     error: str = ""
 
@@ -102,8 +102,8 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     free_threaded: bool
     cpus: int
-    missing: list[str] = []  # packages that are not available for this Python
-    stopped: str = ""  # why later steps were not reached
+    missing: list[str] = []  # packages unavailable for this Python
+    stopped: str = ""  # reason why later steps were not reached
     alone: FirstRun | None = None
     effects: SideEffects | None = None
     again: RepeatedRuns | None = None
@@ -161,7 +161,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Return the completed steps, and why a step was stopped; empty if none was."""
+    """Return the completed steps, and the reason why a step was stopped; empty if no step was stopped."""
     steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
     def has_progressed() -> bool:
