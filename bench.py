@@ -1,9 +1,9 @@
-"""Compare concurrency strategies for your long task. The same program as `under-siege`."""
+"""Compare concurrency strategies for your long task. This is the same program as `under-siege`."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # `python -I` leaves it out
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `python -I` omits it
 
 try:
     from under_siege.cli import bench

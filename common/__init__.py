@@ -1,1 +1,1 @@
-"""What the servers share: the task, the options, the admission queue, and a kit for each web framework."""
+"""Shared code of the servers: the task, the options, the admission queue, and a kit for each web framework."""

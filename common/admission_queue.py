@@ -1,4 +1,4 @@
-"""Limit how many requests wait, shed the rest, and drop clients that disconnect or send too slowly."""
+"""Limit the number of queued requests, shed the rest, and drop clients that disconnect or send too slowly."""
 
 import asyncio
 import itertools
@@ -15,10 +15,10 @@ from common.lifecycle import unready_while, waiting_in_kernel
 from common.options import Options
 
 HEAD_LIMIT_S = 5.0  # timeout for the head of a request; a slower client is disconnected
-ANSWER_LIMIT_S = 5.0  # timeout for each part of an answer, if one client blocks all others
+ANSWER_LIMIT_S = 5.0  # timeout for each part of an answer, if a client blocks all others
 LINGER_S = 0.1  # time for such a client to close its connection after its answer
 
-CHECK_INTERVAL_S = 0.05  # each check for disconnected clients may delay running tasks, because it needs the GIL
+CHECK_INTERVAL_S = 0.05  # checks for disconnected clients need the GIL, so they may delay running tasks
 
 
 class DeadlineSocket(socket.socket):
@@ -30,12 +30,12 @@ class DeadlineSocket(socket.socket):
         self._deadline_s: float | None = time.monotonic() + HEAD_LIMIT_S
 
     def head_is_read(self) -> None:
-        """Remove the deadline; from now on the client only has to read the answer in time."""
+        """Remove the deadline; afterwards, the client only has to read the answer in time."""
         self._deadline_s = None
         limit_answers(self)
 
     def shutdown(self, how: int) -> None:
-        """Give a client that has the whole answer `LINGER_S` to close the connection, whatever it still sends."""
+        """Give a client with the whole answer `LINGER_S` to close the connection, even if it still sends data."""
         self._deadline_s = time.monotonic() + LINGER_S
         super().shutdown(how)
 
@@ -57,7 +57,7 @@ class DeadlineSocket(socket.socket):
 
 
 def limit_answers(client: socket.socket) -> None:
-    """Give the task any time it needs, but limit how long a client may take to read a part of the answer."""
+    """Limit the time in which a client must read each part of the answer; the task itself has no limit."""
     client.settimeout(None)
     limit = struct.pack("ll", *divmod(round(ANSWER_LIMIT_S * 1_000_000), 1_000_000))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -78,7 +78,7 @@ def is_disconnected(client: Any) -> bool:
 
 
 def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
-    """Return the keys of the clients that have disconnected, with a single system call where `poll` can tell."""
+    """Return the keys of the clients that have disconnected, with a single call of `poll` if possible."""
     hang_up = getattr(select, "POLLRDHUP", None)
     if hang_up is None:
         return [key for key, client in clients.items() if is_disconnected(client)]
@@ -91,7 +91,7 @@ def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
 
 
 class AdmissionQueue:
-    """The requests for the long task that were admitted and are not finished, running or waiting."""
+    """The admitted requests for the long task that are running or waiting."""
 
     def __init__(
         self, options: Options, find_disconnected: Callable[[Mapping[int, Any]], list[int]] = disconnected
@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._workers, self._queue, self._find_disconnected = options.workers, options.queue, find_disconnected
         self._clients: dict[int, Any] = {}  # ticket → socket
         self._tickets, self._next_check_s = itertools.count(), 0.0
-        self.connections: Callable[[], int] = int  # how many clients are connected; set by servers that know
+        self.connections: Callable[[], int] = int  # number of connected clients; set by servers that count them
         unready_while(self.refusal)
 
     @property
@@ -107,13 +107,13 @@ class AdmissionQueue:
         return len(self._clients)
 
     def refusal(self) -> str:
-        """Return one line that says why no request is admitted now; empty if one more is."""
+        """Return a one-line reason why no request is admitted now; empty if one more is admitted."""
         if self._is_full():
             self._drop_disconnected()
         return _full(self.admitted - self._workers) if self._is_full() else ""
 
     def join(self, client: Any) -> int:
-        """Admit a request that came through this socket and return its ticket."""
+        """Admit a request from this socket, and return its ticket."""
         ticket = next(self._tickets)
         self._clients[ticket] = client
         return ticket
@@ -123,14 +123,14 @@ class AdmissionQueue:
         return self.connections() > self._workers + self._queue
 
     def wait_for_turn(self) -> None:
-        """Wait until an admitted request may start; by default it may at once."""
+        """Wait until an admitted request may start; by default, it may start at once."""
 
     def leave(self, ticket: int) -> None:
         """Remove a request that is finished, with or without an answer."""
         self._clients.pop(ticket, None)
 
     def is_disconnected(self, ticket: int) -> bool:
-        """Return whether the client has disconnected. May be called from any thread."""
+        """Return whether the client has disconnected. Any thread may call this."""
         now_s = time.monotonic()
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + CHECK_INTERVAL_S
@@ -150,7 +150,7 @@ class AdmissionQueue:
 
 
 class KernelQueue(AdmissionQueue):
-    """The queue of a process that handles one request at a time: all others wait in the kernel's accept queue.
+    """The queue of a process that handles one request at a time, while others wait in the kernel's accept queue.
 
     A request can be refused only after it was accepted, so a client gets its 503 when its turn comes.
     """
@@ -174,8 +174,8 @@ def _full(waiting: int) -> str:
 class LoopThrottle:
     """Start one task per iteration of the event loop while the server is overloaded.
 
-    Otherwise all tasks that arrived together would block the loop one after the other, and no request could be rejected
-    meanwhile.
+    Otherwise, tasks that arrive together would block the loop one after the other, and no request could be rejected
+    during this time.
     """
 
     def __init__(self, is_overloaded: Callable[[], bool]) -> None:
@@ -196,15 +196,15 @@ class LoopThrottle:
     def _start_next(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # done: its request was cancelled
+            if not turn.done():  # done if its request was cancelled
                 turn.set_result(None)
                 break
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._start_next)
 
 
-PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends when no request arrives during this many pauses of the event loop
-MOST_HOLD_S = 2.0  # then tasks start even if the burst goes on, so that a steady flood does not stop all work
+PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after this number of pauses of the event loop without a request
+MOST_HOLD_S = 2.0  # tasks start after this time even during a burst, so that a steady flood does not stop all work
 
 
 class ArrivalBurst:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use: at least 1, at most what its affinity and cgroup quotas allow."""
+    """Return how many CPUs this process may use according to its affinity and cgroup quotas; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
 def usable_cpu_numbers() -> list[int]:
-    """Return the numbers of the CPUs this process may run on; `[0]` on systems without CPU affinity."""
+    """Return the numbers of the CPUs that this process may run on; `[0]` on systems without CPU affinity."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
@@ -51,5 +51,5 @@ def _cgroup_directories(proc: Path, root: Path) -> list[Path]:
 def _values(file: Path) -> list[str]:
     try:
         return file.read_text().split()
-    except OSError:  # this level has no such limit
+    except OSError:  # this level has no quota
         return []

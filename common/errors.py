@@ -4,11 +4,11 @@ import logging
 
 
 class BadInputError(ValueError):
-    """The input can't be used. The message is one line: what is wrong, what was expected, what to do."""
+    """The input can't be used. The message is one line with the problem, the expected input, and a remedy."""
 
 
 def one_line(error: BaseException) -> str:
-    """Return `ValueError: message` without line breaks; for an exception group, of its first exception."""
+    """Return `ValueError: message` without line breaks; for an exception group, use its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     message = " ".join(str(error).split())[:500]
@@ -16,7 +16,7 @@ def one_line(error: BaseException) -> str:
 
 
 def silence(*libraries: str) -> None:
-    """Suppress the log output of these libraries. What the user's task logs is still printed."""
+    """Suppress the log output of these libraries. Logs of the user's task are still printed."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL + 1)
         for name, logger in [*logging.root.manager.loggerDict.items()]:

@@ -27,7 +27,7 @@ _permanent_reasons: list[str] = []
 
 
 def listening_socket(options: Options) -> socket.socket:
-    """Return a socket that listens on the address of the options; exit with one line if that fails."""
+    """Return a socket that listens on the address of the options; exit with a one-line error if that fails."""
     try:
         listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
@@ -37,7 +37,7 @@ def listening_socket(options: Options) -> socket.socket:
 
 
 def check_port_is_free(options: Options) -> None:
-    """Exit with one line unless the address is free, for a server that starts processes before it listens."""
+    """Exit with a one-line error unless the address is free; for servers that start processes before they listen."""
     try:
         with socket.socket(_family(options)) as unused:
             unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,7 +59,7 @@ def _quit(options: Options, error: OSError | UnicodeError) -> NoReturn:
 
 
 def announce(options: Options, listener: socket.socket) -> None:
-    """Print the only line that a server prints: what it serves, and where."""
+    """Print the only line of a server: its name, task and URL."""
     host = f"[{options.host}]" if ":" in options.host else options.host
     port = listener.getsockname()[1]
     print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201
@@ -71,7 +71,7 @@ def unready_while(reason: Callable[[], str]) -> None:
 
 
 def unready_until_restart(reason: str) -> None:
-    """Report this line from now on: only a restart helps."""
+    """Report this line permanently, because only a restart helps."""
     _permanent_reasons[:] = [reason]
 
 
@@ -81,7 +81,7 @@ def why_not_ready() -> str:
 
 
 def stop_new_connections(listener: socket.socket) -> None:
-    """Accept only the connections that wait in the kernel; closing the socket would reset these."""
+    """Accept only the connections that wait in the kernel; closing the socket would reset them."""
     listener.listen(0)
 
 
@@ -92,7 +92,7 @@ def has_waiting_connection(listener: socket.socket) -> bool:
 
 
 def waiting_in_kernel(listener: socket.socket) -> int:
-    """Return how many connections wait to be accepted; 0 on systems that don't report it."""
+    """Return the number of connections that wait to be accepted; 0 on systems that don't report it."""
     if sys.platform != "linux":
         return 0
     info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
@@ -101,7 +101,7 @@ def waiting_in_kernel(listener: socket.socket) -> int:
 
 async def accept_waiting(listener: socket.socket) -> None:
     """Accept the connections that wait in the kernel, and start to handle their requests; then accept no more."""
-    import asyncio  # slow to import, so only servers with an event loop do
+    import asyncio  # a slow import that only servers with an event loop need
 
     stop_new_connections(listener)
     attempts = 10
@@ -126,16 +126,16 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
     def end_now(_signal: int, _frame: FrameType | None) -> None:
         sys.setswitchinterval(1e-6)  # otherwise computing threads delay this handler
         report_dropped(options, unanswered())
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides what other threads print when children exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides the output of other threads when children exit
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if util := sys.modules.get("multiprocessing.util"):  # after os._exit it does not clean up
+        if util := sys.modules.get("multiprocessing.util"):  # os._exit skips its cleanup
             shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGALRM, end_now)
-    # While Python shuts down it runs no signal handlers, and the alarm would kill the process.
+    # During shutdown, Python runs no signal handlers, so the alarm would kill the process.
     atexit.register(signal.signal, signal.SIGALRM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, start_shutdown)
     signal.signal(signal.SIGTERM, start_shutdown)

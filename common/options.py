@@ -1,4 +1,4 @@
-"""The command-line options of every server, with errors in one line."""
+"""Parse the command-line options of a server, with one-line errors."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from common.server_contract import LONGEST_QUEUE, MOST_WORKERS, default_port, re
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread: with more, the last would wait too long on a slow CPU
+QUEUE_WITHOUT_WORKERS = 40  # requests share one thread; on a slow CPU, the last of more requests waits too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class Options:
     port: int
     task: str
     workers: int
-    queue: int  # how many requests may wait while all workers are busy
-    shares_thread: bool = False  # tasks run on the thread that accepts requests
+    queue: int  # number of requests that may wait while all workers are busy
+    shares_thread: bool = False  # whether tasks run on the thread that accepts requests
 
 
 def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE) -> Options:
     """Parse the command line.
 
     Args:
-        workers: the default for --workers; None if the strategy always has one.
-        most_waiting: the largest default for --queue, whatever the number of workers.
+        workers: default of --workers; None if the strategy always has one worker.
+        most_waiting: upper limit for the default of --queue.
     """
     script = Path(sys.argv[0])
     requires = getattr(sys.modules["__main__"], "REQUIRES", "")

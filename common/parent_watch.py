@@ -15,8 +15,8 @@ CHECK_INTERVAL_S = 0.2
 def exit_with_server() -> None:
     """Make this worker process exit with its server, even if the server is killed.
 
-    Ctrl-C in a terminal and a SIGTERM to the process group don't reach the worker: it would drop the request that the
-    server is about to finish. SIGTERM still ends the worker, because its pool stops workers with it.
+    The worker leaves the process group, so Ctrl-C in a terminal and a SIGTERM to the group don't reach it. It can
+    finish its request. SIGTERM to the worker itself still ends it, because pools use it to stop workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()
@@ -29,7 +29,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent exits. Linux only; elsewhere it may outlive a killed parent."""
+    """Make the kernel kill this process when its parent exits (only on Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # the parent exited before the call
@@ -45,5 +45,5 @@ def _exit_with_parent(parent: int) -> None:
 def _exit_with_server() -> None:
     server = multiprocessing.parent_process()
     if server is not None:
-        server.join()  # a server that is killed can't stop its workers
+        server.join()  # a killed server can't stop its workers
         os._exit(0)

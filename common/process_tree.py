@@ -1,7 +1,7 @@
 """Find the children and descendants of a process.
 
-On Linux this reads /proc/PID/task/TID/children (proc(5)), which is much faster than looking at every process of the
-machine. psutil is only used elsewhere: importing it takes longer than everything else that the supervisor imports.
+On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than reading every process of
+the machine. On other systems, it imports psutil, which takes longer than all other imports of the supervisor.
 """
 
 import os
@@ -14,7 +14,7 @@ if not HAS_CHILDREN_FILES:
 
 
 def children(pid: int) -> list[int]:
-    """Return the process ids of its children; none if the process has exited."""
+    """Return the process ids of a process's children; empty if the process has exited."""
     if not HAS_CHILDREN_FILES:
         return _psutil_children(pid, recursive=False)
     try:
@@ -25,10 +25,10 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the process ids of its children, of their children, and so on.
+    """Return the process ids of all descendants of a process.
 
-    The tree is read twice. If a child exits during the first reading, one of its siblings may be missing (proc(5)), and
-    the children of a process that exits move to another parent.
+    The tree is read twice. If a process exits during the first reading, one of its siblings may be missing (proc(5)),
+    and its children move to another parent.
     """
     if not HAS_CHILDREN_FILES:
         return _psutil_children(pid, recursive=True)

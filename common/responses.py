@@ -1,4 +1,4 @@
-"""The headers of a response (where the task ran, how long it waited and took), and the bodies of error responses."""
+"""Create the headers of responses (worker, waiting time and duration of the task), and the bodies of errors."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from common.task import ComputeSpan, TaskError, TaskRun
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 ONLY_GET = "GET"
-RETRY_LATER = {"Retry-After": "1"}  # seconds; after a longer pause the queue might be empty
+RETRY_LATER = {"Retry-After": "1"}  # seconds; with a longer pause, the queue might run empty
 
 
 class RefusedError(Exception):
@@ -41,7 +41,7 @@ def _in_ms(span: ComputeSpan, zero_s: float) -> str:
 
 
 def ping_headers(options: Options) -> dict[str, str]:
-    """Return `X-Workers`, so that a client can warm up all of them, and `X-GIL`: on or off.
+    """Return `X-Workers`, so that a client can warm up all workers, and `X-GIL`: on or off.
 
     `X-GIL` exists since Python 3.13. It can change while the server runs: importing a package that needs the GIL
     enables it.
@@ -65,7 +65,7 @@ def of_status(status: int, allowed: str = ONLY_GET) -> tuple[str, int, dict[str,
 
 
 def error_text(error: BaseException) -> str:
-    """Return the body of a 500."""
+    """Return the body of a 500 response."""
     return str(error) if isinstance(error, TaskError) else one_line(error)
 
 

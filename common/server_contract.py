@@ -1,4 +1,4 @@
-"""What servers and the bench agree on: ports, workers, queues, and the meaning of `REQUIRES`."""
+"""Define the contract between servers and the bench: ports, workers, queues, and the meaning of `REQUIRES`."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# Packages whose name differs from that of the program.
+# Packages whose name differs from the program's name.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
@@ -46,18 +46,18 @@ FIRST_PORT = 8000
 MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # practically unlimited
 BACKLOG = 2048  # gunicorn's default; with less, a burst of clients waits for SYN retransmissions, or is reset
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are installed; not on every user's PATH
-_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # if set, a running service is used
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of servers that are not on every user's PATH
+_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # variable with the URL of a running service
 
 
 def default_port(stem: str) -> int:
-    """Return 8000 for `1_…`, 8001 for `2_…`, and so on; 8000 without a number."""
+    """Return the port of a server: 8000 for `1_…`, 8001 for `2_…`, and so on; 8000 without a number."""
     number = re.match(r"\d+", stem)
     return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """Return `needs Python 3.14 or later, and this is 3.11.7` or `needs redis-server`; empty if nothing is missing.
+    """Return an unmet requirement, such as `needs Python 3.14 or later, and this is 3.11.7`; empty if all are met.
 
     Raises:
         BadInputError: `requires` is not a requirement.
@@ -79,10 +79,10 @@ def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str
 
 
 def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
-    """Return what to do about a requirement that is not met."""
+    """Return the remedy for an unmet requirement."""
     return other_python if requires.startswith("python") else f"install it with: {install_command(requires)}"
 
 
 def path_of(program: str) -> str | None:
-    """Return the path of a program, also outside of PATH in the directories for servers; None if not found."""
+    """Return the path of a program on the PATH or in the directories for servers; None if not found."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))

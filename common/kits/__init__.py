@@ -1,1 +1,1 @@
-"""One kit for each web framework or library: what all servers that use it share."""
+"""One kit for each web framework or library, with the shared code of its servers."""

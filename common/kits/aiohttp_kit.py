@@ -1,4 +1,4 @@
-"""Shared by aiohttp servers: ping, admission queue, headers, errors, start and shutdown."""
+"""Provide ping, admission queue, headers, errors, start and shutdown for aiohttp servers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ _RECEIVED_S = web.RequestKey("received_s", float)
 
 
 def answer(request: web.Request, run: TaskRun) -> web.Response:
-    """Return the response with the task's answer and the headers that say where and how long it ran."""
+    """Return the response with the task's answer and the headers about its run."""
     return _plain(run.answer, 200, responses.task_headers(run, request[_RECEIVED_S]))
 
 
@@ -37,9 +37,9 @@ async def _serve(long_task: Handler, options: Options) -> None:
     runner = web.AppRunner(
         _application(long_task, options, admission),
         access_log=None,
-        handler_cancellation=True,  # when the client disconnects
+        handler_cancellation=True,  # cancels the handler when its client disconnects
         keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14 also for the first request of a connection
-        shutdown_timeout=GRACE_S + 1,  # on_stop_signal is sooner, and reports dropped requests
+        shutdown_timeout=GRACE_S + 1,  # on_stop_signal acts earlier, and reports dropped requests
     )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -83,7 +83,7 @@ def _application(long_task: Handler, options: Options, admission: AdmissionQueue
 
 
 def _client(request: web.Request) -> Any:
-    """Return the client's socket; asyncio's public wrapper of it has no `recv`."""
+    """Return the client's socket; asyncio's public wrapper has no `recv`."""
     wrapper = request.get_extra_info("socket")
     if wrapper is None:
         raise responses.RefusedError(_DISCONNECTED)

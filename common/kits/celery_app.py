@@ -1,4 +1,4 @@
-"""The Celery application of 12_async_celery: its settings and tasks, loaded by the server and by every worker.
+"""Define the Celery application of 12_async_celery: its settings and tasks, for the server and every worker.
 
 Both read the broker's URL from CELERY_BROKER_URL. Start a worker with
 `celery --app common.kits.celery_app worker`.
@@ -25,7 +25,7 @@ app.conf.update(
     task_retry_on_worker_lost=True,  # a task that always kills its process stops at max_retries
     worker_prefetch_multiplier=1,
     result_expires=3600,
-    result_backend_always_retry=True,  # a result is kept if the broker is away for a moment
+    result_backend_always_retry=True,  # short interruptions of the broker lose no result
     broker_connection_retry_on_startup=True,
     redis_socket_timeout=TIMEOUT_S,
     redis_socket_connect_timeout=TIMEOUT_S,
@@ -43,13 +43,13 @@ def perform(spec: str) -> dict[str, Any]:
 
 @app.task(track_started=True, **_RETRY)  # type: ignore[untyped-decorator]
 def perform_job(spec: str) -> dict[str, Any]:
-    """Do the same as `perform`, and record the start, so that `GET /jobs/ID` can tell `running` from `queued`."""
+    """Perform the task like `perform`, and record its start for `GET /jobs/ID`, which reports running or queued."""
     return asdict(perform_here(spec))
 
 
 @app.task  # type: ignore[untyped-decorator]
 def trouble_with(spec: str) -> str:
-    """Return one line that says why this worker can't perform the task; empty if it can."""
+    """Return a one-line reason why this worker can't perform the task; empty if it can."""
     try:
         resolve(spec)
     except UnknownTaskError as error:

@@ -1,4 +1,4 @@
-"""The client side of Celery for the server, and its private broker: Redis and a worker that exit with the server."""
+"""Connect the server to Celery, and run a private Redis and worker that exit with the server."""
 
 import asyncio
 import contextlib
@@ -34,10 +34,10 @@ REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 ROOT = Path(__file__).parents[2]
 REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
 
-POLL_INTERVAL_S = 0.5  # between two checks of the broker, and of whether a result is still needed
+POLL_INTERVAL_S = 0.5  # interval of checks of the broker, and of whether a result is still needed
 START_LIMIT_S = 20.0
-MOST_THREADS = 1000  # one thread waits for each result
-POSTED = "POSTED"  # the state of a job that no worker has started; Celery itself records none
+MOST_THREADS = 1000  # each thread waits for one result
+POSTED = "POSTED"  # state of a job that no worker has started, which Celery itself does not record
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own timeouts
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
@@ -52,7 +52,7 @@ _AWAY = "the broker does not answer"
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     """Start a Redis that only this user can reach, and a Celery worker with `workers` processes; stop both at the end.
 
-    Redis keeps nothing on disk. Neither is restarted if it exits.
+    Redis keeps nothing on disk. Neither process is restarted if it exits.
 
     Returns:
         The broker's URL, and a function that returns one line if Redis or the worker has ended, or an empty string.
@@ -80,7 +80,7 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
 
 @contextlib.contextmanager
 def _directory() -> Iterator[str]:
-    """Make a temporary directory that is removed even if this process is killed."""
+    """Create a temporary directory that is removed even if this process is killed."""
     with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as directory:
         until_closed, ours = os.pipe()
         try:
@@ -94,7 +94,7 @@ def _directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that exits with this one, but ignores signals to the process group."""
+    """Start a process that exits with this process, but ignores signals to the process group."""
     server = os.getpid()
 
     def in_child() -> None:
@@ -126,9 +126,9 @@ def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
-    """Open the queue on the Redis that CELERY_BROKER_URL names, or on a private one with its own workers."""
+    """Open the queue on the Redis at CELERY_BROKER_URL, or on a private Redis with its own workers."""
     silence("celery", "kombu", "redis")
-    sys.unraisablehook = lambda _: None  # AsyncResult.__del__ unsubscribes: without a broker that is a traceback
+    sys.unraisablehook = lambda _: None  # without a broker, AsyncResult.__del__ would print a traceback
     async with contextlib.AsyncExitStack() as stack:
         given_url = os.environ.get("CELERY_BROKER_URL")
         url, ended = (given_url, str) if given_url else stack.enter_context(private_broker(options.workers))
@@ -145,11 +145,11 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
 
 
 class JobQueue:
-    """Sends tasks to the broker. Each result has a thread that waits for it with `AsyncResult.get`."""
+    """Send tasks to the broker. A thread waits for each result with `AsyncResult.get`."""
 
     def __init__(self, ended: Callable[[], str]) -> None:
         self._ended, self._trouble = ended, ""
-        self._wanted: set[str] = set()  # ids of the tasks whose clients still wait
+        self._wanted: set[str] = set()  # ids of tasks whose clients are still waiting
         self._threads = ThreadPoolExecutor(MOST_THREADS, "celery")
         unready_while(lambda: self._trouble)
 
@@ -167,7 +167,7 @@ class JobQueue:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def require_worker(self, task: str) -> None:
-        """Exit with one line unless a worker answers and can perform the task."""
+        """Exit with a one-line error unless a worker answers and can perform the task."""
         check = trouble_with.s(task).set(expires=START_LIMIT_S)
         try:
             trouble = await asyncio.wait_for(self._outcome(check), START_LIMIT_S)
@@ -178,10 +178,10 @@ class JobQueue:
             quit_with(f"a Celery worker reports: {trouble}")
 
     async def result_of(self, task: Signature) -> TaskRun:
-        """Return the result of a task. If this is cancelled, the task is revoked: no worker will start it.
+        """Return the result of a task. If this coroutine is cancelled, revoke the task, so that no worker starts it.
 
         Raises:
-            TaskError: the task raised, or its process exited too often.
+            TaskError: the task raised an exception, or its process exited too often.
             RefusedError: the broker does not answer.
         """
         return TaskRun(**await self._outcome(task))
@@ -207,7 +207,7 @@ class JobQueue:
         raise RefusedError(self._trouble)
 
     async def post(self, task: str) -> str:
-        """Send a job and return its id. When this returns, the broker has the job.
+        """Send a job and return its id when the broker has the job.
 
         Raises:
             RefusedError: the broker does not answer.
@@ -249,7 +249,7 @@ def _why_no_answer() -> str:
 
 def _post(task: str) -> str:
     job_id: str = uuid()
-    app.backend.store_result(job_id, None, POSTED)  # tells a queued job from an unknown id
+    app.backend.store_result(job_id, None, POSTED)  # distinguishes a queued job from an unknown id
     perform_job.apply_async((task,), task_id=job_id)
     return job_id
 
@@ -261,14 +261,14 @@ def _find(job_id: str, wait_s: float) -> Job | None:
     try:
         return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
     except NotFinishedError:
-        app.backend.remove_pending_result(result)  # otherwise each request for an endless job would leave one
+        app.backend.remove_pending_result(result)  # otherwise each poll of an endless job would leave a pending result
         return Job("running" if result.state == states.STARTED else "queued")
     except TaskError as error:
         return Job(error=str(error))
 
 
 def _value(returned: Any) -> Any:
-    """Raise TaskError if the task failed: then Celery returns its exception in place of a value."""
+    """Return the value; raise TaskError if the task failed, because Celery then returns its exception instead."""
     if isinstance(returned, BaseException):
         is_one_line = isinstance(returned, TaskError | UnknownTaskError)
         raise TaskError(str(returned) if is_one_line else one_line(returned))

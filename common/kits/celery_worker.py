@@ -1,4 +1,4 @@
-"""The private Celery worker of the server: Celery's own worker, without banner and log.
+"""Run the private Celery worker of the server: Celery's own worker, without banner and log.
 
 `python -m common.kits.celery_worker PROCESSES`, with the broker's URL in CELERY_BROKER_URL.
 """

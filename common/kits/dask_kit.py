@@ -1,4 +1,4 @@
-"""A Dask cluster for the server: a LocalCluster, or the one that Dask's configuration names."""
+"""Provide a Dask cluster for the server: a LocalCluster, or the cluster in Dask's configuration."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ from common.responses import RefusedError, error_text
 from common.task import TaskRun, perform
 
 CONNECT_LIMIT_S = 5
-MOST_JOBS, KEPT_S = 10_000, 3600  # unfinished jobs; how long each job is kept, in seconds
+MOST_JOBS, KEPT_S = 10_000, 3600  # maximum number of unfinished jobs; retention time of a job
 
 
 class Cluster:
-    """A Dask client, and the jobs that were posted to it. Only this process knows them."""
+    """A Dask client and its jobs, which exist only in this process."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -32,7 +32,7 @@ class Cluster:
         self._unfinished: set[asyncio.Task[TaskRun]] = set()
 
     def trouble(self) -> str:
-        """Return one line if the cluster can't work; empty if it can."""
+        """Return a one-line reason why the cluster can't work; empty if it can."""
         return "" if self.client.status == "running" else f"the Dask cluster is {self.client.status}"
 
     async def post(self, task: str) -> str:
@@ -60,13 +60,13 @@ class Cluster:
             del self._jobs[name]
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job with this id, when it is done or `wait_s` is over; None if it is unknown."""
+        """Return the job with this id when it is done or `wait_s` is over; None if the id is unknown."""
         _, job = self._jobs.get(name, (0.0, None))
         if job is None:
             return None
         await asyncio.wait([job], timeout=wait_s)
         if not job.done():
-            return Job("queued or running")  # only the scheduler knows which
+            return Job("queued or running")  # only the scheduler can distinguish them
         error = job.exception()
         return Job(error=error_text(error)) if error else Job(run=job.result())
 
@@ -96,7 +96,7 @@ def dask_setup(_worker: object) -> None:
 
 
 async def result_of(future: Future[TaskRun]) -> TaskRun:
-    """Return the result of a Dask future. If this is cancelled, the future is cancelled on the cluster."""
+    """Return the result of a Dask future. If this coroutine is cancelled, cancel the future on the cluster."""
     try:
         run: TaskRun = await future
     except asyncio.CancelledError:

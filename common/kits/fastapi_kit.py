@@ -1,4 +1,4 @@
-"""Shared by FastAPI servers: ping, admission queue, headers, errors, start and shutdown under uvicorn."""
+"""Provide ping, admission queue, headers, errors, start and shutdown for FastAPI servers under uvicorn."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def task_app() -> FastAPI:
     for kind in (StarletteHTTPException, responses.RefusedError, TaskError, Exception):
         app.add_exception_handler(kind, _one_line_errors)
 
-    # A plain `def` would wait for a thread of the pool, as the tasks do.
+    # A plain `def` would wait for a thread of the pool, like the tasks.
     @app.get("/ping")
     async def ping() -> Response:
         return _plain("pong", 200, responses.ping_headers(app.state.options))
@@ -53,12 +53,12 @@ def task_app() -> FastAPI:
 
 
 def answer(request: Request, run: TaskRun) -> Response:
-    """Return the response with the task's answer and the headers that say where and how long it ran."""
+    """Return the response with the task's answer and the headers about its run."""
     return _plain(run.answer, 200, responses.task_headers(run, request.state.received_s))
 
 
 def disconnect_check(request: Request) -> Callable[[], bool]:
-    """Wait until a burst of requests is over, then return a function that says whether the client has disconnected.
+    """Wait until a burst of requests is over; return a function that checks whether the client has disconnected.
 
     A thread can't be stopped from outside, but a task that yields can stop itself.
     """
@@ -80,7 +80,7 @@ async def _one_line_errors(_request: Request, error: Exception) -> Response:
 
 
 class _Admission:
-    """The outermost middleware: record when a request came, and admit or refuse it if it is for the long task."""
+    """Record when a request arrives, and admit or refuse it if it is for the long task (outermost middleware)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,7 +94,7 @@ class _Admission:
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
             send = _closing(send)
         admission, client = getattr(scope["app"].state, "admission", None), state.get(_CLIENT)
-        # Under another server there is no socket; that server limits the requests.
+        # Another server provides no socket, and limits the requests itself.
         with contextlib.ExitStack() as stack:
             app = self._app
             if admission is not None and client is not None and (scope["path"], scope["method"]) == ("/", "GET"):
@@ -114,7 +114,7 @@ class _Admission:
 
 
 def _closing(send: Send) -> Send:
-    """Close the connection after the answer: this server reads no bodies, so the next request could start anywhere."""
+    """Close the connection after the answer, because unread bodies could be mistaken for the next request."""
 
     async def closing(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -152,7 +152,7 @@ async def _serve(app: FastAPI, options: Options) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Announce when it listens, and accept waiting connections before it stops."""
+    """Announce the server when it listens, and accept waiting connections before it stops."""
 
     def __init__(self, config: uvicorn.Config, options: Options) -> None:
         super().__init__(config)
@@ -195,7 +195,7 @@ class _Protocol(H11Protocol):
         self.app = until_disconnected
 
     def data_received(self, data: bytes) -> None:
-        # As in uvicorn, except that a part of a head does not reset the timeout.
+        # The same as in uvicorn, except that a part of a head does not reset the timeout.
         self.conn.receive_data(data)
         self.handle_events()
 

@@ -1,4 +1,4 @@
-"""Shared by Flask servers: ping, admission queue, headers, errors, start and shutdown."""
+"""Provide ping, admission queue, headers, errors, start and shutdown for Flask servers."""
 
 import contextlib
 import socket
@@ -71,7 +71,7 @@ def _admit(app: Flask) -> None:
     admission = app.config.get(ADMISSION)
     client = next((request.environ[name] for name in _SOCKETS if name in request.environ), None)
     if admission is None or client is None:
-        return  # under another server, which limits the requests
+        return  # another server limits the requests
     _require_connected(client)
     if refusal := admission.refusal():
         raise responses.RefusedError(refusal)
@@ -86,7 +86,7 @@ def _require_connected(client: Any) -> None:
 
 
 def answer(run: TaskRun) -> Response:
-    """Return the response with the task's answer and the headers that say where and how long it ran."""
+    """Return the response with the task's answer and the headers about its run."""
     return Response(run.answer, headers=responses.task_headers(run, g.received_s), content_type=responses.PLAIN_TEXT)
 
 
@@ -102,9 +102,9 @@ class _RequestHandler(WSGIRequestHandler):
 
 
 def _ending_at_once(app: Any) -> Any:
-    """Wrap an application so that the client sees the end of the answer at once.
+    """Wrap an application so that the client sees the end of the answer immediately.
 
-    Otherwise werkzeug first waits for further input: for 10 ms, or forever.
+    Otherwise, werkzeug first waits for further input, for 10 ms or forever.
     """
 
     def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:

@@ -45,7 +45,7 @@ class _GreenletQueue(AdmissionQueue):
     """Start one task per iteration of the event loop while the server is overloaded, as `LoopThrottle` does."""
 
     def __init__(self, options: Options, connections: Pool) -> None:
-        # `poll` would let other greenlets run, which could take the place that was found free.
+        # `poll` would let other greenlets run, which could take the free place in the queue.
         super().__init__(options, lambda clients: [key for key, client in clients.items() if is_disconnected(client)])
         self.connections, self._turn = connections.__len__, BoundedSemaphore(1)
 
@@ -56,7 +56,7 @@ class _GreenletQueue(AdmissionQueue):
 
 
 def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until no request is in progress in three checks in a row: an accepted connection takes a moment to start."""
+    """Wait until three checks in a row find no request, because an accepted connection takes a moment to start."""
     idle_checks = 0
     while idle_checks < 3:
         gevent.sleep(0.01)
@@ -64,7 +64,7 @@ def _finish_requests(admission: AdmissionQueue) -> None:
 
 
 class _HeadTimeoutError(OSError):
-    """The head of a request took too long. An OSError, because gevent handles those of sockets."""
+    """The head of a request took too long. This is an OSError, because gevent handles OSErrors of sockets."""
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
@@ -113,6 +113,6 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             watcher.close()
 
     def _stop_if_disconnected(self, request: gevent.Greenlet, watcher: Any) -> None:
-        watcher.stop()  # otherwise it fires repeatedly while a next request waits to be read
+        watcher.stop()  # otherwise it fires repeatedly while the next request waits to be read
         if is_disconnected(self.socket._sock):
             request.kill(block=False)

@@ -1,4 +1,4 @@
-"""Run a Flask application under gunicorn with sync workers: one process each, forked before the first request."""
+"""Run a Flask application under gunicorn with sync workers, which are processes forked before the first request."""
 
 import contextlib
 import os
@@ -98,7 +98,7 @@ class _Worker(SyncWorker):  # type: ignore[misc]
 
 
 class _Workers:
-    """State that the workers share: how many are ready, and how many requests were dropped."""
+    """Shared state of the workers: the number of ready workers, and of dropped requests."""
 
     def __init__(self, options: Options, admission: KernelQueue, listener: socket.socket) -> None:
         self._options, self._admission, self._listener = options, admission, listener
@@ -121,5 +121,5 @@ class _Workers:
         os._exit(0)
 
     def report_dropped(self, _arbiter: Arbiter) -> None:
-        """Report, from the arbiter, when all workers have exited."""
+        """Report dropped requests in the arbiter after all workers have exited."""
         report_dropped(self._options, self._dropped.value + waiting_in_kernel(self._listener))

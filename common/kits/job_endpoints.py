@@ -1,4 +1,4 @@
-"""Jobs: `POST /jobs` accepts one and names its location, `GET /jobs/ID` returns its state or its answer.
+"""Provide jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or answer.
 
 The server's resource is a `Jobs`.
 """
@@ -17,7 +17,7 @@ RETRY_S = 1  # Retry-After for a client that does not wait
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The state of a job, its result, or one line that says why it failed."""
+    """The state of a job, its result, or a one-line reason why it failed."""
 
     state: str = ""
     run: TaskRun | None = None
@@ -28,14 +28,14 @@ class Jobs(Protocol):
     """A queue of jobs."""
 
     async def post(self, task: str) -> str:
-        """Accept a job and return its id; raise RefusedError if that is not possible now."""
+        """Accept a job and return its id; raise RefusedError if no job can be accepted now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
         """Return the job when it is done or `wait_s` is over; None if it is unknown or has expired."""
 
 
 class PostJob(Handler):
-    """`POST /jobs`: 202 with its `Location`."""
+    """`POST /jobs`: 202 with the `Location` of the job."""
 
     allowed = "POST"
 
@@ -53,7 +53,7 @@ class FindJob(Handler):
     allowed = "GET, HEAD"
 
     async def head(self, name: str) -> None:
-        """Answer as GET does, without the body."""
+        """Answer like GET, but without a body."""
         await self.get(name)
 
     async def get(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Shared by Tornado servers: ping, admission queue, headers, errors, start and shutdown."""
+"""Provide ping, admission queue, headers, errors, start and shutdown for Tornado servers."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class Handler(RequestHandler):
         self.server = options  # not `self.options`, which is Tornado's handler of OPTIONS requests
         self.task = options.task
         self.admission, self.throttle = admission, throttle
-        self.resource = resource  # what `serve` keeps open
+        self.resource = resource  # resource that `serve` keeps open
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", responses.PLAIN_TEXT)
@@ -59,7 +59,7 @@ class Handler(RequestHandler):
         self.finish(text)
 
     def log_exception(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        """Log nothing, since the client gets the error; if the pool is broken, `/ready` reports that from now on."""
+        """Log nothing, because the client gets the error; if the pool is broken, `/ready` reports it from now on."""
         if isinstance(error, BrokenExecutor):
             unready_until_restart(POOL_IS_BROKEN)
 
@@ -67,7 +67,7 @@ class Handler(RequestHandler):
 class TaskHandler(Handler):
     """A handler for the long task; a server adds `get`."""
 
-    _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # by ticket: handlers whose work can be cancelled
+    _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # handlers with work that can be cancelled, by ticket
     _ticket: int | None = None
     _cancel_work: Callable[[], object] | None = None
 
@@ -92,13 +92,13 @@ class TaskHandler(Handler):
             self._waiting.pop(self._ticket, None)
 
     def answer(self, run: TaskRun) -> None:
-        """Send the task's answer with the headers that say where and how long it ran."""
+        """Send the task's answer with the headers about its run."""
         for name, value in responses.task_headers(run, self.received_s).items():
             self.set_header(name, value)
         self.finish(run.answer)
 
     async def cancel_on_disconnect(self, work: Future[TaskRun] | Awaitable[TaskRun]) -> TaskRun:
-        """Return the result of the work; if the client disconnects, try to cancel the work with its own `cancel()`."""
+        """Return the result of the work; if the client disconnects, try to cancel the work."""
         future = asyncio.wrap_future(work) if isinstance(work, Future) else asyncio.ensure_future(work)
         # Cancel the pool's future directly; asyncio would cancel it only in the next iteration of the event loop.
         self._cancel_work = work.cancel if isinstance(work, Future) else future.cancel
@@ -112,7 +112,7 @@ class TaskHandler(Handler):
             raise HTTPError(503) from None
 
     def on_connection_close(self) -> None:
-        """Cancel this request and all others whose clients have disconnected: a busy loop notices each of them late."""
+        """Cancel this and all other requests of disconnected clients, because a busy loop notices each one late."""
         self._cancel()
         sockets = {ticket: handler._client() for ticket, handler in self._waiting.items()}
         for ticket in disconnected({ticket: client for ticket, client in sockets.items() if client is not None}):
@@ -199,7 +199,7 @@ async def _until_stopped(application: Application, options: Options, admission: 
 
 
 async def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until no request is in progress in three checks in a row: an accepted connection takes a moment to start."""
+    """Wait until three checks in a row find no request, because an accepted connection takes a moment to start."""
     idle_checks = 0
     while idle_checks < 3:
         await asyncio.sleep(0.01)

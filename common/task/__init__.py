@@ -1,9 +1,9 @@
-"""The long task: find it, perform it, and return its answer with its times.
+"""Find the long task, perform it, and return its answer with its times.
 
-A task is a plain function, an `async def`, or a generator function that yields where other code may run: `yield 0` or
-just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s.
+A task is a plain function, an `async def`, or a generator function that yields where other code may run. It uses
+`yield 0` or `yield` between two slices of computing, and `yield 0.2` to wait 0.2 s.
 
-asyncio is imported only where it is needed, because that takes twice as long as all other imports of a worker process.
+asyncio is imported only if it is needed, because this takes twice as long as all other imports of a worker process.
 """
 
 import importlib
@@ -22,8 +22,8 @@ from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
 from common.task.task_name import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 
-DENSE = 0.9  # a span with this share of CPU time counts as all CPU time
-MOST_SPANS = 200  # more would not fit into a header of 4 KB
+DENSE = 0.9  # share of CPU time from which a span counts as pure computing
+MOST_SPANS = 200  # maximum for a header of 4 KB
 
 __all__ = [
     "BadCallError",
@@ -36,23 +36,23 @@ __all__ = [
     "resolve",
 ]
 
-_MAIN_THREAD = threading.get_native_id()  # gevent gives its greenlets thread names, but all run in this thread
+_MAIN_THREAD = threading.get_native_id()  # all greenlets of gevent run in this thread, despite their thread names
 
 
 class ComputeSpan(NamedTuple):
-    """A time in which a task did not pause; the operating system may still have run others."""
+    """A period in which a task did not pause. The operating system may have run other threads in it."""
 
     from_s: float  # `time.monotonic`
     to_s: float
     cpu_s: float  # CPU time of this thread
 
     def is_dense(self) -> bool:
-        """Return whether the task computed (almost) all the time."""
+        """Return whether the task computed during (almost) the whole span."""
         return self.cpu_s >= DENSE * (self.to_s - self.from_s)
 
 
 class Stopwatch:
-    """Records compute spans: stopped when the task yields, started when it resumes."""
+    """Record compute spans: stop when the task yields, and start when it resumes."""
 
     def __init__(self) -> None:
         self.spans: list[ComputeSpan] = []
@@ -61,7 +61,7 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span; merge it with the one before if both are dense, and pairs of spans if there are too many."""
+        """End a span. Merge it with the previous span if both are dense; merge pairs if there are too many spans."""
         new = ComputeSpan(self._from_s, time.monotonic(), time.thread_time() - self._cpu_s)
         if self.spans and _joined(self.spans[-1], new).is_dense():
             self.spans[-1] = _joined(self.spans[-1], new)
@@ -93,7 +93,7 @@ class TaskRun:
 
 
 class TaskError(RuntimeError):
-    """The task raised an exception. Holds only text, so that it can always be pickled."""
+    """The task raised an exception. This error has only text, so that it can always be pickled."""
 
 
 def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
@@ -101,11 +101,11 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
     Args:
         spec: the name of the task.
-        is_cancelled: called whenever the task yields; the default is never true.
+        is_cancelled: called whenever the task yields; the default returns False.
 
     Raises:
         UnknownTaskError: `spec` names no task.
-        TaskError: the task raised, or is cancelled; the message is one line.
+        TaskError: the task raised an exception or was cancelled; the message is one line.
     """
     attempt = _Attempt(spec)
     sleep_yields = not inspect.isbuiltin(time.sleep)  # patched by gevent
@@ -113,7 +113,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
         for pause_s in attempt.pauses():
             if is_cancelled():
                 raise TaskError("cancelled: the client disconnected")
-            # Only greenlets must yield explicitly. For threads and processes sleep(0) would cost 70 µs on Linux.
+            # Only greenlets must yield explicitly. In threads and processes, sleep(0) would take 70 µs on Linux.
             if pause_s or sleep_yields:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
@@ -124,7 +124,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Perform the task on the event loop and let others run wherever it yields or awaits. Raises as `perform` does."""
+    """Perform the task on the event loop; other code runs when it yields or awaits. Raise the errors of `perform`."""
     import asyncio
 
     attempt = _Attempt(spec)
@@ -139,7 +139,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
 
 
 class _Attempt:
-    """Runs the task from pause to pause; at the end it has either `answer`, or a `coroutine` that returns it."""
+    """Run the task from pause to pause; the result is either `answer` or a `coroutine` that returns the answer."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)
@@ -148,7 +148,7 @@ class _Attempt:
         self.coroutine: Coroutine[Any, Any, str] | None = None
 
     def pauses(self) -> Iterator[float]:
-        """Yield each pause of the task, in seconds; the caller makes it."""
+        """Yield each pause of the task in seconds; the caller has to wait."""
         self.stopwatch.start()
         answer = self._function()
         if inspect.isgenerator(answer):
@@ -184,10 +184,10 @@ async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
 
 @contextmanager
 def _task_errors() -> Iterator[None]:
-    """Turn whatever the task raises into a TaskError, except when someone else stops it."""
+    """Turn any exception of the task into a TaskError, unless the exception comes from outside."""
     try:
         yield
-    except BaseException as error:  # servers would take a GeneratorExit of the task for their own
+    except BaseException as error:  # servers would mistake a GeneratorExit of the task for their own
         if not isinstance(error, Exception) and _is_from_outside(error):
             raise
         raise TaskError(one_line(error)) from None
@@ -196,7 +196,7 @@ def _task_errors() -> Iterator[None]:
 def _is_from_outside(error: BaseException) -> bool:
     """Return whether this is Ctrl-C, or the cancellation of the greenlet or asyncio task."""
     if isinstance(error, KeyboardInterrupt):
-        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C does not raise it
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise Ctrl-C does not raise it
     return type(error).__name__ == "GreenletExit" or _was_cancelled_by_another(error)
 
 
@@ -225,7 +225,7 @@ def _this_worker() -> str:
 
 @cache
 def _interpreter_number() -> int:
-    """Return the number of this interpreter: 0 for the main one, and before Python 3.14."""
+    """Return the number of this interpreter: 0 for the main interpreter, or before Python 3.14."""
     try:
         return int(importlib.import_module("concurrent.interpreters").get_current().id)
     except ImportError:
@@ -236,10 +236,10 @@ def _interpreter_number() -> int:
 def resolve(spec: str) -> Callable[[], object]:
     """Return the function of a task: a name from `BUILTIN_TASKS`, `module:function`, or `module:function('acme', 3)`.
 
-    Modules are imported from the current directory, arguments are literals.
+    Modules are imported from the current directory. Arguments are literals.
 
     Raises:
-        UnknownTaskError: with one line that says what is wrong, and what to do.
+        UnknownTaskError: there is no such task; the message is one line with a remedy.
     """
     if spec in BUILTIN_TASKS:
         return BUILTIN_TASKS[spec]

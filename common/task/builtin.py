@@ -1,11 +1,11 @@
-"""The built-in tasks: one holds the GIL, one releases it, one is I/O-bound."""
+"""Define the built-in tasks: one holds the GIL, one releases it, and one is I/O-bound."""
 
 import hashlib
 from collections.abc import Generator
 
 
 def primes() -> Generator[float, None, int]:
-    """Count the primes below 38,000 in pure Python: holds the GIL."""
+    """Count the primes below 38,000 in pure Python, which holds the GIL."""
     count = 0
     for number in range(2, 38_000):
         if number % 500 == 0:
@@ -15,17 +15,17 @@ def primes() -> Generator[float, None, int]:
 
 
 def is_prime(number: int) -> bool:
-    """Return whether a number is prime, by trial division, because that is slow."""
+    """Return whether a number is prime; trial division is slow on purpose."""
     return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
 def digest() -> str:
-    """Derive a key from a password with one call of hashlib: releases the GIL."""
+    """Derive a key from a password with one call of hashlib, which releases the GIL."""
     return hashlib.pbkdf2_hmac("sha256", b"correct horse", b"battery staple", 250_000).hex()
 
 
 def sign_up() -> Generator[float, None, str]:
-    """Wait for a database, a mail server and a social network: I/O-bound."""
+    """Wait for a database, a mail server and a social network, which is I/O-bound."""
     yield 0.020
     yield 0.060
     yield 0.200

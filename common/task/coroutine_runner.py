@@ -1,7 +1,7 @@
 """Run a coroutine as a task, on the running event loop or on a new one, and measure its own CPU time.
 
-On a shared event loop, the stopwatch runs while a step of the coroutine, or of a task it started, runs. On a new event
-loop it runs from start to end, except while the loop waits. Creating and closing the loop does not count.
+On a shared event loop, the stopwatch runs during each step of the coroutine and of the tasks that it started. On a new
+event loop, it runs from start to end, except while the loop waits. Creating and closing the loop does not count.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 from common.errors import one_line
 
 _GEVENT = not inspect.isbuiltin(time.sleep)  # gevent has patched the standard library
-_LOOP_LOCK = threading.Lock()  # under gevent: asyncio allows one running loop per thread, and greenlets share one
+_LOOP_LOCK = threading.Lock()  # for gevent: asyncio allows one running loop per thread, and greenlets share a thread
 
 
 class Watch(Protocol):
@@ -29,9 +29,9 @@ class Watch(Protocol):
 
 
 async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Await a coroutine; the watch runs during each step of it, and of the asyncio tasks that it starts.
+    """Await a coroutine; the watch runs during each step of the coroutine and of the asyncio tasks that it starts.
 
-    The coroutine runs as an asyncio task of its own, so that it can't cancel the one that serves the request.
+    The coroutine runs as a separate asyncio task, so that it can't cancel the task that serves the request.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
@@ -46,7 +46,7 @@ async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> 
 
 
 def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Run a coroutine as `asyncio.run` does; the watch is stopped while the loop waits."""
+    """Run a coroutine like `asyncio.run`; the watch is stopped while the loop waits."""
     if _GEVENT:
         with _LOOP_LOCK:
             return _run(coroutine, watch)
@@ -68,7 +68,7 @@ def _run(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Stops the watch while the event loop waits."""
+    """Stop the watch while the event loop waits."""
 
     def __init__(self, shared: "_Shared") -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _Steps:
                 except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
                     if error is value:
                         raise  # the coroutine is being closed
-                    # Would otherwise end the event loop, or close the coroutine that awaits this one.
+                    # The original exception would end the event loop, or close the coroutine that awaits this one.
                     raise RuntimeError(one_line(error)) from None
             try:
                 step, value = self._coroutine.send, (yield awaited)
@@ -119,7 +119,7 @@ class _Steps:
 
 
 class _Shared:
-    """A watch for several asyncio tasks, one of which may start inside of another (eager tasks)."""
+    """A watch for several asyncio tasks; an eager task may start inside another task."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._is_running = watch, False
@@ -149,7 +149,7 @@ class _Shared:
             self._watch.start()
 
 
-_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # inherited by the tasks that it starts
+_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # inherited by new tasks
 
 
 def _watched_task(

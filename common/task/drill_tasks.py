@@ -1,4 +1,4 @@
-"""Tasks for a drill: of any length, reporting when they start, and one that never ends on demand.
+"""Define tasks for a drill: they have any length, report their start, and can be made endless.
 
 They communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """
@@ -14,9 +14,9 @@ SLICE_S = 0.002
 
 
 def compute(cpu_s: float) -> Generator[float, None, str]:
-    """Compute in slices until this much CPU time is used, or as much as the file `lasts` says.
+    """Compute in slices for this much CPU time, or for the time in the file `lasts`.
 
-    If a file asks for an endless task, compute forever, without slices.
+    If a file requests an endless task, compute forever without slices.
     """
     cpu_s = _length_s(cpu_s)
     _report_start()
@@ -48,7 +48,7 @@ def _length_s(default_s: float) -> float:
 
 
 def _is_endless() -> bool:
-    """Return whether this task is endless; each file asks for one."""
+    """Return whether this task is endless; each file requests one endless task."""
     if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
             for name in os.listdir(directory):  # noqa: PTH208

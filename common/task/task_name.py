@@ -1,4 +1,4 @@
-"""Parse the name of a task: a built-in one, `module:function`, or `module:function('acme', 3)`."""
+"""Parse the name of a task: a built-in name, `module:function`, or `module:function('acme', 3)`."""
 
 import ast
 import copy
@@ -15,12 +15,12 @@ from types import ModuleType
 import common
 from common.errors import BadInputError, one_line
 
-USER_COMMON = "common_of_the_user"  # the name in sys.modules of a module `common` that belongs to the user
+USER_COMMON = "common_of_the_user"  # name in sys.modules for a module `common` of the user
 _OURS = Path(str(common.__file__))
 
 
 def import_from(folder: str, name: str) -> ModuleType:
-    """Import a module as a script in that folder would, and raise whatever it raises."""
+    """Import a module as a script in that folder would, including any exceptions."""
     user_common = _user_common(folder)
     # Worker processes inherit sys.path, and must import this project's `common`.
     first = [str(_OURS.parents[1]), folder] if user_common else [folder]
@@ -56,18 +56,18 @@ def _import_user_common(module_spec: ModuleSpec) -> None:
 
 
 class UnknownTaskError(BadInputError):
-    """There is no such task. The message is one line that says what was expected."""
+    """There is no such task. The message is one line with the expected value."""
 
 
 class BadCallError(UnknownTaskError):
-    """The task can't be called with these arguments: they are no literals, or don't match its signature."""
+    """The task can't be called with these arguments: they are not literals, or don't match its signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """Literal arguments and their source text, which is never evaluated."""
 
-    text: str = ""  # with parentheses; empty without arguments
+    text: str = ""  # source with parentheses; empty without arguments
     positional: tuple[object, ...] = ()
     named: dict[str, object] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Call:
     arguments: Arguments = Arguments()
 
     def __call__(self) -> object:
-        """Call the function with copies of the arguments, so that a run can't change them for the next one."""
+        """Call the function with copies of the arguments, so that a run can't change them for the next run."""
         positional, named = copy.deepcopy((self.arguments.positional, self.arguments.named))
         return self.function(*positional, **named)
 
@@ -89,7 +89,7 @@ def split(spec: str) -> tuple[str, Arguments]:
     """Split `module:function('acme', 3)` into the name and the arguments.
 
     Raises:
-        BadCallError: the arguments are no literals, or have invisible characters.
+        BadCallError: the arguments are not literals, or have invisible characters.
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
