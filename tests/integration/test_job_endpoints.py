@@ -39,7 +39,7 @@ def test_jobs_are_timed_from_post_to_answer(run_cli, tmp_path: Path) -> None:
         ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
     assert "3 users · as jobs" in ended.stdout
-    assert "note 2_async, 3_async_threadexecutor: not run: each takes no jobs" in ended.stdout
+    assert "note 2_async, 3_async_threadexecutor: not run: each accepts no jobs" in ended.stdout
     result = load(tmp_path / "jobs.json")
     (record,) = result.records
     assert (record.tool, record.values["style"]) == ("jobs", "jobs")
@@ -187,14 +187,14 @@ def test_strategies_without_jobs_are_left_out() -> None:
     suite = in_style(strategies_suite(["2", "3", "10"]), "jobs")
     plan = make_plan(suite, {"python": [sys.executable]}, time_s=None, rounds=1)
     assert {(one.server, one.reason) for one in plan.left_out} == {
-        ("2_async", "takes no jobs"),
-        ("3_async_threadexecutor", "takes no jobs"),
+        ("2_async", "accepts no jobs"),
+        ("3_async_threadexecutor", "accepts no jobs"),
     }
     assert [(case.server, case.get("style")) for case in (*plan.cases, *plan.ceilings)] == [
         ("10_async_dask", "jobs"),
         ("bare", None),
     ]
-    with pytest.raises(BadInputError, match=r"^2_async takes no jobs: use 10_async_dask or 12_async_celery, or"):
+    with pytest.raises(BadInputError, match=r"^2_async accepts no jobs: use 10_async_dask or 12_async_celery, or"):
         make_plan(in_style(strategies_suite(["2"]), "jobs"), {"python": [sys.executable]}, time_s=None, rounds=1)
 
 

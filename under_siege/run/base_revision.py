@@ -1,4 +1,4 @@
-"""Measure two revisions of an application in one run: the work tree, and the base that it is compared with."""
+"""Measure two revisions of an application in one run: the work tree and its base."""
 
 import hashlib
 import os
@@ -17,15 +17,15 @@ from under_siege.model.result_file import legible
 from under_siege.model.suite import Suite
 from under_siege.targets.interpreter import Interpreter, interpreter
 
-LIMIT_S = 300.0  # for a checkout
+LIMIT_S = 300.0  # timeout of a checkout
 
 
 def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
-    """Return the suite with the axis `revision`: the base first, then the work tree as it is.
+    """Return the suite with the axis `revision`: first the base, then the work tree with its changes.
 
     Args:
         base: a revision in the git repository of the suite's folder, or the directory of another work tree.
-        pythons: the paths of the interpreters that run the servers; empty: those of the suite.
+        pythons: the paths of the interpreters that run the servers; empty: the interpreters of the suite.
 
     Raises:
         BadInputError: there is no such revision or directory, or it lacks the suite's folder, or can't be imported.
@@ -59,7 +59,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
 
 def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError for a Python that imports an editable package of the work tree, whatever the revision."""
+    """Raise BadInputError for a Python that imports an editable package of the work tree for every revision."""
     for python in pythons:
         for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -77,7 +77,7 @@ def _work_tree(folder: Path) -> str:
 
 
 def _checkout(root: Path, commit: str) -> Path:
-    """Return a directory with that commit of the repository, made once."""
+    """Return a directory with that commit of the repository, which is created once."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()
     directory = DIRECTORY / "revisions" / f"{digest[:8]}-{commit[:12]}"
     if not directory.is_dir():
@@ -93,7 +93,7 @@ def _checkout(root: Path, commit: str) -> Path:
 
 
 def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
-    """Return what git prints; empty if it fails, unless `strict`."""
+    """Return the output of git; if git fails, return an empty text, or raise BadInputError if `strict`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         ran = subprocess.run(

@@ -63,7 +63,7 @@ class CaseRun:
     services: Services
     record: Record
     watcher: ProgressListener
-    after_siege: Sequence[AfterSiege] = ()  # called before the server is stopped
+    after_siege: Sequence[AfterSiege] = ()  # functions to call before the server stops
 
     async def measure(self) -> None:
         """Measure the case. Any problem with the server becomes a failure in the record."""
@@ -93,7 +93,7 @@ class CaseRun:
             await self._send_warm_up_load(server)
             jobs = self._jobs(server, session)
             if jobs is not None:
-                await jobs()  # if that fails, then before the load
+                await jobs()  # an error should occur before the load
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             # A tool that starts slowly is started before the measurement.
@@ -114,13 +114,13 @@ class CaseRun:
                 await go_on(self, server)
 
     def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
-        """Return how to ask the server how many jobs wait; None if it doesn't say."""
+        """Return a function that requests the number of queued jobs; None if the server doesn't report it."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
         return partial(pending, session, server.url, backlog, self.expected.patience_s(self.record.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
-        """Run the suite's warm-up load, in which servers compile what they compile while they serve."""
+        """Run the suite's warm-up load, during which servers do their just-in-time compilation."""
         load, users = self.plan.warm_up_of(self.case), self.record.users
         if load is None:
             return
@@ -136,7 +136,7 @@ class CaseRun:
             await self.count_answers(server, rest)
 
     async def count_answers(self, server: Server, load: Load) -> int:
-        """Run a load that leaves nothing in the record; return how many answers came."""
+        """Run a load without recording it; return the number of answers."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
@@ -167,12 +167,12 @@ class CaseRun:
         ask: Callable[[int], Awaitable[object]],
         jobs: Callable[[], Awaitable[float]] | None,
     ) -> float | None:
-        """Measure the load; return how many jobs waited when it ended, if the server says."""
+        """Measure the load; return the number of queued jobs at its end, if the server reports it."""
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         monitors = [
-            # Not at once: starting the load tool takes some milliseconds, which would delay that ping.
+            # The first ping is sent later, because the start of the load tool would delay it by milliseconds.
             probing(session, server.url, server.ping, patience_s, record.pings, began_s, first_s=PING_INTERVAL_S),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
@@ -187,7 +187,7 @@ class CaseRun:
             await server.while_alive(driven)
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
-        # The last answer comes when the server has done what the load tool left in its queue.
+        # The last answer arrives after the server has processed the queue that the load tool left.
         await server.while_alive(check.check(IN_A_ROW))
         pong = await server.while_alive(last_pong(session, server, patience_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
@@ -197,7 +197,7 @@ class CaseRun:
         return waiting
 
     async def _run_own_check(self, server: Server) -> None:
-        """Run the suite's own check, if it has one; raise CaseFailedError with the last line that it printed."""
+        """Run the check of the suite, if there is one; if it fails, raise CaseFailedError with its last output line."""
         if not self.plan.suite.expect.check:
             return
         record = self.record
@@ -205,7 +205,7 @@ class CaseRun:
             status in (record.answer_status, *record.other_statuses) for status in record.transactions.status
         )
         sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
-        size = "" if None in sizes else sum(filter(None, sizes))  # not every tool reports it
+        size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report it
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
         values |= await self.services.addresses(self.plan.targets[self.case.server].needs)
         start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values)
@@ -230,8 +230,8 @@ async def run(
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
-        choose: returns those cases of a round that are measured, given how long each took the last time.
-        after_last_siege: these go on with each server in the last planned round, before it is stopped.
+        choose: returns the cases of a round to measure, given the last duration of each.
+        after_last_siege: functions that use each server in the last planned round before it stops.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
@@ -259,7 +259,7 @@ async def run(
 async def _lone_task_timers(
     plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
 ) -> dict[object, LoneTaskTimer]:
-    """Start a process for each task that performs it alone, between sieges."""
+    """Start a process for each task, which performs the task alone between sieges."""
     workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         patience_s = expectations[case.work].patience_s(users=1)

@@ -1,4 +1,4 @@
-"""Before the load, check that the server is ready, its answer is correct, and each of its processes has worked."""
+"""Check before the load that the server is ready, its answer is correct, and all of its processes have worked."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from under_siege.targets.expectation import Expectation
 
 BATCHES = 10
 LONG_S = 1.0
-MOST_VERIFIED = 20  # requests of a mix; the checks under load continue with the others
+MOST_VERIFIED = 20  # requests of a mix; checks under load verify the others
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
@@ -33,15 +33,15 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     if "transfer-encoding" in answer.headers:
-        record.answer_bytes = -1  # siege counts the framing of the chunks as well
+        record.answer_bytes = -1  # siege includes the framing of chunks
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
     for batch in range(0 if _is_the_server(server, answer) else BATCHES):
         if len(seen) >= wanted:
             break
-        # Twice as many requests as workers, because a pool starts a worker only if none is idle. But few at first, and
-        # few for threads: a batch for all of them would compute for seconds under the GIL.
+        # Send twice as many requests as workers, because a pool starts a worker only if none is idle. Send only a few
+        # at first, and to threads, because a batch for all threads would compute for seconds under the GIL.
         at_once = 2 * (wanted if batch and not _are_threads(seen) else few)
         before, began_s = set(seen), server.age_s()
         requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
@@ -52,14 +52,14 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         if _are_threads(seen) and _processes(seen) == _processes(before):
             break  # threads of one process share what they load
         if seen == before and server.age_s() - began_s > LONG_S:
-            break  # these are all workers, fewer than the server reports
+            break  # all workers have answered, although the server reports more
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:
-    """Return whether the listening process did the work itself, whose threads share what they load."""
+    """Return whether the listening process did the work itself; its threads share what they load."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
     return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share nothing
 
@@ -70,7 +70,7 @@ def _processes(workers: Collection[str | None]) -> set[str]:
 
 
 def _are_threads(workers: Collection[str | None]) -> bool:
-    """Return whether some of them are in the same process."""
+    """Return whether several workers are in the same process."""
     return len(workers) > len(_processes(workers))
 
 
@@ -86,7 +86,7 @@ async def verify(
     """Send the request of the load, in the form of the load tool if `replay` is given; return the answer.
 
     Raises:
-        CaseFailedError: it isn't the right one, or there is none.
+        CaseFailedError: the answer is wrong or missing.
     """
     url, expected = expected.for_request(url)
     limits = expected.patience_s(users), len(expected.answer)
@@ -107,7 +107,7 @@ async def verify(
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> HttpResponse | None:
-    """Return the answer to a ping after the siege; None without one, which is no failure if the server runs."""
+    """Return the answer to a ping after the siege; None without an answer, which is no failure if the server runs."""
     if server.ping is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Run the load tool for an exact time or in bursts, and measure the ceiling: the same users with no server."""
+"""Run the load tool for an exact time or in bursts, and measure the ceiling: the same users without a server."""
 
 import asyncio
 import contextlib
@@ -37,21 +37,21 @@ SHORTEST_S = 1e-3
 MOST_KEPT = 4000  # characters of a tool's output
 FIRST_PORT = 5557  # Locust's default
 START_LIMIT_S = 30.0
-LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
+LIFT_LIMIT_S = 5.0  # timeout for the end of the tool; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
-RunningTool = tuple[ManagedProcess, int]  # with the file descriptor of the terminal that it writes to
+RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its terminal
 
 # A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
 # while all threads of its process wait, even if threads of the other process wait for their GIL.
 PROCESSES_PER_CPU = 2
 START_S = 30.0  # seconds for starting Python and importing the task
-SLOWER = 3  # times as long a task may take beside others as when it was tried
+SLOWER = 3  # maximum slowdown of a task beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
 _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
 
 def spec_of(load: Load, users: int) -> LoadSpec:
-    """Return the load as a tool gets it, still without time and URL."""
+    """Return the load for a tool, still without time and URL."""
     return LoadSpec(
         users,
         time_s=0.0,
@@ -70,10 +70,10 @@ def spec_of(load: Load, users: int) -> LoadSpec:
 async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[RunningTool]:
     """Start a tool that reports every answer, wait until it is ready, and stop it at the end.
 
-    Its stdout is a terminal, because it would write to a pipe in blocks.
+    Its stdout is a terminal, because the tool would buffer its output to a pipe.
 
     Raises:
-        CaseFailedError: it does not start.
+        CaseFailedError: the tool does not start.
     """
     command, waits = tool.command(spec), tool.driver.waits_to_begin
     record.tool_command = _without_path(tool, command)
@@ -119,11 +119,11 @@ async def drive(
     tell: Callable[[], None],
     running: RunningTool | None = None,
 ) -> None:
-    """Send the load to the URL for that length and write the results into the record.
+    """Send the load to the URL for that length, and write the results to the record.
 
     Args:
         tell: called for each answer, if the tool reports single ones.
-        running: the tool, if it is started already.
+        running: the tool, if it has already been started.
 
     Raises:
         CaseFailedError: the tool ended by itself, or reported nothing.
@@ -200,7 +200,7 @@ async def _drive_in_bursts(tool: Tool, spec: LoadSpec, record: Record, length: L
     count, each_s = (1, spec.time_s) if spec.requests else length.bursts(tool.driver.least_s)
     length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + tool.driver.start_s)
     record.tool_cpu_s = 0.0
-    # The processes of one tool talk over a port, which no other run may take meanwhile.
+    # The processes of one tool communicate over a port, which no other run may take.
     with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
         burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
         for _ in range(count):
@@ -212,7 +212,7 @@ async def _drive_in_bursts(tool: Tool, spec: LoadSpec, record: Record, length: L
 async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
     name = tool.driver.name
     limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + tool.driver.start_s + OVERRUN_S
-    command = await asyncio.to_thread(tool.command, spec)  # it may write many paths, which must not delay a ping
+    command = await asyncio.to_thread(tool.command, spec)  # writing many paths must not delay a ping
     record.tool_command = _without_path(tool, command)
     began_s = time.monotonic()
     process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
@@ -250,16 +250,16 @@ def _why_no_totals(name: str, output: ToolOutput) -> str:
 
 
 def processes_for(users: int) -> int:
-    """Return how many processes the users are spread over."""
+    """Return the number of processes for the users."""
     return min(users, PROCESSES_PER_CPU * usable_cpus())
 
 
 def ready_limit_s(processes: int, expected: Expectation) -> float:
-    """Return how long the processes may take to import the task and to perform it once.
+    """Return the timeout in seconds for all processes to import the task and to perform it once.
 
-    The CPUs are shared by the processes, and each of those imports and computes for itself.
+    The processes share the CPUs, and each one imports and performs the task itself.
     """
-    in_line = math.ceil((processes + 1) / usable_cpus())  # with the checker's
+    in_line = math.ceil((processes + 1) / usable_cpus())  # plus the process of the checks
     return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
 
 
@@ -272,10 +272,10 @@ async def compute_bare(
     tell: Callable[[], None],
     folder: Path | None = None,
 ) -> None:
-    """Let all users run the task for that time, and record every completed task.
+    """Make all users run the task for that length, and record every completed task.
 
     Raises:
-        CaseFailedError: they could not begin, or ended by themselves.
+        CaseFailedError: the users could not begin, or ended by themselves.
     """
     lines, processes = _BaselineLines(record, length, tell), processes_for(case.users)
     options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
@@ -314,7 +314,7 @@ async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
 
 
 class _BaselineLines:
-    """Records what `under_siege.subprocess_scripts.no_server_baseline` prints; the task prints other lines."""
+    """Record the lines of `under_siege.subprocess_scripts.no_server_baseline`, and ignore the output of the task."""
 
     def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
         self._record, self._length, self._tell = record, length, tell

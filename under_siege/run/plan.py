@@ -1,4 +1,4 @@
-"""The plan of a run: frozen values that are checked before anything starts, and how long each siege lasts."""
+"""Define the plan of a run, which is checked before anything starts, and the length of each siege."""
 
 import itertools
 import math
@@ -22,22 +22,22 @@ from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.interpreter import Interpreter, distinct, interpreter, with_unique_versions
 from under_siege.targets.strategies import all_strategies
 
-_NO_JOBS = "takes no jobs"
-MOST_POINTS = 10_000  # on all axes together
+_NO_JOBS = "accepts no jobs"
+MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
 # Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
 LEAST_S = 3.0
-SETTLED_USERS = 0.9  # as in the report, the settled part starts when this share of the users has had an answer
-# A siege lasts this many times the time until then: more than one and a half cycles of request and answer after it.
-# Rates of shorter sieges are less accurate on a slow machine.
+SETTLED_USERS = 0.9  # share of users with an answer at the start of the settled part, as in the report
+# Length of a siege as a multiple of the time until the settled part. It leaves more than one and a half cycles of
+# request and answer. Rates of shorter sieges are less accurate on a slow machine.
 TIMES_SETTLED = 2.75
-SLOWER = 2.0  # a server that takes this many times as long as one task after the other is not waited for
-CYCLES_OF_A_BURST = 10  # cycles of request and answer, if the server performs one task at a time
+SLOWER = 2.0  # maximum length of a siege, as a multiple of running the tasks one after the other
+CYCLES_OF_A_BURST = 10  # cycles of request and answer in a burst, if the server performs one task at a time
 MOST_BURSTS = 8
-BESIDES_S = 1.5  # seconds for starting, warming up and stopping in each case
+BESIDES_S = 1.5  # seconds for start, warm-up and stop of each case
 LEAST_ROUNDS = 2
 # A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
-# rounds take more than MUCH_LONGER times the upper limit, they are not cut; if a little more, clear losers get one.
+# rounds exceed the upper limit slightly, clear losers get one round. If they exceed it MUCH_LONGER times, all get two.
 MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
 CPU_BOUND = 0.2  # the share of CPU time in a CPU-bound task on a busy machine
 
@@ -53,51 +53,51 @@ class ProgressListener(Protocol):
 
 
 class EnvironmentKey(NamedTuple):
-    """What tells virtual environments apart."""
+    """The values that distinguish virtual environments."""
 
     requirements: tuple[str, ...]
     python: str  # version
-    folder: Path | None  # what paths in the requirements are relative to
+    folder: Path | None  # base of relative paths in the requirements
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All cases of a run, the load of each, and the number of rounds."""
 
-    targets: Mapping[str, Target]  # by the name that cases use
+    targets: Mapping[str, Target]  # by the name in cases
     pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
-    ceilings: tuple[Case, ...]  # the same load without a server, or with the target that the suite names
+    ceilings: tuple[Case, ...]  # cases with the same load without a server, or with the suite's ceiling
     suite: Suite
     load: Load
     rounds: int
     seed: int
-    left_out: tuple[SkippedServer, ...] = ()  # what can't run with these Pythons
-    # The directory of the virtual environment, or why there is none
+    left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with these Pythons
+    # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
-    unprepared: Mapping[Case, str] = field(default_factory=dict)  # why each of these could not be prepared
+    unprepared: Mapping[Case, str] = field(default_factory=dict)  # reasons of cases that could not be prepared
 
     def in_order(self) -> Iterator[list[Case]]:
-        """Yield the cases of each round, ceilings included, in an order that is shuffled for each round."""
+        """Yield the cases of each round, including ceilings, shuffled for each round."""
         order = random.Random(self.seed)  # noqa: S311 (not for secrets)
         everything = [*self.ceilings, *self.cases]
         for _ in range(self.rounds):
             yield order.sample(everything, len(everything))
 
     def among(self, cases: Sequence[Case], wanted: Collection[Case]) -> list[Case]:
-        """Return those of the cases that are wanted, and their ceilings."""
+        """Return the wanted cases and their ceilings."""
         needed = {ceiling for ceiling in self.ceilings for case in wanted if ceiling.covers(case)}
         return [case for case in cases if case in needed or case in wanted]
 
     def python_of(self, case: Case) -> Interpreter:
-        """Return the Python that serves, or the first one if that does not matter to the target."""
+        """Return the Python of a case, or the first one if the target does not depend on it."""
         return self.pythons.get(case.python) or next(iter(self.pythons.values()))
 
     def requirements_of(self, case: Case) -> tuple[str, ...]:
         return tuple(filled_all(self.targets[case.server].requirements, dict(case.values)))
 
     def folder_of(self, case: Case) -> Path | None:
-        """Return the working directory of its commands; None: that of the bench."""
+        """Return the working directory of a case's commands; None means the bench's."""
         return self.suite.revisions.get(str(case.get(REVISION)), self.suite.folder)
 
     def environment_of(self, case: Case) -> EnvironmentKey:
@@ -134,8 +134,8 @@ def make_plan(
     """Return the plan for the targets of a suite at every value of every axis (`python`: paths of interpreters).
 
     Args:
-        axes: the values that replace those of the suite, where there are any.
-        time_s: how long each load lasts; None: as the suite says.
+        axes: values that replace those of the suite.
+        time_s: duration of each load; None: the value of the suite.
 
     Raises:
         BadInputError: there is no such Python, or no target that can run with it or depends on an axis.
@@ -184,14 +184,14 @@ def _cases(
 
 
 def _why_left_out(suite: Suite, target: Target, python: Interpreter) -> str:
-    """Return why the target can't run, and what to do about it; empty if it can."""
+    """Return the reason why the target can't run, with a remedy; empty if it can."""
     if lacking := unmet(target.requires, python.minor):
         return f"{lacking}; {remedy(target.requires)}"
     return _NO_JOBS if suite.load.posts_jobs and not target.takes_jobs else ""
 
 
 def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
-    """Return why no case is left, and what to try in place of servers that take no jobs."""
+    """Return the reason why no case is left, and alternatives to servers that accept no jobs."""
     why = "; ".join(f"{skip.server} {skip.reason}" for skip in left_out)
     if all(skip.reason != _NO_JOBS for skip in left_out):
         return why
@@ -211,7 +211,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values, filled in in the path, except for the task, which is shown separately."""
+    """Return every combination of values, inserted into the path (except the task, which is shown separately)."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
@@ -223,9 +223,9 @@ def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
 
 
 def _with_unique_names(suite: Suite) -> list[Target]:
-    """Return the targets with as many directories before a name as make it unique, also among ceilings."""
+    """Return the targets, with as many directories before each name as needed to make it unique."""
     if any(target.path is None for target in suite.targets):
-        return list(suite.targets)  # the servers of a suite have names that differ
+        return list(suite.targets)  # the servers of a suite have unique names
     paths = {target: target.path.with_suffix("").as_posix() for target in suite.targets if target.path}
     taken = [f"/{suite.ceiling.name}"] if suite.ceiling else []
     return [
@@ -259,7 +259,7 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
 
 
 class Length:
-    """Decides when a siege ends, from the answers that have arrived."""
+    """Decide from the answers when a siege ends."""
 
     def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
         self._is_fixed = asked_s is not None
@@ -269,11 +269,11 @@ class Length:
         self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
 
     def last_until(self, end_s: float) -> None:
-        """Let the siege end then, whatever users have answers before."""
+        """End the siege at this time, regardless of the answers."""
         self._is_fixed, self.end_s = True, end_s
 
     def answer(self, user: int, at_s: float) -> None:
-        """Take note that a user got an answer."""
+        """Record that a user got an answer."""
         if self._is_fixed or len(self._answered) >= self._needed:
             return
         self._answered.add(user)
@@ -281,22 +281,22 @@ class Length:
             self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
 
     def bursts(self, least_s: float) -> tuple[int, float]:
-        """Return how many bursts the siege is cut into, none shorter than `least_s`, and how long each of them is.
+        """Return the number of bursts in the siege, and the length of each burst, which is at least `least_s`.
 
-        What is in flight at the end of a burst is lost, and delays the next one. So there are few bursts, or one, if a
-        user may have to wait for long.
+        Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if waits may be long,
+        there are few bursts or only one.
         """
         count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
         return count, self.end_s / count
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
-    """Return the time a server needs if it performs one task at a time, checks included."""
+    """Return the time in seconds that a server needs if it performs one task at a time, including checks."""
     return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """Return the time a server needs if it uses every CPU and overlaps all waits."""
+    """Return the time in seconds that a server needs if it uses every CPU and overlaps all waits."""
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
@@ -313,7 +313,7 @@ def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int)
 def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
     """Return the time limit of a run that continues until the ranks are clear.
 
-    That is time for two rounds of everything, and for some more rounds of close cases.
+    It allows for two rounds of all cases, and for more rounds of close cases.
     """
     # Other programs may have kept a CPU-bound task waiting when it was tried.
     undisturbed = {

@@ -31,7 +31,7 @@ UNKNOWN_S = 0.1  # assumed duration if no server answers
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
-    """Return the import names of packages; None if a script or a task of the user's may need any."""
+    """Return the import names of needed packages; None if a user's script or task may need any package."""
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
@@ -50,7 +50,7 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and the names it imports from them, which may be modules, too."""
+    """Yield the modules that a file imports, and the imported names, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -82,7 +82,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
-    """Run the command; return why that failed, or nothing."""
+    """Run the command; return the reason if it failed, else an empty text."""
     command = " ".join(start.words)
     watcher.say(f"preparing: {command}")
     try:
@@ -95,7 +95,7 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Return the plan with Pythons that have what the servers need, or with the environments that they name."""
+    """Return the plan with the packages of the servers installed for its Pythons or in its environments."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):
@@ -114,7 +114,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the versions of the packages that servers need, for each environment of a suite, or else each Python."""
+    """Return the versions of the servers' packages for each environment of a suite, or else for each Python."""
     pythons = {
         f"{key.python} with {', '.join(key.requirements)}": str(venv / "bin" / "python")
         for key, venv in plan.environments.items()
@@ -124,7 +124,7 @@ async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected answers and their durations, from the tasks under each interpreter or from the first server.
+    """Return the expected answers and their durations, from each interpreter's tasks or from the first server.
 
     Raises:
         BadInputError: a task can't be performed; no server was started.
@@ -148,7 +148,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: ProgressLi
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
-    """Return the answer of the first server with the right status; each is started once, however many cases it has."""
+    """Return the answer of the first server with the expected status; each server is started only once."""
     expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
@@ -174,7 +174,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
 
 
 def _without_answer(wanted: MixedRequest) -> Expectation:
-    """Return what is expected if no server answers."""
+    """Return the expectation if no server answers."""
     is_known = wanted.answer is not None or wanted.rule.mode in (FIELDS, PATTERN)
     rule = wanted.rule if is_known else BodyRule(ANY)
     return Expectation(wanted.answer or b"", UNKNOWN_S, 0.0, wanted.status, rule)
@@ -183,7 +183,7 @@ def _without_answer(wanted: MixedRequest) -> Expectation:
 def _expectation(
     plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
 ) -> Expectation:
-    """Return what is expected, from the answers of a server; warn if they differ."""
+    """Return the expectation from the answers of a server; warn if the answers differ."""
     answers, took_s = answered
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):

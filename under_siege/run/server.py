@@ -43,14 +43,14 @@ from under_siege.processes.ports import (
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
-DYING_LIMIT_S = 2.0  # how long Python may take to end after a request failed because it is ending
-LATE = 0.1  # share of the time; a request sent later than this says less than the problems before it
+DYING_LIMIT_S = 2.0  # timeout for the end of a process, after a request failed because the process is ending
+LATE = 0.1  # share of the time; requests sent later than this explain less than earlier problems
 STDERR_LIMIT_S = 0.1  # how long to wait for the traceback on stderr after an error response
 T = TypeVar("T")
 
 
 class Server:
-    """A server; `url` is where it listens, and `pid` its process, None if that is unknown here."""
+    """A server. `url` is its address, and `pid` the id of its process (None if unknown)."""
 
     def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
         target, suite = plan.targets[case.server], plan.suite
@@ -60,7 +60,7 @@ class Server:
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
-        self.grace_s = GRACE_S  # how long it may take to end
+        self.grace_s = GRACE_S  # timeout for the end of the server
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._start = start
         self._begin()
@@ -70,7 +70,7 @@ class Server:
         self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         self._stdout = Tail(self._started.process.stdout) if self._started else None
-        # A command that has an address of its own may start its server elsewhere, as with ssh.
+        # A command with its own address may start the server on another machine, for example with ssh.
         self.pid = self._started.pid if self._started and self._port is not None else None
 
     def age_s(self) -> float:
@@ -78,44 +78,44 @@ class Server:
         return time.monotonic() - self.started_s
 
     def alive(self) -> bool:
-        """Return whether the process is running; True if that is unknown here."""
+        """Return whether the process is running; True if unknown."""
         return self._started is None or not self._started.ended()
 
     def listeners(self) -> list[int]:
-        """Return its processes that listen on its port; none if that is unknown here."""
+        """Return the server's processes that listen on its port; empty if unknown."""
         with contextlib.suppress(psutil.Error):
             return listeners(self.pid, self._port) if self.pid is not None and self._port is not None else []
         return []
 
     def listening_processes(self) -> int:
-        """Return how many of its processes listen on its port; 1 if that is unknown here."""
+        """Return how many of the server's processes listen on its port; 1 if unknown."""
         return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of all its processes; None if that is unknown here."""
+        """Return the CPU time of all the server's processes in seconds; None if unknown."""
         usage = tree_usage(self.pid, memory=False) if self.pid is not None else None
         return usage.cpu_s if usage else None
 
     def children(self) -> set[int]:
-        """Return the processes that it has started; none if that is unknown here."""
+        """Return the ids of the server's child processes; empty if unknown."""
         return set(descendants(self.pid)) if self.pid is not None else set()
 
     def lines_said(self) -> int:
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
-        """Return its exit status, negative for a signal; None if it runs, or that is not known here."""
+        """Return the exit status, negative for a signal; None if the server runs or if it is unknown."""
         return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
-        """Return the last lines that it printed on stderr."""
+        """Return the last lines on stderr."""
         return self._stderr.text() if self._stderr else ""
 
     async def while_alive(self, work: Awaitable[T]) -> T:
-        """Return the result of the work, unless the server dies first, or is about to when the work fails.
+        """Return the result of the work, unless the server dies before the end, or soon after the work fails.
 
         Raises:
-            CaseFailedError: it died; the work is cancelled.
+            CaseFailedError: the server died; the work is cancelled.
         """
         begun = asyncio.ensure_future(work)
         task = asyncio.ensure_future(self.explaining(begun))
@@ -151,10 +151,10 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Return if it still lives after that time: a request may fail before the end of the process is visible.
+        """Wait to see whether the server survives, because a request may fail before the process visibly ends.
 
         Raises:
-            CaseFailedError: it died.
+            CaseFailedError: the server died.
         """
         if await until(lambda: not self.alive(), for_s):
             raise await self._death()
@@ -163,7 +163,7 @@ class Server:
         assert self._started is not None
         assert self._stderr is not None
         stderr, process = self._stderr, self._started.process
-        await until(lambda: not stderr.reading(), 1.0)  # a child that still runs may keep it open
+        await until(lambda: not stderr.reading(), 1.0)  # a running child may keep it open
         status = process.wait()
         if process.supervisor.is_lost:
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
@@ -175,7 +175,7 @@ class Server:
         if missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", error or (lines or [""])[-1]):
             return self._missing(missing[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it printed nothing"
-        if error and error not in said:  # a parent process, such as that of gunicorn, says more after the traceback
+        if error and error not in said:  # a parent process, such as gunicorn's, prints more after the traceback
             said += f"; its last error: {error}"
         if status == 0 and not error and self.age_s() < self._limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
@@ -211,7 +211,7 @@ class Server:
         A request that must not be repeated, such as a POST, is not sent: the server is ready when it listens.
 
         Raises:
-            CaseFailedError: there is none in time, or another process gives it.
+            CaseFailedError: there is no answer in time, or another process answers.
         """
         path, seen = self.load_url.removeprefix(self.url) if self.ping is None else self.ping.path, ""
         while (left_s := self._limit_s - self.age_s()) > 0:
@@ -226,7 +226,7 @@ class Server:
                 if self._started is None:
                     raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None
             except (aiohttp.ClientConnectorError, ConnectionError):
-                pass  # it doesn't listen yet
+                pass  # the server doesn't listen yet
             except CaseFailedError as failed:
                 if failed.code == "stranger":
                     raise
@@ -243,16 +243,16 @@ class Server:
         return self.ping.fits(answer.status, answer.body)
 
     async def start_again(self) -> None:
-        """Stop what is left of it and start it again on the same port.
+        """Stop the remaining processes of the server, and start it again on the same port.
 
         Raises:
-            CaseFailedError: its port is still taken.
+            CaseFailedError: the port is still in use.
         """
         await self.stop()
         self._begin()
 
     async def stop(self) -> None:
-        """Stop it and all that it started, and make sure that its port is free again."""
+        """Stop the server and all its processes, and check that its port is free again."""
         if self._started is None:
             return
         await self._started.stop(self.grace_s)
@@ -274,10 +274,10 @@ def _begun(start: Start) -> ManagedProcess:
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """Start the server of a case; always stop it at the end, and record how long that took.
+    """Start the server of a case; always stop it at the end, and record how long stopping took.
 
     Raises:
-        CaseFailedError: it can't be started, or something that it needs is missing.
+        CaseFailedError: the server can't be started, or something that it needs is missing.
     """
     target = plan.targets[case.server]
     addresses = await services.addresses(target.needs)
@@ -285,7 +285,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
         port, start = None, None
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
-            if plan.load.ports is not None:  # ports in TIME_WAIT are taken only towards the port of an earlier case
+            if plan.load.ports is not None:  # a new port, because ports in TIME_WAIT block only the old one
                 first += record.round * len(cases) + cases.index(case)
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
@@ -299,7 +299,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             try:
                 await server.stop()
             except CaseFailedError:
-                task = asyncio.current_task()  # while it is being cancelled, an error would let the run go on
+                task = asyncio.current_task()  # an error during cancellation would let the run continue
                 if task is None or not task.cancelling():
                     raise
             finally:

@@ -1,4 +1,4 @@
-"""Run a plan: prepare what it needs, measure, and save the result after every case."""
+"""Run a plan: prepare the environments, measure, and save the result after every case."""
 
 import asyncio
 import contextlib
@@ -35,8 +35,8 @@ from under_siege.run.prepare import expectations_of, package_versions, prepared,
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
 
-LONGEST_FOLDER = 70  # socket paths have at most 104 characters on macOS, and about 30 follow
-LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
+LONGEST_FOLDER = 70  # characters; socket paths have at most 104 on macOS, and about 30 follow
+LOOK_AROUND_S = 0.3  # time to observe the CPUs before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
 Kept = Record | Trace | Profile | Incident | RateStep
@@ -50,7 +50,7 @@ class Tracer(Protocol):
         """Trace the case whose siege has just ended, while its server still runs."""
 
     async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
-        """Trace all others, each with a server of its own."""
+        """Trace all other cases, each on a separate server."""
 
 
 MakeTracer = Callable[[Plan, Tool, Expectations, Keep], Tracer]
@@ -70,11 +70,11 @@ def run_plan(
 ) -> tuple[Result, int | None, bool]:
     """Run the plan and write the file after every case. A plan without rounds is only traced.
 
-    `wanted` returns the cases that need another round; `adapted` changes the plan once the right answers are known.
-    Return what was measured, the signal that stopped it or None, and whether the file holds all of it.
+    `wanted` returns the cases that need another round; `adapted` changes the plan after the expected answers are known.
+    Return the result, the signal that stopped the run or None, and whether the file contains the whole result.
 
     Raises:
-        BadInputError: the load tool can't make the load, or a task can't be performed.
+        BadInputError: the load tool can't generate the load, or a task can't be performed.
     """
     result = _empty_result(plan, command, until_certain=wanted is not None)
     file = ResultWriter(result, plan, out, watcher)
@@ -111,10 +111,10 @@ def run_and_save(
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Run work that needs no load tool until it is done or a signal arrives; save what it measures if there is a file.
+    """Run work without a load tool until it is done or a signal arrives; save its results if there is a file.
 
     Returns:
-        As `run_plan`.
+        The same as `run_plan`.
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
@@ -154,7 +154,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     """Return the load tool, installed if needed, with `home` as its directory; add its version to the result.
 
     Raises:
-        BadInputError: it can't make this load, or can't be installed.
+        BadInputError: the tool can't generate this load, or can't be installed.
     """
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that, or another tool')
@@ -167,14 +167,14 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
 
 
 class ResultWriter:
-    """Saves a result after each change, if it has a file. If the disk is full, the run continues."""
+    """Save a result after each change, if it has a file. If the disk is full, the run continues."""
 
     def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
         self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Kept) -> None:
-        """Add it to the result, traces in the order of the plan, and save that; warn once if that can't be done."""
+        """Add an item to the result (traces in the order of the plan) and save it; warn once if saving fails."""
         result = self._result
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
         (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ class ResultWriter:
 
 
 def traced_case(case: Case) -> Case:
-    """Return the case of a trace: there is one trace for all numbers of users."""
+    """Return the case of a trace, which does not depend on the number of users."""
     return case.without(["users"])
 
 
@@ -200,7 +200,7 @@ def traced_case(case: Case) -> Case:
 def _home() -> Iterator[Path]:
     """Create a directory for all temporary files, which is always removed.
 
-    Processes that are killed don't remove their own, such as multiprocessing's sockets.
+    Killed processes don't remove their temporary files, such as multiprocessing's sockets.
     """
     with TemporaryDirectory(prefix="under-siege-") as name, kept().removing(home := Path(name)):
         is_short = len(name) <= LONGEST_FOLDER
@@ -242,7 +242,7 @@ async def _prepared(
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected answers and the services.
 
-    The versions of packages enter the result. If the load wants a network of its own, the body runs in it.
+    The versions of packages are added to the result. If the load needs its own network, the context is inside it.
     """
     with contextlib.ExitStack() as network:
         async with services() as needed:

@@ -18,7 +18,7 @@ from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
 from under_siege.targets.suite_file import template_text
 
-_LIBRARY = "lib"  # the prefix of a need that is no program
+_LIBRARY = "lib"  # prefix of a need that is a library
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class Start:
 
     words: list[str]
     environment: dict[str, str]
-    folder: Path | None  # the working directory; None: that of the bench
-    own_folder: str = ""  # for files of the target, removed after it
+    folder: Path | None  # working directory; None: the bench's
+    own_folder: str = ""  # directory for files of the target; removed at its end
 
 
 @contextlib.contextmanager
 def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> Iterator[Start]:
-    """Yield how to start the target on that port; remove its directory, if it has one, at the end.
+    """Yield the command that starts the target on that port; remove the target's directory at the end.
 
     Args:
-        services: the addresses of those that the target needs.
+        services: the addresses of the services that the target needs.
 
     Raises:
         CaseFailedError: something that it needs is missing.
@@ -61,14 +61,14 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
 
 
 def suite_command(plan: Plan, case: Case, words: Sequence[str], values: Mapping[str, object] | None = None) -> Start:
-    """Return a command of the suite, in the environment of the target; raise CaseFailedError as `start_of`."""
+    """Return a command of the suite in the environment of the target; raise CaseFailedError like `start_of`."""
     environment = _environment(plan, case)
     values = {**_values(plan, case, environment), **(values or {})}
     return Start(filled_all(words, values), environment, plan.folder_of(case))
 
 
 def prepare_command(plan: Plan, folder: Path | None) -> Start:
-    """Return the command that prepares the whole suite in this folder, with the first Python that was named."""
+    """Return the command that prepares the whole suite in this folder, with the first Python of the plan."""
     python = next(iter(plan.pythons.values())).path
     environment = {**os.environ, "PATH": _path(Path(python).parent)}
     return Start(filled_all(plan.suite.prepare, _places(plan, folder, environment, python)), environment, folder)
@@ -89,7 +89,7 @@ def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], pyt
 
 
 def _path(programs: Path) -> str:
-    """Return the PATH with that directory first."""
+    """Return the PATH with this directory first."""
     return os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath), *SYSTEM])
 
 
@@ -115,7 +115,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
         if is_program and shutil.which(program, path=environment["PATH"]) is None:
             how = install_command(program)
             raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
-    if isinstance(venv, str):  # a reason; building a package may need the headers of a library
+    if isinstance(venv, str):  # the reason of a failure; building a package may need the headers of a library
         hints = (
             f"; {library} is installed, but its headers may be missing; install them with: {install_command(library)}"
             for library in _libraries(target)
@@ -125,7 +125,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
 
 
 def missing_library(target: Target) -> str:
-    """Return the first missing library that it needs, such as `libev`; empty if there is none."""
+    """Return the first missing library of a target, such as `libev`; empty if there is none."""
     return next((name for name in _libraries(target) if find_library(name.removeprefix(_LIBRARY)) is None), "")
 
 

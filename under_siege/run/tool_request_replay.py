@@ -30,15 +30,15 @@ class ReplayedRequest:
     """The bytes of a tool's requests, and the host and port that they were sent to."""
 
     tool: str
-    requests: tuple[bytes, ...]  # one, or those of a mix
+    requests: tuple[bytes, ...]  # one request, or the requests of a mix
     address: str
-    in_a_row: int = 1  # on one connection
+    in_a_row: int = 1  # number of requests on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
         """Send the request of that number `in_a_row` times on one connection; return the last answer.
 
         Raises:
-            CaseFailedError: no listener, no answer in time, or something that isn't HTTP.
+            CaseFailedError: nothing listens, there is no answer in time, or the answer isn't HTTP.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -91,7 +91,7 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str], most_byte
     except asyncio.IncompleteReadError as cut:
         if "content-length" in headers:
             raise
-        return cut.partial  # it ends with its connection
+        return cut.partial  # the end of the connection ends the body
 
 
 async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
@@ -105,7 +105,7 @@ async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
 
 
 class RequestReplays:
-    """The requests of one tool, with and without connections that are kept alive."""
+    """The requests of one tool, with and without keep-alive."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
@@ -115,7 +115,7 @@ class RequestReplays:
         """Return the tool's request; None if the tool, or a script, checks answers itself.
 
         Raises:
-            CaseFailedError: it does not ask.
+            CaseFailedError: the tool sends no request.
         """
         if not self._tool.driver.is_replayed:
             return None
@@ -125,7 +125,7 @@ class RequestReplays:
 
 
 async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
-    """Let the tool send each of its requests to a socket of the bench."""
+    """Run the tool against a socket of the bench, and return its requests."""
     count, captured = len(spec.mix) or 1, list[bytes]()
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listeners = set[asyncio.Task[object] | None]()
@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are those of the request; wrk begins with the second one of a mix."""
+    """Return whether the bytes are this request; wrk begins with the second request of a mix."""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body
