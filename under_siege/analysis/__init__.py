@@ -1,1 +1,1 @@
-"""From rounds to results: summaries, rankings, sweeps, thresholds, and when to stop measuring."""
+"""Analyse rounds: summaries, rankings, sweeps, requirements, and the rule to stop measuring."""

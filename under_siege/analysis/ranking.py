@@ -1,7 +1,7 @@
-"""Compare the cases of a result: their summaries, and which are not significantly worse than the best in a metric.
+"""Compare the cases of a result: summarize them, and find those not significantly worse than the best in a metric.
 
-Each case is compared with every other one, one-sided, at a level that is shared among the comparisons of a case with
-all others (Edwards and Hsu, JASA 78, 1983). That takes fewer comparisons than all pairs, and so finds more.
+Each case is compared with every other case (one-sided). The level is shared among the comparisons of one case with all
+others (Edwards and Hsu, JASA 78, 1983). These are fewer comparisons than all pairs, so they detect more differences.
 """
 
 import math
@@ -24,7 +24,7 @@ from under_siege.stats.speed_correction import SpeedCorrection
 
 Values = tuple[tuple[str, Value], ...]  # by axis
 Load = object  # identifies comparable cases; None for a case that can't be trusted
-# How often `--rounds auto` may test the ranks to decide on another round.
+# Maximum number of times that `--rounds auto` tests the ranks to decide on another round.
 LOOKS = 4
 LEAST_COMPARISONS = 10
 
@@ -36,7 +36,7 @@ def ranks(
 ) -> list[int | None]:
     """Return the rank of each case among those with the same load: 1 plus the number of significantly better cases.
 
-    A case without a load or an interval has none. The level is divided by the number of `looks` (Bonferroni).
+    A case without a load or an interval has no rank. The level is divided by the number of `looks` (Bonferroni).
     """
     case_ranks: list[int | None] = [None] * len(loads)
     for load in dict.fromkeys(load for load in loads if load is not None):
@@ -52,7 +52,8 @@ def ranks(
 def level(cases: int, looks: int = 1) -> float:
     """Return the significance level of one comparison among this many cases.
 
-    A small field is as strict as one of eleven: otherwise one of ten results would rank three equal servers.
+    With fewer than eleven cases, the level is that of eleven; otherwise, one of ten results would rank three equal
+    servers differently.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 
@@ -64,9 +65,9 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star in a metric: not significantly worse than the best, where others are.
+    """Return whether each case gets a star in a metric: it is not significantly worse than the best, but others are.
 
-    There are many columns of stars, so these comparisons share their level among all pairs (Bonferroni).
+    Because there are many columns with stars, the level is shared among all pairs (Bonferroni).
     """
     case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
     return stars_of(case_ranks, loads, shown, measure)
@@ -97,24 +98,24 @@ class Comparison:
     result: Result
     cases: list[Summary]
     ceilings: list[Summary]
-    rounds: list[list[Round]]  # for each case
-    ceiling_rounds: list[list[Round]]  # for each ceiling
-    measured: Estimates  # estimates for each case, by the names in `MEASURES`
+    rounds: list[list[Round]]  # rounds of each case
+    ceiling_rounds: list[list[Round]]  # rounds of each ceiling
+    measured: Estimates  # estimates of each case, by the names in `MEASURES`
     correction: SpeedCorrection
     evidence: Evidence
-    looks: int  # how often the ranks were tested to decide on another round
-    noun: str  # what is compared
+    looks: int  # number of times that the ranks were tested to decide on another round
+    noun: str  # noun for the rows, such as `strategy`
     load_axes: frozenset[str]
 
     def load(self, summary: Summary) -> Values:
-        """Return the values that competing cases have in common."""
+        """Return the values that competing cases share."""
         return summary.case.on(self.load_axes)
 
     def loads(self) -> list[Values]:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return all cases of each load by rank and then by ping p99, unranked ones last; after them the ceilings."""
+        """Return all cases of each load, by rank and ping p99, with unranked cases last, followed by the ceilings."""
         loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
@@ -152,7 +153,7 @@ def _point(value: float | None) -> Estimate | None:
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     """Return the summary of every case, in the order of the servers' numbers.
 
-    If `corrected`, intervals, ranks and shares of the ceiling are those at the machine's usual speed.
+    If `corrected`, intervals, ranks and shares of the ceiling are adjusted to the machine's usual speed.
     """
     everything = list(cases_of(result.records))
     correction = SpeedCorrection(everything, corrected=corrected)
@@ -212,9 +213,9 @@ class MetricValue:
 
 
 def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """Return the value of a metric of one of the cases; None if it has no such metric.
+    """Return the value of a metric of a case; None if the case has no such metric.
 
-    Rates and shares of the ceiling are those at the usual speed of the machine, as their intervals are.
+    Rates, shares of the ceiling and their intervals are adjusted to the usual speed of the machine.
     """
     case, rounds = comparison.cases[place], comparison.rounds[place]
     if figure in ("rate_per_s", "of_ceiling"):
@@ -240,12 +241,12 @@ def _latency(comparison: Comparison, place: int, kind: str, percentile: str) -> 
     latency = case.response_s if kind == "response" else case.ping_s
     if latency is None:
         return None
-    if percentile == "max":  # the longest measured; the next one may take longer
+    if percentile == "max":  # the longest measured time; the next one may be longer
         return MetricValue(latency.max, latency.max, math.inf)
     value: float | None = getattr(latency, percentile)
     if value is not None:
         return MetricValue(value, getattr(latency, f"{percentile}_low"), getattr(latency, f"{percentile}_high"))
-    # In some rounds the percentile was not reached, so the estimate is a lower bound.
+    # The percentile was not reached in some rounds, so the estimate is a lower bound.
     percent = float(percentile.removeprefix("p"))
     beside = [index for index, other in enumerate(comparison.cases) if other.case.job == case.case.job]
     bounds = estimates([[_at_least_s(run, kind, percent) for run in comparison.rounds[index]] for index in beside])
@@ -255,7 +256,7 @@ def _latency(comparison: Comparison, place: int, kind: str, percentile: str) -> 
 
 
 def _at_least_s(run: Round, kind: str, percent: float) -> float | None:
-    """Return the percentile, or if that was not reached the longest wait; None if a tool reports neither."""
+    """Return the percentile, or the longest wait if it was not reached; None if the tool reports neither."""
     if kind == "response" and run.totals:
         return run.totals.percentile(percent)
     waits = run.pings if kind == "ping" else run.responses
@@ -274,12 +275,12 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
 
 
 def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
-    """Return the CPU time per answer of each of these cases, without that of the task; all of it if that is None."""
+    """Return the CPU time per answer of these cases beyond the task's CPU time (all of it if `task` is None)."""
     return [_difference(comparison.measured[CPU_TIME][place], task) for place in places]
 
 
 def _difference(total: Estimate | None, task: Estimate | None) -> MetricValue:
-    """Return the difference; both of its errors are as independent as two measurements can be."""
+    """Return the difference; the errors of both values are assumed to be independent."""
     if total is None:
         return MetricValue(None)
     edges = total.interval()

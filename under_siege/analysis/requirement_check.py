@@ -11,24 +11,24 @@ from under_siege.model.requirement import Goal, Required, goal_names
 from under_siege.stats.estimates import Estimate, more_needed
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
-_OF_FAILURES = {"availability", "pings"}  # reasons that availability itself counts
-_NOISE = {"wide_interval"}  # reasons that the interval already contains
+_OF_FAILURES = {"availability", "pings"}  # reasons that availability already counts
+_NOISE = {"wide_interval"}  # reasons that the interval already includes
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A requirement, and a case that it is about."""
+    """A requirement and a case that it applies to."""
 
     goal: Goal
     case: Summary
     known: MetricValue | None  # None: the case has no such metric
     outcome: str
-    doubt: str = ""  # why it is undecided though there may be an interval
-    more: int | None = None  # requests that would decide it, with the same share of failures
+    doubt: str = ""  # reason why it is undecided, although there may be an interval
+    more: int | None = None  # number of further requests that would decide it, with the same share of failures
 
 
 def judged(comparison: Comparison) -> list[Judged]:
-    """Return each requirement that is not relative to a base, with each case that it is about."""
+    """Return each requirement that is not relative to a base, for each case that it applies to."""
     return [
         _judged(required.goal, comparison, place)
         for required in comparison.result.requirements
@@ -38,7 +38,7 @@ def judged(comparison: Comparison) -> list[Judged]:
 
 
 def places_of(required: Required, comparison: Comparison) -> Iterator[int]:
-    """Yield the indices of the cases that a requirement is about."""
+    """Yield the indices of the cases that a requirement applies to."""
     yield from (place for place, case in enumerate(comparison.cases) if required.server in ("", case.server))
 
 
@@ -60,10 +60,10 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
 
 
 def _counts(goal: Goal, case: Summary) -> bool:
-    """Return whether a value that meets a requirement can be believed.
+    """Return whether a value that meets a requirement can be trusted.
 
-    Work that was not done flatters every metric, so a case that may have done less can miss a requirement and can't
-    meet it.
+    Skipped work improves every metric. A case that may have skipped work can therefore miss a requirement but not meet
+    it.
     """
     codes = {reason.code for reason in case.reasons}
     return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
@@ -78,7 +78,7 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
     value = MetricValue(change.mean, *(change.interval() or ())) if change else None
     outcome = outcome_of(goal, value)
     doubts = []
-    if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base was flattered
+    if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base may have skipped work
         doubts.append(f"it was {base.verdict} before")
     if outcome == MET and not _counts(goal, case):
         doubts.append(f"it is {case.verdict}")
@@ -86,7 +86,7 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
 
 
 def outcome_of(goal: Goal, value: MetricValue | None) -> str:
-    """Return the outcome by the interval; without one nothing is decided."""
+    """Return the outcome according to the interval; undecided without an interval."""
     edges = value.interval if value else None
     holds = goal.decided(*edges) if edges else None
     return UNDECIDED if holds is None else MET if holds else MISSED

@@ -1,7 +1,7 @@
-"""Decide which cases `--rounds auto` measures again: racing.
+"""Decide which cases `--rounds auto` measures again (racing).
 
-Everything is measured twice. Then only those cases get more rounds that may still be the best, that are unclear, or
-about which a requirement is undecided (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).
+All cases are measured twice. More rounds are only for cases that may still be the best, are unclear, or have an
+undecided requirement (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).
 """
 
 import math
@@ -16,12 +16,12 @@ from under_siege.model.record import Result
 from under_siege.stats.estimates import ratio
 
 MOST_ROUNDS = 10
-LEAST_ROUNDS = 2  # with one, the noise of pings and memory is unknown
-ALIKE = math.log(1.05)  # contenders that are all within this are not worth another round
+LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown
+ALIKE = math.log(1.05)  # contenders within this range are not worth another round
 
 
 def wanted(result: Result) -> list[Case]:
-    """Return the cases to be measured in the next round, the most urgent first; none if nothing is open."""
+    """Return the cases to measure in the next round, the most urgent first; empty if all cases are decided."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]
@@ -31,7 +31,7 @@ def wanted(result: Result) -> list[Case]:
 
 
 def _contenders(comparison: Comparison) -> Iterator[Case]:
-    """Yield the cases that may still be the best, unless there is only one, or they are nearly equal."""
+    """Yield the cases that may still be the best, unless there is only one or they are nearly equal."""
     rates = comparison.measured["rate_per_s"]
     for load in comparison.loads():
         field = {

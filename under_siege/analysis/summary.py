@@ -30,7 +30,7 @@ class Latency(msgspec.Struct, frozen=True):
     p50: float | None
     p95: float | None
     p99: float | None
-    max: float  # the longest that was seen, answered or not: what was not reached is longer than this
+    max: float  # longest observed wait, answered or not; percentiles that were not reached are longer
     p50_low: float | None = None  # 95 % confidence intervals
     p50_high: float | None = None
     p95_low: float | None = None
@@ -40,7 +40,7 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """How fast the machine was while a case was measured, as a multiple of its usual speed."""
+    """The speed of the machine while a case was measured, as a multiple of its usual speed."""
 
     mean: float
     lowest: float
@@ -54,16 +54,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     task: str
     users: int
-    workers: int | None  # as the server says
+    workers: int | None  # as the server reports
     python: str
-    parameters: dict[str, Value] = {}  # the values on further axes
+    parameters: dict[str, Value] = {}  # values on other axes
     rounds: int
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
-    gil_enabled_by: str = ""  # the extension module whose import enabled the GIL
+    gil_enabled_by: str = ""  # extension module whose import enabled the GIL
     verdict: str = OK
     reasons: list[Reason] = []
-    rate_per_s: Interval | None = None  # the mean as measured, the interval at the usual speed of the machine
-    rate_at_usual_speed_per_s: float | None = None  # where the measured one was corrected
+    rate_per_s: Interval | None = None  # mean as measured, interval at the usual speed of the machine
+    rate_at_usual_speed_per_s: float | None = None  # None if the rate was not corrected
     ceiling_per_s: float | None = None
     of_ceiling: Interval | None = None
     availability_pct: float | None = None
@@ -76,7 +76,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     memory_kind: str = ""
     speed: Speed | None = None
     rank: int | None = None
-    best: list[str] = []  # the metrics in which it is not significantly worse than the best, where others are
+    best: list[str] = []  # metrics in which this case is not significantly worse than the best, but other cases are
 
     @property
     def case(self) -> Case:
@@ -89,13 +89,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
     def as_measured(self, figure: str) -> float | None:
-        """Return a metric that cases are compared by, without any correction for the speed of the machine."""
+        """Return a metric of the comparison, without correction for the speed of the machine."""
         if figure != "rate_per_s":
             return self.shown(figure)
         return None if self.rate_per_s is None else self.rate_per_s.mean
 
     def shown(self, figure: str) -> float | None:
-        """Return a metric that cases are compared by, as the tables show it."""
+        """Return a metric of the comparison, as shown in tables."""
         if figure == "rate_per_s":
             return self.usual_rate_per_s or None
         kind, _, percentile = figure.removesuffix("_s").partition("_")
@@ -176,7 +176,7 @@ def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None
 
 
 def _response(rounds: Sequence[Round], estimates: CaseEstimates) -> Latency | None:
-    """Return the latency of single answers, or else medians over all bursts, if the tool reports percentiles."""
+    """Return the latency of single answers, or medians over all bursts if the tool reports only percentiles."""
     bursts = [run.totals for run in rounds if run.totals]
     if not bursts:
         return _latency([run.responses for run in rounds], "response", estimates)
@@ -196,7 +196,7 @@ def _latency(several: Sequence[CensoredSamples], name: str, estimates: CaseEstim
 
 
 def _edges(values: Sequence[float | None], name: str, estimates: CaseEstimates) -> list[float | None]:
-    """Return the intervals of the three percentiles that have one."""
+    """Return both ends of the interval of each percentile; None without an interval."""
     edges: list[float | None] = []
     for value, percent in zip(values, PERCENTS, strict=True):
         estimate = estimates.get(f"{name}_p{percent}_s")

@@ -6,8 +6,9 @@ The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapt
 
 It is fitted to the logarithms, weighted by their variances.
 
-Noise is judged in two ways: by the rounds, with one test for all differences (Holm), and by cases that differ only in
-name, such as the versions 3.14.5 and 3.14.5.0. A difference that is no larger than between such a pair is not reported.
+Noise is judged in two ways: by the rounds, with one test for all differences (Holm), and by identical cases with
+different names, such as the versions 3.14.5 and 3.14.5.0. Differences within the range of identical cases are not
+reported.
 """
 
 import math
@@ -40,9 +41,9 @@ from under_siege.stats.estimates import (
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rate import Floats
 
-FEWEST_FOR_SCALING = 5  # points: three parameters, and at least two points that can contradict them
+FEWEST_FOR_SCALING = 5  # points, for three parameters and at least two points that can contradict them
 DOUBTED = 1 - CONFIDENCE
-FEWEST = 3  # points for a knee, or for growing pings
+FEWEST = 3  # points, for a knee or growing pings
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
 
 
@@ -56,37 +57,37 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The fitted law, and how far the points are from it."""
+    """The fitted law, and the deviation of the points from it."""
 
     alone: Part  # per second, at N = 1
     contention: Part  # sigma: waiting for a shared resource
     coherency: Part  # kappa: coordination between all pairs
-    misfit: float  # the largest distance of a point, as a fraction
+    misfit: float  # largest deviation of a point, as a fraction
     chance: float  # p-value of the lack of fit
 
     @property
     def fits(self) -> bool:
-        """Return whether the misfit is within noise or our accuracy."""
+        """Return whether the misfit is within noise or `ACCURACY`."""
         return self.chance >= DOUBTED or self.misfit <= ACCURACY
 
     @property
     def peak(self) -> float | None:
-        """Return where the rate is highest; None if no peak beyond 1 is significant."""
+        """Return the number with the highest rate; None if no peak beyond 1 is significant."""
         sigma, kappa = self.contention.value, self.coherency
         return float(np.sqrt((1 - sigma) / kappa.value)) if kappa.low > 0 and sigma < 1 else None
 
 
 def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | None:
-    """Return the law through these points; None if they are too few, have no known noise, or can't be fitted."""
+    """Return the law through these points; None if there are too few, their noise is unknown, or the fit fails."""
     is_noise_known = all(rate.degrees and rate.variance > 0 for rate in rates)
     if len(numbers) < FEWEST_FOR_SCALING or min(numbers) <= 0 or not is_noise_known:
         return None
-    from scipy.optimize import curve_fit  # takes a while to load, and few results need it
+    from scipy.optimize import curve_fit  # a slow import that few results need
 
     at, logs = np.asarray(numbers, dtype=float), np.asarray([rate.log for rate in rates])
     noise = np.sqrt([rate.variance for rate in rates])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about an unknown covariance, which is then infinite
+        warnings.simplefilter("ignore")  # scipy warns if the covariance is unknown, and returns infinity
         try:
             fitted, covariance = curve_fit(
                 _log_rate, at, logs, p0=_first_guess(at, logs), sigma=noise, absolute_sigma=True, maxfev=10_000
@@ -115,7 +116,7 @@ def _log_rate(at: Floats, log_alone: float, contention: float, coherency: float)
 
 
 def _first_guess(at: Floats, logs: Floats) -> list[float]:
-    """Fit a parabola, which N / rate is in N."""
+    """Return a first guess of the parameters: N / rate is a parabola in N."""
     columns = np.stack([np.ones_like(at), at - 1, at * (at - 1)], axis=1)
     weights = np.exp(logs) / at
     whole, *parts = np.linalg.lstsq(columns * weights[:, None], np.ones_like(at), rcond=None)[0].tolist()
@@ -126,17 +127,17 @@ def _first_guess(at: Floats, logs: Floats) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A server along the axis, all else equal: the numbers, rising, and its cases that are `ok`."""
+    """The `ok` cases of a server along the axis, by increasing number, with all other values equal."""
 
-    case: Case  # the first of them
+    case: Case  # first case
     numbers: list[float]
     places: list[int]  # indices of the cases in the comparison
     rates: list[Estimate]
-    pings: list[Estimate] | None  # their 99th percentile; None if any is unknown
+    pings: list[Estimate] | None  # 99th percentiles of pings; None if any is unknown
 
     @property
     def knows_noise(self) -> bool:
-        """Return whether its rounds can show a difference."""
+        """Return whether the noise between rounds is known, so that differences can be significant."""
         return all(rate.degrees and rate.rounds > 1 for rate in self.rates)
 
     @property
@@ -146,7 +147,7 @@ class Line:
 
     @property
     def lost(self) -> float:
-        """Return how much lower the rate is at the last number than at the knee, as a fraction; 0 within noise."""
+        """Return the loss of rate from the knee to the last number, as a fraction; 0 if not significant."""
         place = self.knee
         if place is None or not differ(self.rates[-1], self.rates[place], _pairs(self.rates)):
             return 0.0
@@ -154,7 +155,7 @@ class Line:
 
     @property
     def pings_grow(self) -> int | None:
-        """Return the index of the first number with significantly longer pings than the least one; None without."""
+        """Return the index of the first number with significantly longer pings than the lowest number; None if none."""
         if self.pings is None or len(self.pings) < FEWEST or not all(ping.degrees for ping in self.pings):
             return None
         first, pairs = self.pings[0], len(self.pings) - 1
@@ -171,12 +172,12 @@ class Sweep:
     """All servers along one axis, with otherwise the same load."""
 
     along: str
-    load: tuple[tuple[str, Value], ...]  # without that axis
+    load: tuple[tuple[str, Value], ...]  # values of the load without that axis
     lines: list[Line]
 
 
 def number(value: Value | None) -> float | None:
-    """Return a value on an axis as a number; None if it is none."""
+    """Return a value on an axis as a number; None if it is not numeric."""
     if isinstance(value, int):
         return float(value)
     return float(value) if value is not None and re.fullmatch(r"\d{1,15}(\.\d{1,15})?", value) else None
@@ -219,7 +220,7 @@ def _line(comparison: Comparison, along: str, places: Sequence[int]) -> Line:
 
 
 def knee(rates: Sequence[Estimate]) -> int:
-    """Return the first index after which no rate is significantly higher; the last one if the rate always grows."""
+    """Return the first index after which no rate is significantly higher; the last index if the rate always grows."""
     for place, rate in enumerate(rates):
         if not any(other.log > rate.log and differ(other, rate, _pairs(rates)) for other in rates[place + 1 :]):
             return place
@@ -237,28 +238,28 @@ def told(along: str, value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One case, and by metric its values and their differences from the first value of the axis."""
+    """One case, with the value of each metric and its difference from the first value of the axis."""
 
     summary: Summary
     figures: dict[str, float]  # at the usual speed of the machine
-    differences: dict[str, float | None]  # as a fraction; None if not significant
+    differences: dict[str, float | None]  # relative differences; None if not significant
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A row for each case without the axis, a column for each value of it."""
+    """A row for each case without the axis, and a column for each value of the axis."""
 
     axis: str
     values: list[Value]
     rows: dict[Case, dict[Value, Cell]]
-    noise: dict[str, float]  # by metric: the largest difference between two cases that are the same, if there are any
+    noise: dict[str, float]  # largest difference between identical cases, by metric
 
 
 def across_of(comparison: Comparison, axis: str) -> Across:
     """Return the cases of a result along an axis.
 
     Raises:
-        BadInputError: fewer than two values of it were measured.
+        BadInputError: fewer than two values of the axis were measured.
     """
     cases = [summary.case for summary in comparison.cases]
     values = _in_order([value for case in cases if (value := case.get(axis)) is not None])
@@ -284,7 +285,7 @@ def across_of(comparison: Comparison, axis: str) -> Across:
 def _differences(
     comparison: Comparison, cases: Sequence[Case], axis: str, first: Value, noise: dict[str, float]
 ) -> dict[tuple[str, int], float]:
-    """Return differences, by metric and case, that exceed noise, `ACCURACY`, and the difference of identical cases."""
+    """Return the differences by metric and case that exceed noise, `ACCURACY`, and those of identical cases."""
     ratios: dict[tuple[str, int], Estimate] = {}
     for name in SPEED_CORRECTED:
         for index, case in enumerate(cases):
@@ -302,7 +303,7 @@ def _differences(
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """Return the largest difference of two cases that are the same; of those that are `ok`, if there are any."""
+    """Return the largest difference between identical cases, preferably between `ok` ones."""
     pairs = [pair for pair in combinations(range(len(cases)), 2) if _are_the_same(*(cases[index] for index in pair))]
     for only_ok in (True, False):
         changes = [_ratio(comparison, name, *pair, only_ok=only_ok) for pair in pairs]
@@ -312,14 +313,14 @@ def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | 
 
 
 def _ratio(comparison: Comparison, name: str, index: int, base: int, *, only_ok: bool = True) -> Estimate | None:
-    """Return a metric of one case as a multiple of another one; None if either is unknown or not `ok`."""
+    """Return a metric of one case as a multiple of another case; None if either is unknown or not `ok`."""
     own, other = (comparison.measured[name][each] for each in (index, base))
     is_ok = comparison.cases[index].verdict == comparison.cases[base].verdict == OK
     return ratio(own, other) if own is not None and other is not None and (is_ok or not only_ok) else None
 
 
 def _are_the_same(one: Case, other: Case) -> bool:
-    """Return whether all of their values are equal, some of them only as versions."""
+    """Return whether two cases have equal values, which may be different spellings of a version."""
     if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
         return False
     pairs = zip(one.values, other.values, strict=True)
@@ -343,8 +344,8 @@ def _version(value: Value) -> Version | None:
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
     """Return an object for each server along each numeric axis; unknown values are null.
 
-    `knee` is the number beyond which throughput does not increase, `lost` the fraction that is lost at the last
-    number, `scaling` the Universal Scalability Law, fitted to five or more points.
+    `knee` is the number beyond which throughput does not increase. `lost` is the fraction that is lost at the last
+    number. `scaling` is the Universal Scalability Law, fitted to five or more points.
     """
     return [
         {
