@@ -1,8 +1,8 @@
 """Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps are a bit
-below it. If a replay does not resemble the steps, the search continues between rates that met the goals and rates that
-did not.
+The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps are
+slightly below it. If the replay does not match the steps, the search continues between rates that met the goals and
+rates that did not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NEAR_KNEE = (0.97, 0.9, 0.94)  # rates of the next steps in turn, as shares of t
 # Limits of the next rate without a replay, as multiples of the highest rate that met the goals, and of the lowest that
 # did not.
 STEPS_UP, STEPS_DOWN = 2.0, 0.25
-TRIED = 2  # steps that must miss the goals before STEPS_DOWN applies
+TRIED = 2  # steps that miss the goals before STEPS_DOWN applies
 GAP = 1.25  # ratio of the lowest rate that missed the goals to the highest that met them; beyond it, they are far apart
 INSIDE = 0.2  # if they are far apart, the next rate is at least this share of the (logarithmic) gap away from both
 # Multiples of the median estimate of the knee: an interval that reaches beyond FAR is checked by a step at NEXT_TO.
@@ -278,7 +278,7 @@ class Capacity:
 
     @cached_property
     def _weakest_goal(self) -> Goal:
-        """Return the goal that is missed most at the lowest rate; if none is, the goal with the lowest knee."""
+        """Return the goal that is missed most at the lowest rate; if none is missed, the goal with the lowest knee."""
         missed = [goal for goal in self.missed_at(self.steps[0]) if not self._knees[goal].is_replayed]
         if missed:
             return max(missed, key=lambda goal: self.steps[0].excess(goal) or 0.0)
@@ -286,7 +286,7 @@ class Capacity:
 
     @property
     def breaks(self) -> Goal | None:
-        """Return the goal that is missed first; None if the rates are too low for that."""
+        """Return the goal that is missed first; None if the rates are too low to miss any."""
         return self._weakest_goal if self.upper_per_s else None
 
     @property
@@ -310,14 +310,14 @@ class Capacity:
 
     @property
     def nearest_step(self) -> StepMetrics | None:
-        """Return the step nearest to the lower bound, of those that met all goals; None if there is none."""
+        """Return the step that met all goals and is nearest to the lower bound; None if there is none."""
         lower = self.lower_per_s
         met = [step for step in self.steps if not self.missed_at(step)] if lower else []
         return min(met, key=lambda step: abs(math.log(step.per_s / (lower or 1.0))), default=None)
 
     @property
     def in_time_s(self) -> float:
-        """Return the latency limit for goodput: the strictest of the response-time goals."""
+        """Return the latency limit for goodput in seconds: the strictest response-time goal."""
         return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
 
     @property

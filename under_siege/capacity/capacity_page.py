@@ -20,9 +20,9 @@ from under_siege.charts.html_page import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.case_names import in_words
 
-MOST_PICTURES = 6  # there is one for each task
+MOST_PICTURES = 6  # maximum number of pictures; each task has one
 _HEIGHT, _LOWER = 240, 170
-_LEAST_S = 5e-4  # shorter times don't matter
+_LEAST_S = 5e-4  # shorter times are drawn as this
 _METRICS = {"answers": "response", "pings": "ping"}
 
 

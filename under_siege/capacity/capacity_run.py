@@ -121,7 +121,7 @@ class CapacityRun:
                     return
 
     def _goals_of(self, case: Case) -> list[str]:
-        """Return the goals of the user, or the defaults: p99 in proportion to the task, but at least 1 s, and pings."""
+        """Return the user's goals, or the defaults: for pings, and for p99 in proportion to the task (at least 1 s)."""
         if self.goals:
             return self.goals
         limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)

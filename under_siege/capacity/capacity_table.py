@@ -51,7 +51,7 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
-    """Return the highest capacity, or None without any, and those whose intervals overlap with it."""
+    """Return the highest capacity (or None), and the capacities whose intervals overlap with it."""
     able = [each for each in several if each.capacity.lower_per_s]
     if not able:
         return None, []
@@ -69,12 +69,12 @@ def headline(capacities: Sequence[Capacity]) -> str:
 
 
 def per_s(value: float | None) -> str:
-    """Return `41.3/s`."""
+    """Format a rate, such as `41.3/s`."""
     return NONE if value is None else f"{significant(value)}/s"
 
 
 def time_of(value: float | None) -> str:
-    """Return `37 ms`; `refused or lost` if the time is infinite."""
+    """Format a time, such as `37 ms`; an infinite time is `refused or lost`."""
     if value is None:
         return NONE
     return "refused or lost" if value == math.inf else formatting.seconds(value)
@@ -127,7 +127,7 @@ def _goal_value(step: StepMetrics, goal: Goal) -> str:
 
 
 def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield the best server, the servers that meet their goals at no rate, and limitations of the measurement."""
+    """Yield sentences about the best server, servers that never meet their goals, and limits of the measurement."""
     several = named(capacities)
     best, others = _best(several)
     if best:
@@ -148,7 +148,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
 
 
 def _remarks(capacity: Capacity) -> Iterator[str]:
-    """Yield sentences without the name that they begin with."""
+    """Yield sentences about a server, without its name at the beginning."""
     if capacity.verdict == FAILED:
         yield f": search failed: {capacity.failure}"
         return
@@ -181,7 +181,7 @@ def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
 
 
 def _interval(capacity: Capacity) -> str:
-    """Return `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
+    """Return a text such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
     lower, upper = capacity.lower_per_s, capacity.upper_per_s
     if capacity.per_s is None or lower is None or upper is None:
         return f"sustains at least {significant(lower or 0.0)} requests/s"
@@ -200,7 +200,7 @@ def in_one_sentence(capacity: Capacity) -> str:
 
 
 def _why_none(capacity: Capacity) -> str:
-    """Return `even at 1/s ping p99 is 80 ms`."""
+    """Return a text such as `even at 1/s ping p99 is 80 ms`."""
     missed = capacity.missed_at(capacity.steps[0]) if capacity.steps else []
     if not missed:
         return f"the upper bound is {per_s(capacity.upper_per_s)}"
@@ -230,7 +230,7 @@ def as_table(result: Result) -> RenderableType:
 
 
 def as_markdown(result: Result) -> str:
-    """Return the same as Markdown, without the curves."""
+    """Return the conclusion and the capacity of each server as Markdown."""
     capacities = capacities_of(result)
     sentences = map(plain, conclusion(capacities, result.left_out))
     note = small_print(footnote(result, capacities).splitlines())
@@ -243,7 +243,7 @@ def _grid(capacities: Sequence[Capacity]) -> Grid:
 
 
 class _Curves:
-    """For each server, its latency at each offered rate as small bars; missed goals are red.
+    """Small bars with the latency of each server at each offered rate; missed goals are red.
 
     The rates of a server are wrapped if the terminal is too narrow.
     """

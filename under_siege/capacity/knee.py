@@ -1,10 +1,10 @@
 """Estimate the arrival rate at which a metric reaches its limit, from a few steps at other rates.
 
-Response times are estimated by replaying measured service times. The service time of a request lasts from when a worker
-was free for it until it was answered. It follows from inverting Lindley's recursion (1952), or with several workers the
-recursion of Kiefer and Wolfowitz (1955). Some hundred service times, replayed at other rates, contain more information
-than the few percentiles of the steps that they come from. They are drawn in blocks, because the speed of the machine
-correlates consecutive requests; a block bootstrap (Künsch 1989) gives the interval.
+Response times are estimated by replaying measured service times. The service time of a request begins when a worker is
+free for it, and ends with its answer. It is computed by inverting Lindley's recursion (1952), or with several workers
+the recursion of Kiefer and Wolfowitz (1955). A few hundred service times, replayed at other rates, contain more
+information than the percentiles of their steps. They are drawn in blocks, because the speed of the machine correlates
+consecutive requests. A block bootstrap (Künsch 1989) determines the interval.
 
 If no queue explains the metric, such as ping latency, it is modelled as a power of the rate. If requests are refused,
 the percentile of the others rises only far beyond the knee. Then the requests that missed the limit are counted, and
@@ -31,10 +31,10 @@ SCATTER_PRIOR = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])
 WIDTH_OF_GUESS = 0.4  # scale of the Cauchy prior of the knee, as a logarithm
 CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a multiple of its mean
 POWER_PRIOR_OF_COUNTS = np.minimum(1.0, POWERS / 4)
-# A metric beyond 6 times its limit, or below a sixth of it, shows only on which side of the knee the step is.
+# Beyond 6 times its limit, or below a sixth of it, a metric shows only the side of the knee.
 CLEAR = math.log(6)
 OUTLIERS = 0.005  # share of steps that contradict the others
-BREAK_OUTLIERS, NEAR = 0.01, 0.03  # share of steps that end early below the knee, and how blurred the knee is for them
+BREAK_OUTLIERS, NEAR = 0.01, 0.03  # share of steps that end early below the knee, and width of the knee for these steps
 POINTS = 240  # size of each grid of rates
 LEAST_ERROR = 0.015  # smallest error of a rate that was estimated from service times
 DEVIATIONS = 5.0  # half-width of the grid, in standard deviations
@@ -59,7 +59,7 @@ class Knee:
         self.is_replayed = is_replayed
 
     def rate(self, share: float) -> float:
-        """Return a quantile."""
+        """Return a quantile of the rate."""
         return float(np.exp(np.interp(share, self._sums, np.log(self._rates))))
 
     def below(self, per_s: Floats) -> Floats:
@@ -118,14 +118,14 @@ def _count_log_likelihood(step: StepEvidence, expected: Floats) -> Floats:
 SHORT_BLOCK, LONG_BLOCK = 5, 80  # requests; long blocks keep slow periods of the machine together
 FEWEST = 40  # service times needed for a replay
 REPLICATES, REQUESTS = 60, 1500  # number of replays, and requests in each
-WARM_UP = 200  # requests at the start of a replay that don't count, because it starts with an empty queue
-FULL = 0.999  # utilization; the highest that is tried
-FULL_QUEUE = 90.0  # percentile of the waiting times that is the longest wait, if requests are refused
+WARM_UP = 200  # requests at the start of a replay that are ignored, because the queue is empty at first
+FULL = 0.999  # highest utilization that is tried
+FULL_QUEUE = 90.0  # percentile of waiting times; the longest wait if requests are refused
 HALVINGS = 9  # steps of the bisection
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers that are tried
 TRIES = 30  # replays of each step for comparison
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
-EXACT = 0.1  # the smallest standard deviation of their logarithms
+EXACT = 0.1  # smallest standard deviation of the logarithms of these percentiles
 ALIKE = 2.0  # standard deviations (root mean square); with a larger mismatch, the server is no such queue
 INDEPENDENT = math.log(2)  # with a larger difference, service times depend on the load
 FEWEST_OF_STEP = 20  # service times needed for a mean
@@ -139,7 +139,7 @@ class StepRequests:
     due_s: Floats
     wait_s: Floats  # time to the answer or the timeout; infinite if the request was refused
     is_answered: NDArray[np.bool_]
-    slowness: Floats  # service time divided by that at the mean speed of the machine; 1 if the speed has no effect
+    slowness: Floats  # service time relative to the mean speed of the machine; 1 if the speed has no effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Queue:
 
     @property
     def is_alike(self) -> bool:
-        """Return whether its replays resemble the measurement."""
+        """Return whether the replays of the queue resemble the measurement."""
         return self.mismatch <= ALIKE and self.dependence <= INDEPENDENT
 
     def rates(self, percent: float, limit_s: float, *, is_steady: bool = False) -> Floats:
@@ -175,8 +175,8 @@ class Queue:
     def _rates(self, arrivals: Floats, served_s: Floats, percent: float, limit_s: float) -> Floats:
         """Find the rates by bisection: one rate for the first half of the rows, and one for each other row.
 
-        The first gives the estimate, and the others its scatter. The rows of the second half share their arrivals, so
-        that only the service times make them differ.
+        The first rate is the estimate, and the others show its scatter. The rows of the second half share their
+        arrivals, so they differ only in their service times.
         """
         most = FULL * self.workers / served_s.mean(axis=1)
         most[:REPLICATES] = most[:REPLICATES].mean()
@@ -233,7 +233,7 @@ def _by_answer(step: StepRequests) -> StepRequests:
 
 
 def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
-    """Return how long each answered request waited for a worker, and how long it was served, in seconds.
+    """Return the time that each answered request waited for a worker, and its service time, in seconds.
 
     This assumes that the service of the requests begins in the order of the step.
     """

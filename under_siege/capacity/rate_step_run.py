@@ -39,15 +39,15 @@ Floats = NDArray[np.float64]
 
 UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94)
 _PERCENTS = (90.0, 95.0, 99.0)
-DRAWN = 400  # series of arrivals, of which the most typical is used
-MOST_DRAWN = 200_000  # arrivals in all series together
+DRAWN = 400  # series of arrivals; the most typical one is used
+MOST_DRAWN = 200_000  # total arrivals in all series
 FEWEST = 20  # arrivals needed for a percentile
 
 
 def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
     """Return the sorted times of `count` Poisson arrivals between 0 and `count`, in units of the mean interval.
 
-    Of many random series it is the one whose waiting times are the most typical.
+    The most typical of many random series is chosen, according to its waiting times.
     """
     draw = np.random.default_rng(seed)
     candidates = np.sort(draw.random((max(1, min(DRAWN, MOST_DRAWN // count)), count)), axis=1) * count
@@ -57,7 +57,7 @@ def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
 
 
 def _atypical(candidates: Floats) -> Floats:
-    """Return for each series how far its percentiles are from those of an infinite series, over all utilizations."""
+    """Return the deviation of each series' percentiles from those of an infinite series, over all utilizations."""
     distances = np.zeros(len(candidates))
     for busy in UTILISATIONS:
         work = busy * np.arange(candidates.shape[1]) - candidates
@@ -147,7 +147,7 @@ class Generator:
         return None
 
     async def end(self) -> None:
-        """Let the generator abandon unanswered requests, report them and exit."""
+        """Stop the generator; it abandons unanswered requests, reports them and exits."""
         self._stdin.close()
         await until(self._process.ended, END_S)
         await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)

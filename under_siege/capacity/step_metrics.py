@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # p99 of the delay of requests; beyond it, the generator is the limit
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; beyond it, other programs disturbed the step
-PACE = 0.5  # share of the throughput of one worker that is never idle
+PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is never idle
 SERVED_S = 0.1  # seconds; a request is assumed to be served this long before its answer
 SMOOTHED_S = 0.3  # seconds; extends the window on both sides, because single samples of the speed probe are noisy
 TINY = 0.01  # lower limit of the speed, as a share of the mean
@@ -41,14 +41,14 @@ class StepMetrics:
 
     @property
     def failure(self) -> str:
-        """Return why the step has no data; empty if it has some."""
+        """Return the reason why the step has no data; empty if it has data."""
         if self.record.failure is not None:
             return self.record.failure.message
         return "" if self.step.arrivals.due_s else "no request was sent"
 
     @cached_property
     def waits_s(self) -> Floats:
-        """Return the latency of each request from when it was due."""
+        """Return the latency of each request, measured from its due time."""
         arrivals = self.step.arrivals
         lost = np.array([outcome not in ("", "unanswered") for outcome in arrivals.outcome], dtype=bool)
         return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), 1e-6))
@@ -100,7 +100,7 @@ class StepMetrics:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests missed a response-time limit, and how many are allowed to; 0 for other goals."""
+        """Return how many requests missed a response-time limit, and how many may miss it; 0 for other goals."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0
@@ -108,7 +108,7 @@ class StepMetrics:
 
     @property
     def startup_s(self) -> float:
-        """Return how long it took to start and stop the server."""
+        """Return the time in seconds to start and stop the server."""
         return max(0.0, (self.record.case_s or 0.0) - self.step.seen_until_s)
 
     @property
@@ -122,14 +122,14 @@ class StepMetrics:
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
 
     def rate_at(self, mean_speed: float | None) -> float:
-        """Return the rate that would have been the same load at the mean speed of the machine."""
+        """Return the rate that is the same load at the mean speed of the machine."""
         if not mean_speed or not self.speed:
             return self.per_s
         return self.per_s * float((mean_speed / self.speed) ** self.follows_speed)
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether the throughput is at least PACE of one worker; with too many concurrent tasks it is less."""
+        """Return whether the throughput is at least PACE of one worker; too many concurrent tasks reduce it."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
