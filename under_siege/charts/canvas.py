@@ -1,4 +1,4 @@
-"""Drawing basics: the theme, marks on a canvas, their conversion to SVG, and files with one chart."""
+"""Define the theme and the marks of charts, convert charts to SVG, and frame a chart for a file."""
 
 import re
 import textwrap
@@ -46,7 +46,7 @@ class Look:
 
     @property
     def is_slide(self) -> bool:
-        """Return whether this is a slide, to be read from the last row: few words, large letters, the fastest first."""
+        """Return whether this is a slide, which must be readable from the last row: few words, large letters."""
         return self.height is not None
 
 
@@ -83,7 +83,7 @@ def for_page(drawing: Drawing, look: Look, alternative: str) -> str:
 
 
 def _in_tenths(tag: re.Match[str]) -> str:
-    """Round to tenths of a pixel: more is invisible, and this halves the size."""
+    """Round to tenths of a pixel, which is invisible and halves the size."""
     return re.sub(r"(\.\d)\d+", r"\1", tag[0])
 
 
@@ -99,7 +99,7 @@ def specification(drawing: Drawing, look: Look) -> dict[str, Any]:
         "background": "transparent",
         "font": FONT,
         "padding": 2,
-        "aria": False,  # the text alternative describes the chart; descriptions of a thousand marks would bury it
+        "aria": False,  # the text alternative describes the chart; screen readers should skip single marks
         "view": {"continuousWidth": 300, "continuousHeight": 300, "stroke": None},
         "axis": {**text, "titleFontWeight": "normal", **lines},
         "text": {"fill": look.ink, "fontSize": 12},
@@ -191,7 +191,7 @@ class Sheet:
         return {"y": self.y, "y2": {"field": "y2"}}
 
     def drawn(self, *layers: Words) -> Drawing:
-        """Return all layers in one drawing, the first one at the bottom."""
+        """Return all layers in one drawing; the first layer is at the bottom."""
         return Drawing({"layer": list(layers), "width": self.width, "height": self.height}, self.rows)
 
 
@@ -208,7 +208,7 @@ class _Text(NamedTuple):
         return self.step * len(self.lines)
 
     def drawn(self, first: float) -> str:
-        """Return the lines as SVG, the first one this many pixels from the top."""
+        """Return the lines as SVG; `first` is the position of the first line in pixels from the top."""
         family = FONT.replace("'", "&apos;")
         style = f'font-family="{family}" font-size="{self.size:g}px" {self.style}'
         return "".join(

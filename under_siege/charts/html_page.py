@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
-    """Return the template with these values filled in.
+    """Render a template with these values.
 
     Args:
         folders: more folders with templates.
@@ -84,7 +84,7 @@ class Explained:
         return self._button(term, shown) if term else escape(shown)
 
     def notes(self) -> list[tuple[str, str, str]]:
-        """Return id, term and explanation of all terms that have a button."""
+        """Return the id, the term and the explanation of each term with a button."""
         return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items() if term in self._used]
 
     def _button(self, term: str, shown: str) -> Markup:
@@ -112,7 +112,7 @@ class Picture:
     how: str  # how to read it
     draw: Callable[[Look], Drawing]
     alternative: str  # text alternative
-    on_page: bool = True  # otherwise only in a file
+    on_page: bool = True  # whether the page shows it; files always do
     headline: str = ""  # the finding; a second line may list names
     conditions: str = ""  # conditions of the measurement
 

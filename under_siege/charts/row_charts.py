@@ -21,7 +21,7 @@ _LETTERS = 36  # longest name on a slide
 _RATE, _PING, _CPU = 20, 26, 16  # pixels of the marks of a row
 _ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row in the chart over time
 _ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are cut off and labelled so
-_LEAST_S = 0.0005  # shorter pings are drawn as this
+_LEAST_S = 0.0005  # seconds; shorter pings are drawn at this value
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Rows:
     cases: Sequence[Summary]
     wanted: float  # pixels for the marks
     look: Look
-    best: str = ""  # the metric, as in `Summary.best`, whose best cases get a star
+    best: str = ""  # metric whose best cases get a star, as in `Summary.best`
 
     @property
     def height(self) -> float:
@@ -141,7 +141,7 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
 ) -> tuple[Words, Sequence[Words]]:
-    """Return a grey band and a line for the ceiling: one through all rows if they share it, or one per row."""
+    """Return a grey band and a line for the ceiling: one through all rows with the same ceiling, else one per row."""
     look = rows.look
     known = [
         (rows.top(row), ceiling) for row, ceiling in enumerate(ceilings) if ceiling is not None and ceiling.rate_per_s
@@ -249,12 +249,12 @@ def _quantiles(values: Floats, count: int) -> list[float]:
 
 
 def _scattered(number: int) -> float:
-    """Return a value between 0 and 1, far from those of its neighbours (additive recurrence with the golden ratio)."""
+    """Return a value between 0 and 1 that is far from its neighbours (additive recurrence with the golden ratio)."""
     return number * 0.6180339887 % 1
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
-    """Draw a bar with an interval for the CPU time of each case; pale if it is not significantly above 0.
+    """Draw a bar with an interval for the CPU time of each case; the bar is pale if not significantly above 0.
 
     Args:
         spent: CPU seconds per answer, for each case.
@@ -295,14 +295,14 @@ def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look)
 
 
 def _in_two_digits(value_ms: float) -> str:
-    """Return at most two decimal places, and no negative zero."""
+    """Format with at most two decimal places, and without a negative zero."""
     return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
 def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
     """Draw answers and pings over time in the first round of each case, all with the same scales.
 
-    If a curve would have more than `most_steps` steps, some are left out.
+    Steps are omitted if a curve has more than `most_steps`.
     """
     rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
     part = rows.marks / rows.wanted

@@ -17,7 +17,7 @@ _DOT = 7.0  # pixels
 _CLOSE = (26.0, 14.0)  # pixels across and down; closer points share a bracket
 _WIDEST = 160.0  # pixels; larger groups get no bracket
 _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from the point
-# Pixels across and down: a name closer to another point or bracket than this seems to belong to it.
+# Pixels across and down. A name that is closer to another point or bracket seems to belong to it.
 _APART = (5.0, 18.0)
 
 _HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
@@ -56,12 +56,12 @@ class Block:
     """One point, or several that share a bracket, with their names below each other."""
 
     points: tuple[Point, ...]
-    is_left: bool  # left of the points
+    is_left: bool  # whether names are to the left of the points
     names: Box
 
     @property
     def edge(self) -> float:
-        """Return where the names begin, or end if they are on the left."""
+        """Return the position where names begin, or where they end if they are on the left."""
         return self.names.x2 if self.is_left else self.names.x
 
 
@@ -101,7 +101,7 @@ def _join(groups: list[list[Point]], one: int, other: int) -> None:
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """Return the first two groups that are close to each other, or whose names overlap and that are not far apart."""
+    """Return the first two groups that are close together, or not far apart with overlapping names."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
@@ -124,7 +124,7 @@ def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
 def _blocks(
     groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room, lines: Sequence[Box]
 ) -> list[Block]:
-    """Place each block where it covers the least, larger groups first."""
+    """Place each block where it covers the least, starting with the largest groups."""
     found: dict[int, Block] = {}
     for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
         group = groups[place]
@@ -170,13 +170,13 @@ def _dot(point: Point) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class CostAxis:
-    """The horizontal axis: further left is better."""
+    """The horizontal axis, on which lower values are better."""
 
     value: Callable[[Summary], float | None]
     text: Callable[[float], str]
     title: str
-    best: str  # the metric, as in `Summary.best`
-    in_steps: bool = False  # logarithmic
+    best: str  # metric name, as in `Summary.best`
+    in_steps: bool = False  # whether the axis is logarithmic
     edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
 
     def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
@@ -230,7 +230,7 @@ class _Scatter:
         assert value is not None
         name = plain_name(case, self.cases)
         if self.look.is_narrow:
-            if short(case.server).isdecimal():  # the name of its file is shorter: `4 processexecutor`
+            if short(case.server).isdecimal():  # the file name is shorter: `4 processexecutor`
                 name = name.replace(plain_name(case, self.cases), case.server.replace("_async_", " ").replace("_", " "))
             name = name if len(name) <= 17 else f"{name[:16]}…"
         elif not self.look.is_slide and name != case.server:

@@ -16,7 +16,7 @@ from under_siege.report.case_names import across, at, cases_of, in_plain_words, 
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
-_WIDE_RANGE = 16  # the axis is logarithmic if largest / smallest value is at least this
+_WIDE_RANGE = 16  # minimum ratio of the largest to the smallest value for a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Over:
     figure: str  # the name of the metric
     title: str  # title of the vertical axis
     scaled: Callable[[float], float] = lambda value: value
-    in_steps: bool = False  # logarithmic
+    in_steps: bool = False  # whether the axis is logarithmic
 
 
 FIGURES = (
@@ -82,7 +82,7 @@ def _up(over: Over) -> Words:
 
 
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:
-    """Return one row per case that is ok: its value on the axis, the metric and its interval."""
+    """Return one row per `ok` case: its value on the axis, the metric and its interval."""
     rows: list[dict[str, Any]] = []
     cases = cases_of(comparison.cases)
     for place in places:
@@ -100,13 +100,13 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over)
 
 
 _CELL, _HEAD = 44, 38  # pixels
-_LETTER = 7  # pixels, about
+_LETTER = 7  # pixels, approximately
 FEW_LETTERS = 4
 Setting = tuple[Value | None, ...]  # values on the axes that form the columns
 
 
 def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
-    """Draw a cell per case with its rate and share of the ceiling; a stronger colour is nearer to the ceiling."""
+    """Draw a cell per case with its rate and share of the ceiling; stronger colours are nearer to the ceiling."""
     axes = across(cases_of(cases))
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
     called = {label(case, cases, without=axes): _plainly(case, cases, axes) for case in cases}
@@ -142,7 +142,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
 
 
 def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
-    """Return the columns of a case; a case that does not depend on an axis is in all of its columns."""
+    """Return the columns of a case; a case that does not depend on an axis is in all columns of the axis."""
     return [
         place
         for place, setting in enumerate(settings)
@@ -166,7 +166,7 @@ def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> st
 
 
 def _narrow(name: str) -> str:
-    """Return a short name: `4`, or `4 3.14.7` with a version of Python."""
+    """Return a short name such as `4`, or `4 3.14.7` with a version of Python."""
     server, *rest = name.split(" ")
     return " ".join([short(server), *(word for word in rest if any(map(str.isdigit, word)))])
 
