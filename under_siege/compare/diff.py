@@ -58,7 +58,7 @@ class ChangesInOneRun:
     """The changes between cases of one result, whose rounds were interleaved on the same machine."""
 
     def __init__(self, cases: Sequence[Rounds], measured: Estimates) -> None:
-        self._places = {case[0]: place for place, case in enumerate(cases)}  # by the first round
+        self._indices = {case[0]: index for index, case in enumerate(cases)}  # by the first round of the case
         self._measured = measured
 
     def speed_ratio(self, *_: Rounds) -> None:
@@ -66,7 +66,7 @@ class ChangesInOneRun:
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
-        before, after = (self._measured[name][self._places[case[0]]] for case in (base, new))
+        before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
         return before and after and ratio_between(before, len(base), after, len(new))
 
 
