@@ -32,7 +32,7 @@ DIRECTORY = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # state of the sources, and packages that can't be installed; written last
+_DONE = "done.json"  # state of the sources, and missing packages; written last
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
@@ -130,7 +130,7 @@ async def _made_once(
     if (missing := _missing(directory, state)) is not None:
         return missing
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # the system unlocks it if the bench is killed
+    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # a killed process releases it
         if not _locked(lock):
             tell(f"waiting for another run that is creating {directory}")
             await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
@@ -169,9 +169,9 @@ def _missing(directory: Path, state: str) -> _Missing | None:
 async def _make(
     directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
 ) -> tuple[_Missing, bool]:
-    """Create the environment; return the packages that can't be installed, and whether this result is final.
+    """Create the environment; return the packages that can't be installed, and whether that is final.
 
-    The servers of a suite need all of their packages. If a package of the strategies is missing, only some can't run.
+    The servers of a suite need all of their packages. If a package of the strategies is missing, the others still run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
