@@ -1,4 +1,4 @@
-"""Look up the figures that claims name, decide whether claims hold, and find the right answer to a question."""
+"""Look up the figures of claims, decide whether claims hold, and find the right answer to a question."""
 
 import math
 import re
@@ -32,21 +32,21 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
-# The words for a ratio near 1, by whether its interval contains 1.
+# Texts for a ratio near 1; the key is whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
-MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
+MARGIN = 1.1  # factor by which an interval may exceed the limit of its claim, because it makes no practical difference
 
 
 class Figure(NamedTuple):
     """A figure with its interval. For a count, both ends of the interval are the count itself."""
 
     text: str
-    value: float | None = None  # None: unknown, or beyond what was measured
+    value: float | None = None  # None: unknown, or beyond the measured range
     low: float | None = None
     high: float | None = None
     estimate: Estimate | None = None  # used for ratios to other figures of the same metric
-    doubt: str = ""  # why the figure can't be trusted
+    doubt: str = ""  # reason why the figure can't be trusted
 
 
 def exact(value: float, text: str = "") -> Figure:
@@ -85,11 +85,11 @@ class ResultView:
 
     @property
     def cpus(self) -> int:
-        """Return how many CPUs the servers could use at the same time: at most one for each user."""
+        """Return how many CPUs the servers could use at the same time, at most one for each user."""
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a metric of `--require`, or one of those below; raise LookupError if the case does not have it."""
+        """Return a metric of `--require`, or a metric of the lesson; raise LookupError if the case lacks it."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -102,7 +102,7 @@ class ResultView:
         if kind == "flag":
             return exact(float(rest in {reason.code for reason in summary.reasons}))
         rates = [each.rate.per_s for each in rounds if each.rate.per_s]
-        if metric == "printed rate":  # for any verdict, like in the output of a load tool
+        if metric == "printed rate":  # regardless of the verdict, as in the output of a load tool
             return _rate(float(np.mean(rates)) if rates else None, "no answer was right")
         if metric in ("ready", "backlog", "drain"):
             return _of_server(metric, summary, rounds)
@@ -252,12 +252,12 @@ class ClaimResult(NamedTuple):
 
     claim: Claim
     outcome: str
-    sentence: str  # if it is undecided: the claim and its figures
-    reason: str = ""  # why it is undecided, unless its interval is too wide
-    possible: str = ""  # the interval, if that is too wide
+    sentence: str  # for an undecided claim: the claim and its figures
+    reason: str = ""  # reason why the claim is undecided, unless its interval is too wide
+    possible: str = ""  # interval, if it is too wide
 
 
-Ratio = tuple[float, float, float]  # one figure as a multiple of another: lower end of the interval, value, upper end
+Ratio = tuple[float, float, float]  # lower end, value and upper end of one figure as a multiple of another
 
 
 def limits_of(relation: str) -> tuple[float, float]:
@@ -311,7 +311,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
-    """Return whether the relation holds: decided by the value if the whole interval agrees, give or take `MARGIN`."""
+    """Return whether the relation holds for the value and, within `MARGIN`, for the whole interval."""
     low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
@@ -324,7 +324,7 @@ def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> 
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
-    """Return the ratio, from the estimates if both figures have one, else from both intervals; None without these."""
+    """Return the ratio, from both estimates if possible, else from both intervals; None without intervals."""
     value = None
     if figure.value is not None and reference.value is not None:
         value = _quotient(figure.value, reference.value)
@@ -352,12 +352,12 @@ class QuestionResult(NamedTuple):
     """The claims of a question, decided by a result, and the answer that follows."""
 
     claims: tuple[ClaimResult, ...]
-    right: str  # the letter of the right answer; empty if it is undecided, or no answer is right
+    right: str  # letter of the right answer; empty if undecided, or if no answer is right
     undecided: bool  # whether another run might find the answer
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
-        """Return the outcome and the sentence of each claim that is shown, the undecided ones last."""
+        """Return the outcome and the sentence of each shown claim; undecided claims come last."""
         visible = [each for each in self.claims if each.claim.says]
         return [(each.outcome, each.sentence) for each in visible if each.outcome != UNDECIDED] + [
             (UNDECIDED, f"This run does not decide {': '.join(filter(None, (each.sentence, each.possible)))}.")
@@ -367,7 +367,7 @@ class QuestionResult(NamedTuple):
 
     @property
     def reasons(self) -> str:
-        """Return why claims are undecided, each reason once."""
+        """Return the distinct reasons why claims are undecided."""
         reasons: dict[str, str] = {}
         for each in self.claims:
             if each.outcome == UNDECIDED and each.reason:
@@ -381,7 +381,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer: the usual one, unless the claims exclude it."""
+    """Decide all claims, and find the right answer, which is the usual one unless the claims exclude it."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}
@@ -390,5 +390,5 @@ def decide_question(question: Question, view: ResultView) -> QuestionResult:
         fits[letter] = next(outcome for outcome in (NOT_HERE, UNDECIDED, HOLDS) if outcome in needed)
     right = [letter for letter, fit in fits.items() if fit == HOLDS]
     if question.usual not in right and fits[question.usual] != NOT_HERE:
-        right = []  # "more" and "same" overlap, so another answer counts only if the usual one is excluded
+        right = []  # "more" and "same" overlap, so other answers count only if the usual one is excluded
     return QuestionResult(claims, "".join(right[:1]), undecided=not right and UNDECIDED in fits.values())

@@ -29,12 +29,12 @@ from under_siege.targets.strategies import find_strategy, read_strategy, strateg
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
-NOISE = {"wide_interval"}  # reasons that don't matter here, because claims have their own intervals
+NOISE = {"wide_interval"}  # reasons to ignore, because claims have their own intervals
 
 
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
-OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by the code of a reason that is not the server's fault
-FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # by the code of any other reason
+OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # texts by code, for reasons that are not the server's fault
+FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # texts by code, for all other reasons
 UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above."}
 
 
@@ -105,7 +105,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if there is no fault and all claims hold, 3 if that is undecided, else 1."""
+        """Return 0 if there is no fault and all claims hold, 3 if the outcome is undecided, else 1."""
         outcomes = {claim.outcome for claim in self.claims}
         if self.faults or NOT_HERE in outcomes:
             return NOT_SOLVED

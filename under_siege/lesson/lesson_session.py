@@ -95,7 +95,7 @@ class LessonSession:
             self._print(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
-        """Return a result, why it was not measured here (or an empty text), and the name of its file."""
+        """Return a result, the reason why it was not measured here (or an empty text), and the name of its file."""
         if question.run is None:
             self._print(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""
@@ -105,7 +105,7 @@ class LessonSession:
             f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds."
         )
         file = self._progress.result_file(step)
-        unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
+        unfinished = file.with_suffix(".unfinished.json")  # the old file remains until the new one is complete
         result, problem = self._measured(step, question, unfinished)
         if problem or (result and _failures(result)):
             self._exit_codes.add(FAILED)
@@ -116,7 +116,7 @@ class LessonSession:
         return result, "", file.name
 
     def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
-        """Return the result, or None and why nothing could be measured."""
+        """Return the result, or None and the reason why nothing could be measured."""
         run = question.run
         assert run is not None
         with LessonProgressBar(run.turns) as progress_bar:
@@ -205,7 +205,7 @@ def _parts(result: Result) -> list[Any]:
 
 
 def overview(steps: Sequence[LessonStep], progress: LessonProgress) -> str:
-    """Return a line for each step: whether it is done, and what was predicted."""
+    """Return a line for each step, with its state and the prediction."""
     lines = []
     for step in steps:
         line = f"{step.number:2}        {step.title}"

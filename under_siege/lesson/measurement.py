@@ -32,14 +32,14 @@ from under_siege.trace.request_trace import RequestTracer, trace_servers
 
 SEED = 1
 USUAL_S = 0.08  # seconds per CPU-bound task; on a slower machine, sieges are longer
-LONGEST = 3.0  # the largest factor for the duration of a step; then a step takes about a minute
+LONGEST = 3.0  # largest factor for the duration of a step, which then takes about a minute
 NOTICEABLE_S = 2.0  # a shorter extension is omitted
 CPU_SAMPLE_S = 0.3
 MORE_ROUNDS = 3  # at most this many extra rounds while a claim is undecided
 
 
 def missing_here(question: Question) -> str:
-    """Return what this machine lacks, as the end of the sentence `This machine …`; empty if nothing."""
+    """Return what this machine lacks, as the end of the sentence `This machine …`; empty if it lacks nothing."""
     for need in question.needs:
         if need.startswith("cpus>="):
             cpus = int(need.removeprefix("cpus>="))
@@ -54,7 +54,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether the name is an interpreter, which must be free-threaded if and only if the name ends in `t`."""
+    """Return whether the name is an interpreter, free-threaded if and only if the name ends in `t`."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:
@@ -67,7 +67,7 @@ def measure(
     """Run the measurement, save the raw values, and return the result and the signal that stopped it, or None.
 
     Raises:
-        BadInputError: it can't be run; nothing was started.
+        BadInputError: the measurement can't be run; nothing was started.
     """
     run = question.run
     assert run is not None

@@ -31,16 +31,16 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     """A relation between a figure of one case and a reference. A result decides whether it holds."""
 
-    metric: str  # see ResultView.figure
-    of: str  # the case: `3`, or `3 digest` if 3 is measured with several tasks
+    metric: str  # metric name, as in ResultView.figure
+    of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
     # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided` if the interval
     # contains 1, else `decided`; for counts `there`, `none`, `identical`, `different`.
     relation: str
     against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
-    name: str = ""  # how answers refer to the claim
-    claim: str = ""  # the claim in words
-    says: str = ""  # the text if it holds, with {of}, {against} and {times}; empty if only answers use the claim
-    otherwise: str = ""  # the text if it does not hold
+    name: str = ""  # name by which answers refer to the claim
+    claim: str = ""  # wording of the claim
+    says: str = ""  # text if it holds, with {of}, {against} and {times}; empty if only answers use it
+    otherwise: str = ""  # text if the claim does not hold
 
 
 class Choice(_Strict, frozen=True):
@@ -51,7 +51,7 @@ class Choice(_Strict, frozen=True):
 
 
 class Run(_Strict, frozen=True):
-    """What a step runs: with `faults` a drill, with `goals` a capacity search, without `time_s` a trace."""
+    """The measurement of a step: a drill with `faults`, a capacity search with `goals`, a trace without `time_s`."""
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)
@@ -93,11 +93,11 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
 
     text: str
     answers: tuple[Choice, ...]
-    usual: str  # the letter of the answer that is right on a machine with two CPUs or more
+    usual: str  # letter of the right answer on a machine with two or more CPUs
     claims: tuple[Claim, ...]
     run: Run | None = None
-    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; without these, a committed result is shown
-    result: str = ""  # the path of that result, if it is not the one of the step
+    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; if missing, a committed result is shown
+    result: str = ""  # path of the committed result, if it differs from the step's
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
     pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, by their names in `report --picture`
@@ -117,7 +117,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
 
 
 class LessonStep(msgspec.Struct, frozen=True):
-    name: str  # the stem of its file, which begins with its number
+    name: str  # stem of the file, which begins with the number of the step
     title: str
     questions: tuple[Question, ...]  # more than one only in step 12
     exercise: str
@@ -158,7 +158,7 @@ def committed_result(step: LessonStep, question: Question) -> Path:
 
 
 class Exercise(_Strict, frozen=True):
-    """How to measure a server, and what must hold besides the usual checks."""
+    """The measurement of a server, and the claims to check besides the usual checks."""
 
     beside: str = "1"  # the strategy to compare with
     task: str = "primes"
@@ -176,9 +176,9 @@ def all_exercises() -> dict[str, Exercise]:
 
 class CompletedStep(msgspec.Struct):
     predicted: str  # a letter for each question
-    right: str  # the letters of the right answers; `?` if undecided
-    result: str  # the file with the raw values; empty if only a committed result was shown
-    instead: str = ""  # why a committed result was shown
+    right: str  # letters of the right answers; `?` if undecided
+    result: str  # file with the raw values; empty if only a committed result was shown
+    instead: str = ""  # reason why a committed result was shown
     command: list[str] = []
 
 

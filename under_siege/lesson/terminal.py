@@ -24,7 +24,7 @@ from under_siege.trace.timeline_text import TimelinesAsText
 WIDTH = 80
 TRACES = ROOT / "results/sample.json"  # has a trace of every server with the task primes
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # undecided claims get `?`
-# By metric: the heading of its column in the table, and a short explanation.
+# The column heading of each metric, and a short explanation.
 COLUMNS = {
     "rate": ("answers/s", "correct answers per second; ±: 95 % confidence interval (step 13)"),
     "printed rate": ("answers/s", "as the load tool counts them, correct or not"),
@@ -41,7 +41,7 @@ def lesson_console() -> Console:
 
 
 def paragraph(text: str, indent: str = "") -> str:
-    """Return the text in lines that fit; empty lines separate paragraphs."""
+    """Return the text wrapped into lines; empty lines separate paragraphs."""
     paragraphs = (" ".join(each.split()) for each in text.strip().split("\n\n"))
     return "\n\n".join(_filled(each, indent, indent) for each in paragraphs)
 
@@ -51,7 +51,7 @@ def _filled(text: str, first: str, other: str) -> str:
 
 
 def question_text(step: LessonStep, question: Question, number: int) -> str:
-    """Return title, question and answers: at most 12 lines."""
+    """Return the title, the question and its answers in at most 12 lines."""
     count = f" ({number} of {len(step.questions)})" if len(step.questions) > 1 else ""
     answers = (_filled(question.answer(letter), f"  {letter}  ", "     ") for letter in question.letters)
     return "\n".join([f"{step.number}. {step.title}{count}", paragraph(question.text), *answers])
@@ -86,7 +86,7 @@ _SHORTEST_S, _LONGEST_S = 0.001, 10.0  # range of the bars
 
 
 def _capacity_table(question: Question, view: ResultView) -> Table:
-    """Return a row for each offered rate, with bars for waiting times, and for the ceiling."""
+    """Return a row for each offered rate, with bars for waiting times, and a row for the ceiling."""
     table = _table(CAPACITY_COLUMNS, ["right", "right", "right", "left", "right", "left"])
     for capacity in (each for each in view.capacities if question.is_about(each.case)):
         for step in capacity.steps:
@@ -103,7 +103,7 @@ def _capacity_table(question: Question, view: ResultView) -> Table:
 
 
 def _bar(wait_s: float | None) -> str:
-    """Return two blocks for each factor of ten."""
+    """Return a logarithmic bar with two blocks for each factor of ten."""
     if wait_s is None:
         return ""
     decades = math.log10(min(max(wait_s, _SHORTEST_S), _LONGEST_S) / _SHORTEST_S)
@@ -144,7 +144,7 @@ def _cell(view: ResultView, metric: str, case: Case) -> str:
 
 
 def _name(summary: Summary) -> str:
-    """Return number and name in plain words, such as `4 process pool`."""
+    """Return the number and the plain name, such as `4 process pool`."""
     plain, number = in_plain_words(summary.server, summary.title), summary.server.split("_")[0]
     is_strategy = number.isdecimal() and plain != summary.server
     return f"{number} {plain}" if is_strategy else summary.server.rpartition("/")[2]
