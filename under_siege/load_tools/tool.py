@@ -24,7 +24,7 @@ class LoadSpec:
     keep_alive: bool = False
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
-    paths: tuple[tuple[str, int], ...] = ()  # paths to choose at random instead of the URL's path, with the size of each body
+    paths: tuple[tuple[str, int], ...] = ()  # random alternatives to the URL's path, with body sizes
     script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
