@@ -114,7 +114,7 @@ class Pings(msgspec.Struct, frozen=True):
 
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from due_s only if the bench was late
-    waited_s: list[Seconds] = []  # from `due_s` to the response or the timeout
+    waited_s: list[Seconds] = []  # latency: time between `due_s` and the response or the timeout
     problem: list[str] = []  # empty if the response was right
 
 
@@ -250,14 +250,14 @@ class Record(_CaseMeasurement, kw_only=True):
     answer_bytes: Bytes = 0  # size of the right response
     answer_status: Status = 200
     other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
-    ready_s: Seconds | None = None  # from the start of the server to its first correct ping response
-    warm_s: Seconds | None = None  # from the start of the server until all workers had run a task
+    ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
+    warm_s: Seconds | None = None  # time between the start of the server and a task in every worker
     warm_up_answers: Count = 0  # responses during the warm-up
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
-    stop_s: Seconds | None = None  # from SIGTERM until all processes of the server had exited
+    stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
     socket_failures: Count = 0  # requests without a response, as the tool reports
