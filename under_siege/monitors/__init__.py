@@ -1,1 +1,1 @@
-"""What runs beside the load: pings, answer checks, CPU and memory, CPU speed."""
+"""Monitors that run during the load: pings, answer checks, CPU and memory usage, and CPU speed."""

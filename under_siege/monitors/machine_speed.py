@@ -21,11 +21,11 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, reading_
 from under_siege.targets.interpreter import Interpreter
 
 CPU_TIMES_EVERY_S = 0.25
-RECENT_S = 2.0  # how long samples are kept
+RECENT_S = 2.0  # retention time of samples
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
-MOST_RUNS, ENOUGH_S = 3, 0.25  # runs at a time, or as many as start within this time
+MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of runs, and time in which they must start
 BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
-FRESH_S = 1.0  # runs after one case that are this recent also count as runs before the next one
+FRESH_S = 1.0  # runs after one case that are not older than this also count as runs before the next case
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 
 
@@ -50,7 +50,7 @@ async def script_process(
 
 @contextlib.asynccontextmanager
 async def watching_machine(record: Record) -> AsyncIterator[None]:
-    """Record what all CPUs, and this program itself, did while the body ran."""
+    """Record the CPU times of the machine and of the bench inside the context."""
     before, own_before_s = psutil.cpu_times(), time.process_time()
     try:
         yield
@@ -61,7 +61,7 @@ async def watching_machine(record: Record) -> AsyncIterator[None]:
 
 
 def machine_between(before: object, after: object) -> Machine:
-    """Return what the CPUs did between two readings of `psutil.cpu_times()`."""
+    """Return the CPU times of the machine between two readings of `psutil.cpu_times()`."""
     earlier_s = _times_s(before)
     spent_s = {name: later_s - earlier_s[name] for name, later_s in _times_s(after).items()}
     return Machine(
@@ -79,19 +79,19 @@ def _times_s(times: object) -> dict[str, float]:
 
 
 def _busy_s(times_s: dict[str, float]) -> float:
-    """Return how long processes ran; interrupts are no process's work."""
+    """Return the CPU time of all processes, without interrupts, in seconds."""
     return sum(times_s.values()) - sum(times_s.get(name, 0.0) for name in ("idle", "iowait", "steal", "irq", "softirq"))
 
 
 class SpeedProbe:
-    """The samples of one process that runs during all cases, so that all are measured by the same probe."""
+    """The samples of one process, which runs during all cases so that they share the same probe."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line that the process printed."""
+        """Parse a line of the process's output."""
         at_s, cpu, took_s = line.split(",")
         sample = float(at_s), int(cpu), float(took_s)
         self._recent.append(sample)
@@ -102,7 +102,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """Record every sample while the body runs, and the recent ones since `since_s` (`time.monotonic`)."""
+        """Record every sample inside the context, and recent samples since `since_s` (`time.monotonic`)."""
         for sample in self._recent:
             if sample[0] >= since_s:
                 append_row(record.beats, *sample)
@@ -140,22 +140,22 @@ class LoneTaskTimer:
         self._patience_s = patience_s
         self.process: ManagedProcess | None = None
         self._lines: list[list[float]] = []
-        self._is_lost = False  # it failed or timed out once, and is not used again
-        self._last: list[list[float]] = []  # the runs of the last time
+        self._is_lost = False  # whether it has failed or timed out, after which it is not used again
+        self._last: list[list[float]] = []  # the previous runs
         self._last_of: Record | None = None
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line that it printed; the task prints other lines."""
+        """Parse a line of output, and ignore lines of the task."""
         if _RUN.fullmatch(line):
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """Return when the runs started that another case made right before this one; infinite without any."""
+        """Return the start of the runs that another case made just before this one; infinity if there are none."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record some runs of the task, or none after a failure; times are of `time.monotonic`."""
+        """Record several runs of the task, or none after a failure, with times of `time.monotonic`."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
             while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
@@ -177,7 +177,7 @@ class LoneTaskTimer:
         try:
             process.process.stdin.write(b"\n")
             process.process.stdin.flush()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             return False
         await until(lambda: len(self._lines) > before or process.ended(), self._patience_s, look_s=0.002)
         return len(self._lines) > before
@@ -191,13 +191,13 @@ async def lone_task_timer(
     worker, command = LoneTaskTimer(patience_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
-        Tail(process.process.stderr)  # otherwise it would block when the pipe is full
+        Tail(process.process.stderr)  # drains the pipe, so that the process never blocks
         yield worker
 
 
 @contextlib.asynccontextmanager
 async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
-    """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
+    """Record the speed of the machine: the speed probe, and the task alone before and after the context."""
     began_s = time.monotonic()
     async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
         if baseline:

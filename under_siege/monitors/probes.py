@@ -1,8 +1,8 @@
-"""The bench's own requests: pings and answer checks during the load, and watching the server become idle after it.
+"""Send the bench's own requests during the load (pings and answer checks), and watch the server become idle after it.
 
-Pings and checks are open loops: a request is sent when it is due, whether or not the earlier ones were answered, and
-the latency of a ping counts from then. A closed loop would send fewer requests to a server that stalls, and so hide the
-stall (coordinated omission).
+Pings and checks are open loops: each request is sent when it is due, even if earlier requests were not answered. The
+latency of a ping begins at its due time. A closed loop would send fewer requests to a server that stalls, which would
+hide the stall (coordinated omission).
 """
 
 import asyncio
@@ -25,8 +25,8 @@ PING_INTERVAL_S = 0.05
 _Work = Coroutine[Any, Any, None]
 
 LOOK_S = 0.2
-SHORT_LOOK_S = 0.05  # new processes may end soon
-BUSY_CPUS = 0.2  # an idle server uses less
+SHORT_LOOK_S = 0.05  # polling interval for new processes, which may be short-lived
+BUSY_CPUS = 0.2  # CPUs; an idle server uses less
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -39,7 +39,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 @contextlib.asynccontextmanager
 async def in_background(work: _Work) -> AsyncIterator[None]:
-    """Do the work while the body runs, then cancel it."""
+    """Run the work inside the context, then cancel it."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -51,7 +51,7 @@ async def in_background(work: _Work) -> AsyncIterator[None]:
 async def _open_loop(
     send: Callable[[float], _Work], times_s: Iterable[float], timeout_s: float | None
 ) -> AsyncIterator[None]:
-    """Start `send(due_s)` at each time while the body runs, then wait for what has not ended yet."""
+    """Start `send(due_s)` at each time inside the context, then wait for unfinished calls."""
     pending: set[asyncio.Task[None]] = set()
 
     async def send_when_due() -> None:
@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """Send pings from `began_s + first_s` on while the body runs, then wait for missing answers for `timeout_s`."""
+    """Send pings from `began_s + first_s` on inside the context, then wait `timeout_s` for missing answers."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -104,15 +104,15 @@ async def _ping(
 
 
 def check_interval_s(task_s: float) -> float:
-    """Return 1 s, or more for long tasks, so that checks take at most 10 % of a server with one worker."""
+    """Return the interval of checks: 1 s, or longer for long tasks, so that they use at most 10 % of one worker."""
     return max(1.0, 10 * task_s)
 
 
 class AnswerCheck:
     """Request the task and compare the answers, because siege only counts their bytes.
 
-    These requests are work, and are counted as work. They begin together with the users: if they joined later, they
-    would make the queue longer in the middle of the measurement.
+    The rate includes these requests, because they are work, too. They begin together with the users; otherwise they
+    would lengthen the queue in the middle of the measurement.
     """
 
     def __init__(self, verify: Callable[[int], Awaitable[object]], checks: Checks, began_s: float) -> None:
@@ -138,7 +138,7 @@ class AnswerCheck:
 
 
 async def pending(session: aiohttp.ClientSession, url: str, backlog: Backlog, patience_s: float) -> float:
-    """Return how many jobs wait, as the server reports; raise CaseFailedError if it doesn't report a number."""
+    """Return the number of queued jobs that the server reports; raise CaseFailedError if it reports no number."""
     answer = await fetch(session, url + backlog.path, patience_s)
     values = list(values_at(as_json(answer.body), backlog.json.split(".")))
     if len(values) != 1 or isinstance(values[0], bool) or not isinstance(values[0], int | float):
@@ -154,14 +154,14 @@ async def watch_drain(
     limit_s: float,
     started: Collection[int] = (),
 ) -> None:
-    """Wait until the server is idle and, if it reports its jobs, has none left; then write the drain into the record.
+    """Wait until the server is idle and (if it reports jobs) has none left; then write the drain into the record.
 
     Args:
         cpu_s: returns the CPU time of the server; None if it is unknown.
-        jobs: returns the number of jobs that wait; None if the server doesn't report it.
-        backlog: how many jobs waited when the load ended.
-        limit_s: how long to wait at most.
-        started: the processes that the server has started since the load ended; may grow meanwhile.
+        jobs: returns the number of queued jobs; None if the server doesn't report it.
+        backlog: number of queued jobs at the end of the load.
+        limit_s: timeout.
+        started: processes that the server has started since the end of the load; the set may grow during the wait.
     """
     load_ended_s = (record.load_began_s or 0.0) + (record.load_s or 0.0)
     at_end_s = record.samples.cpu_s[-1] if record.samples.cpu_s else None
@@ -186,7 +186,7 @@ async def watch_drain(
 
 
 async def watch_new_processes(record: Record, children: Callable[[], set[int]], started: set[int]) -> None:
-    """Add the processes that a server starts after the load; `children` returns those that it has."""
+    """Add the processes that a server starts after the load; `children` returns its current processes."""
     before = children()
     while True:
         now = children()
@@ -198,5 +198,5 @@ async def watch_new_processes(record: Record, children: Callable[[], set[int]], 
 
 
 def _cpus(before_s: float | None, after_s: float | None, took_s: float) -> float:
-    """Return how many CPUs were used between two readings of the CPU time; 0 if one is unknown."""
+    """Return the average CPUs in use between two readings of the CPU time; 0 if one is unknown."""
     return 0.0 if before_s is None or after_s is None else (after_s - before_s) / max(took_s, LOOK_S)

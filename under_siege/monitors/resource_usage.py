@@ -21,10 +21,10 @@ _PROC = Path("/proc")
 
 
 def used_cpu_s(process: psutil.Process) -> float:
-    """Return the CPU time of all its threads, including those that have ended, without its children.
+    """Return the CPU time in seconds of all threads of a process, including ended threads but not child processes.
 
-    Linux reports it in nanoseconds (clock_getcpuclockid(3)); psutil rounds it down to steps of 10 ms, twice. Raise
-    psutil.NoSuchProcess if it is gone.
+    Linux reports nanoseconds (clock_getcpuclockid(3)), but psutil rounds two values down to 10 ms. Raise
+    psutil.NoSuchProcess if the process has ended.
     """
     if sys.platform != "linux":
         times = process.cpu_times()
@@ -36,20 +36,20 @@ def used_cpu_s(process: psutil.Process) -> float:
 
 
 class Wakefulness:
-    """Samples a process, its threads and its children; Linux counts for each thread how long it ran and waited."""
+    """Sample how long the threads of a process and its children ran or waited for a CPU, as counted by Linux."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._looks: list[tuple[float, float]] = []  # when, and seconds awake since it was started
+        self._looks: list[tuple[float, float]] = []  # time, and seconds awake since the start of the process
 
     def look(self) -> None:
-        """Record how long it was awake until now, if it is still there."""
+        """Record the time awake until now, if the process still exists."""
         awake_s = sum(sum(_scheduled_s(pid)) for pid in _family(self._pid))
         if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return the mean number of CPUs on which it was awake in the last seconds; None if that isn't known."""
+        """Return the average number of CPUs that it used or waited for in the last seconds; None if unknown."""
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
         if len(looks) < FEWEST_LOOKS:
             return None
@@ -64,7 +64,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _scheduled_s(pid: int) -> tuple[float, float]:
-    """Return how long all threads ran, and waited for a CPU; zeros where the system does not count."""
+    """Return how long all threads ran and waited for a CPU, in seconds; zeros if the system does not report it."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -76,23 +76,23 @@ def _scheduled_s(pid: int) -> tuple[float, float]:
 def _words(path: Path) -> list[str]:
     try:
         return path.read_text().split()
-    except OSError:  # it has ended, or this is not Linux
+    except OSError:  # the process has ended, or this is not Linux
         return []
 
 
 class Usage(NamedTuple):
-    """What a process tree uses."""
+    """The resource usage of a process tree."""
 
     cpu_s: float
     memory_bytes: int
     memory_kind: str
     processes: int
-    waited_s: float  # for a CPU, by all threads that there are
+    waited_s: float  # time that existing threads have waited for a CPU
 
 
 @contextlib.asynccontextmanager
 async def sampling(pid: int | None, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
-    """Sample the process and its children, if any, while the body runs, and once more at its end."""
+    """Sample the process and its children inside the context, and once more at its end."""
 
     async def sample() -> bool:
         usage = await asyncio.to_thread(tree_usage, pid, memory=memory)  # reading /proc must not delay a ping
@@ -122,7 +122,7 @@ async def sampling(pid: int | None, record: Record, began_s: float, *, memory: b
 
 
 def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
-    """Return what the process and all below it use now; None if it is gone or unknown."""
+    """Return the current usage of the process and its descendants; None if the process is unknown or has ended."""
     if pid is None:
         return None
     try:
@@ -131,7 +131,7 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
         return None
     used_s, waited_s, memory_bytes, kinds, counted = 0.0, 0.0, 0, set(), 0
     for process in processes:
-        with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is a zombie
+        with contextlib.suppress(psutil.Error):  # it has just ended, or is a zombie
             own_s, times = used_cpu_s(process), process.cpu_times()
             size, kind = _memory(process) if memory else (0, "")
             # The CPU time of children that have exited is included in that of their parent.
@@ -144,7 +144,7 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:
-    """Return PSS, because RSS counts shared memory once for each process; USS or RSS where there is no PSS."""
+    """Return PSS, because RSS counts shared memory once per process; USS or RSS if the system has no PSS."""
     try:
         full = process.memory_full_info()
     except psutil.AccessDenied:
@@ -157,11 +157,11 @@ def _memory(process: psutil.Process) -> tuple[int, str]:
 
 @contextlib.asynccontextmanager
 async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
-    """Record how many local ports are taken while the body runs, because a load tool may use them up."""
+    """Record how many local ports are in use inside the context, because a load tool may exhaust them."""
     span, reuse = (_words(_PROC / "sys/net/ipv4" / name) for name in ("ip_local_port_range", "tcp_tw_reuse"))
     if len(span) == 2 and all(word.isdecimal() for word in span):
         record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
-        record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface, where we are
+        record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface
 
     async def sample() -> None:
         while (taken := _taken_ports()) is not None:
@@ -173,6 +173,6 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
 
 
 def _taken_ports() -> int | None:
-    """Return how many TCP sockets have a port, including TIME_WAIT; None if the system does not report it."""
+    """Return the number of TCP sockets with a port, including TIME_WAIT; None if the system does not report it."""
     counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(_words(_PROC / "net/sockstat")))
     return int(counts[1]) + int(counts[2]) if counts else None
