@@ -1,4 +1,4 @@
-"""The charts of the page: which ones a result has, how to read each, and its text alternative."""
+"""Select the charts of the page, explain how to read each one, and write its text alternative."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
 )
-MOST_ROWS = 15  # with more rows there are fewer marks, or the page would grow too large
+MOST_ROWS = 15  # with more rows, each has fewer marks to limit the size of the page
 MOST_STEPS = 600  # points of a curve
 MOST_ON_SLIDE = 12
 _BRACKET = (
@@ -159,10 +159,10 @@ class Field:
 
     comparison: Comparison
     places: list[int]
-    detail: float  # share of all marks that is drawn
+    detail: float  # share of the marks to draw
 
     def of(self, look: Look) -> Field:
-        """Return the field unchanged; on a slide only the fastest cases, the fastest first."""
+        """Return the field; on a slide, keep only the fastest cases, starting with the fastest."""
         if not look.is_slide:
             return self
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
@@ -184,7 +184,7 @@ class Field:
 
     @property
     def alone_s(self) -> float | None:
-        """Return how long the task takes alone; None if the cases have different tasks."""
+        """Return the duration of the task alone in seconds; None if the cases have different tasks."""
         works = {summary.case.work for summary in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 
@@ -327,7 +327,7 @@ def _first(field: Field, case: Summary) -> Round:
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:
-    """Return how the ceiling is reached: by a server of the suite, or without one."""
+    """Return a text that names the server of the ceiling, or says that there is none."""
     names = {ceiling.server for ceiling in comparison.ceilings if not ceiling.title.startswith("No server")}
     return f"with {next(iter(names))}" if names else "without a server"
 

@@ -26,7 +26,7 @@ MOST_ROWS = 400
 
 
 def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> str:
-    """Return the page; `changes` between two revisions are its answer."""
+    """Return the page; its answer is `changes` if two revisions were measured."""
     result, found = comparison.result, judged(comparison) if changes is None else changes.required
     ordered, found_answers = comparison.by_rank(), answers(comparison) if changes is None else []
     sentences = sweep_sentences(comparison) if changes is None else [diff_table.conclusion(changes)]
@@ -109,7 +109,7 @@ def _row(
 
 
 def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield name and value of all facts that are needed to reproduce the result."""
+    """Yield the name and the value of each fact that is needed to reproduce the result."""
     result, machine = comparison.result, comparison.result.environment
     yield "command", shlex.join(result.command)
     if comparison.cases or comparison.ceilings:
