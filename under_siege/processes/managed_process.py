@@ -158,10 +158,10 @@ class ManagedProcess:
         self.process.supervisor.end_if_idle()
 
     def _left(self) -> list[psutil.Process]:
-        """Return the processes that have the mark, and unmarked orphans that the supervisor has inherited since the start.
+        """Return the processes that have the mark, and unmarked orphans that the supervisor has inherited since.
 
-        Unmarked orphans have cleared their environment, so the process that started them is unknown. Processes that are
-        known to keep the mark of their children are excluded.
+        Unmarked orphans have cleared their environment, so it is unknown which process started them. They are ignored
+        if this process is known never to hide its children.
         """
         left = processes(pids_with_variable(MARK, self._mark))
         if self._may_hide:

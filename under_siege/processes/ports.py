@@ -78,7 +78,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 
 
 def listening_processes(pid: int, port: int) -> int:
-    """Return how many processes among this one and its descendants listen on the port; at least 1."""
+    """Return how many of the process and its descendants listen on the port; at least 1."""
     try:
         return max(1, len(listeners(pid, port)))
     except psutil.Error:
@@ -86,7 +86,7 @@ def listening_processes(pid: int, port: int) -> int:
 
 
 def listeners(pid: int, port: int) -> list[int]:
-    """Return the ids of the processes among this one and its descendants that listen on the port; raise psutil.Error."""
+    """Return the ids of the process and its descendants that listen on the port; raise psutil.Error."""
     return [process for process, its_port in _ports(pid) if its_port == port]
 
 

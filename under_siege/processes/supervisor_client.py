@@ -31,7 +31,7 @@ class SupervisorClient:
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
-        self.is_lost = False  # whether the supervisor has ended, for example killed by a process that it started
+        self.is_lost = False  # whether the supervisor has ended, perhaps killed by a process that it started
         self._socket, theirs = socket.socketpair()
         self._lock, self._rest = threading.Lock(), b""
         self._started: set[int] = set()  # processes that are not reaped yet
@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """Start a process in that directory or the bench's, and return its pid; raise OSError if it can't be started."""
+        """Start a process in that directory (None: the bench's); return its pid, or raise OSError if it can't start."""
         order = {
             "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -89,7 +89,7 @@ class SupervisorClient:
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """Return the exit status, negative for a signal; None while the process runs. The pid is not reused until `reap`."""
+        """Return the exit status (negative: a signal), or None while it runs. The pid is not reused until `reap`."""
         with self._lock:
             self._receive(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
