@@ -50,7 +50,7 @@ class CensoredSamples:
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the sorted times, and the share of waits that had ended by each; of equal times, answers come first."""
+        """Return the sorted times and the share of waits that had ended by each; answers precede other equal times."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
