@@ -226,7 +226,7 @@ def _cpu_wait_s() -> float:
 
 
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """Return the duration of both runs, the mean CPU time of a run, and the longest delay of this thread, in seconds."""
+    """Return in seconds the duration of both runs, their mean CPU time, and the longest delay of this thread."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:
