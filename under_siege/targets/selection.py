@@ -22,7 +22,7 @@ _JOBS_PATH = "/jobs"  # as in the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
-    """Return the suite, with jobs if the suite or the style requires them; raise BadInputError if it can't post jobs."""
+    """Return the suite, with jobs if it or the style requires them; raise BadInputError if its load can't be jobs."""
     load = suite.load
     if style != JOBS and not load.posts_jobs:
         return suite
@@ -62,7 +62,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """Return the keys that need a load tool, each with its value, the reason, and the commands that don't support it."""
+    """Return keys that need a load tool, each with its value, the reason, and the commands that don't support it."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}

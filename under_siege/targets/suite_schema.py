@@ -212,7 +212,7 @@ def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
 
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for an empty text, or for a text with characters that no command, file or address can have."""
+    """Raise BadInputError for an empty text, or one with characters that no command, file or address can have."""
     if key in _JSON_VALUES:
         return
     if isinstance(value, str):
