@@ -97,7 +97,7 @@ class Lane(NamedTuple):
 
 class PingSpan(NamedTuple):
     due_s: float
-    waited_s: float  # from `due_s` to the response
+    waited_s: float  # time between `due_s` and the response
 
 
 class TimelinePattern(NamedTuple):
