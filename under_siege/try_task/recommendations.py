@@ -34,7 +34,7 @@ class TaskTraits:
         self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
         self.is_brief = again is not None and again.wall_s < BRIEF_S  # whether it takes less time than a request itself
         uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
-        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # average CPUs that its threads use; 0 means at most one
+        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0 means at most one
         self.yields = profile.yields is not None and profile.yields.yields > 0
         self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None: unknown
         is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
