@@ -140,7 +140,7 @@ def test_cpu_time_of_the_tool_replaces_unknown_awake_time() -> None:
 
 def test_siege_is_a_bottleneck_only_without_idle_cpus() -> None:
     """siege has one thread per user, so its CPU time matters only if the CPUs are busy."""
-    for idle_s, expected in ((2.0, []), (0.9, []), (0.7, ["generator"]), (0.1, ["generator"])):  # of 8
+    for idle_s, expected in ((2.0, []), (0.9, []), (0.7, ["generator"]), (0.1, ["generator"])):
         machine = Machine(total_s=8, busy_s=4.9, steal_s=0, idle_s=idle_s)
         assert codes(judged(record_of("1_x", tool_cpu_s=0.8, machine=machine))) == expected
 

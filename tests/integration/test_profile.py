@@ -35,7 +35,7 @@ FAULTS = {  # server: the finding, and the line that is named first
 
 
 def without_doubt(text: str) -> str:
-    """Return a diagnosis without its remark that the machine was busy, as it is while other tests run."""
+    """Return a diagnosis without its remark about a busy machine, because other tests keep it busy."""
     return re.sub(r"Uncertain, because .*? of the CPUs: (.)", lambda match: match[1].upper(), text)
 
 

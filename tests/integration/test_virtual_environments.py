@@ -210,7 +210,7 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
     subprocess.run([python.path, "-c", "import from_source"], check=True)
 
 
-@pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone"])
+@pytest.mark.parametrize("trouble", ["nothing listens", "a proxy that is gone"])
 def test_an_unreachable_index_is_reported(trouble, user_python, tmp_path, monkeypatch, index) -> None:
     without_index(trouble, monkeypatch, index)
     (tmp_path / "dependencies.txt").write_text("far_away\n")
@@ -224,7 +224,7 @@ def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[Fak
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     if trouble == "503":
         monkeypatch.setattr(index, "status", 503)
-    if trouble == "nobody listens":
+    if trouble == "nothing listens":
         monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
     if trouble == "a proxy that is gone":
         monkeypatch.setenv("UV_DEFAULT_INDEX", "http://example.invalid/")

@@ -46,7 +46,7 @@ def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) ->
         for place in range(8)
     ]
     workers = [f"1/{place * threads}" for place in range(8)]
-    title = "In threads: they take turns." if threads else "On the loop, in slices: nobody is stuck."
+    title = "In threads: they take turns." if threads else "On the loop, in slices: no request is blocked."
     return traced("3_threads" if threads else "5_slices", title, workers, turns, waits, late_s)
 
 

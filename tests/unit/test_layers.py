@@ -67,7 +67,7 @@ LAYERS = [
     "bench",
 ]
 APART = "under_siege.subprocess_scripts"  # run in the Python of the target; may import `common` and BODY_RULE
-BODY_RULE = "under_siege.model.body_rule"  # which imports only the standard library
+BODY_RULE = "under_siege.model.body_rule"  # imports only the standard library
 
 
 def name_of(path: Path) -> str:

@@ -38,7 +38,7 @@ def test_independent_timeouts_restart_as_often_as_runs_of_failures_occur(
     """The mean number of trials until k successes in a row is (1 - p^k) / ((1 - p) p^k): Feller, vol. 1, XIII.7."""
     pings = [SLOW_S] * round(1000 * late) + [QUICK_S] * round(1000 * (1 - late))
     trials = (1 - late**threshold) / ((1 - late) * late**threshold)
-    # Probes are 10 s apart, so with stretches of 0.1 s all of them are independent.
+    # Probes are 10 s apart and the mean block is 0.1 s, so all probes are independent.
     assert restarts_per_probe(script, [pings], 0.1, threshold) == pytest.approx(1 / trials, rel=0.08)
 
 

@@ -210,7 +210,7 @@ def test_the_kind_of_a_strategy_follows_from_its_code(tmp_path) -> None:
         copy.write_text(path.read_text())
         assert read_strategy(copy).kind == read_strategy(path).kind
     unknown = tmp_path / "98_other.py"
-    unknown.write_text('"""A server of somebody, on a --port."""\n')
+    unknown.write_text('"""A server of a user, on a --port."""\n')
     assert read_strategy(unknown).kind == Kind.UNKNOWN
 
 

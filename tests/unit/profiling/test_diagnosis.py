@@ -1,4 +1,4 @@
-"""What is said about profiles with known stacks."""
+"""Diagnoses of profiles with known stacks."""
 
 import pytest
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of

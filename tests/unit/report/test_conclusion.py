@@ -18,7 +18,7 @@ from under_siege.stats.metrics import MEASURES
 ROUNDS = (1, 2, 3)
 NOISE = (1.0, 1.004, 0.997)
 TITLES = {
-    "1_a": "One request at a time: everybody waits.",
+    "1_a": "One request at a time: all others wait.",
     "2_b": "On the loop: the same.",
     "3_c": "In a process pool: every core computes.",
     "4_d": "In threads: waiting is shared.",

@@ -17,7 +17,7 @@ TASK_S = 10.0
 
 
 class SingleQueueServer:
-    """A server that reports this number of workers and has a single queue; requests take no time."""
+    """A server that reports this number of workers and has a single queue; it answers immediately."""
 
     load_url, pid = "http://nowhere/", 4711
 
