@@ -59,7 +59,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files only have the mode
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
-        yield "ceiling", "the highest possible rate was not measured, so a rate above it would not be noticed"
+        yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"
     if not result.suite.ping:
         yield (
             "pings",
