@@ -35,7 +35,10 @@ class MeasuredTable(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> MeasuredTable:
     """Read a table; raise msgspec.ValidationError if the file holds something else."""
-    return msgspec.json.decode(path.read_bytes(), type=MeasuredTable)
+    table = msgspec.json.decode(path.read_bytes(), type=MeasuredTable)
+    if len({tuple(cells) for cells in table.rows.values()}) != 1:
+        raise msgspec.ValidationError("expected at least one row, and the same metrics in all rows")
+    return table
 
 
 def show(measured: MeasuredTable) -> None:
@@ -55,7 +58,16 @@ def main() -> None:
     """Print the table of the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, metavar="FILE", help="what a script wrote with --out")
-    show(load(parser.parse_args().file))
+    path = parser.parse_args().file
+    try:
+        measured = load(path)
+    except OSError as error:
+        parser.exit(2, f"{parser.prog}: {path}: {error.strerror}; expected a file that a script wrote with --out\n")
+    except (msgspec.DecodeError, RecursionError) as error:
+        parser.exit(
+            2, f"{parser.prog}: {path}: not a table: {error}; for a result of bench.py, use bench.py report {path}\n"
+        )
+    show(measured)
 
 
 if __name__ == "__main__":

@@ -1,78 +1,59 @@
 #!/usr/bin/env python3
-"""Measure how much throughput a server loses while it is profiled: the same load with and without py-spy, in pairs.
+"""Measure how much throughput a server loses while it is profiled, in interleaved rounds on an otherwise idle machine.
 
-    .venv/bin/python scripts/profiler_overhead.py 2 3
+    .venv/bin/python scripts/profiler_overhead.py 2 4
 
-The order in each pair is random. It takes about two minutes per server.
+It compares each server with the same server under py-spy. Each round takes about 15 seconds per server.
 """
 
 import argparse
+import itertools
 import json
-import math
-import os
-import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scipy.stats import t
-
 sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
 from under_siege.profiling.sampler import PASSES, record_command
 
-SECONDS, USERS, PORT = 4, 25, 18765
+PASS_S = 3  # duration of a pass, as in bench.py profile
 
 
-def transactions_per_s(pid: int, options: list[str] | None, folder: str) -> tuple[float, float]:
-    """Return the rate of a siege, and the CPUs that py-spy uses meanwhile with these options; None: without it."""
-    profiler = None
-    if options is not None:
-        command = record_command(pid, options, SECONDS, Path(folder) / "stacks")
-        profiler = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    siege = ["siege", "--benchmark", f"--concurrent={USERS}", f"--time={SECONDS}S", "--json-output"]
-    output = subprocess.run([*siege, f"http://127.0.0.1:{PORT}/"], capture_output=True, text=True, check=True).stdout
-    cpus = 0.0
-    if profiler is not None:
-        _, status, usage = os.wait4(profiler.pid, 0)
-        profiler.returncode = os.waitstatus_to_exitcode(status)
-        cpus = (usage.ru_utime + usage.ru_stime) / SECONDS
-    totals = json.loads(output[output.index("{") :])
-    return float(totals["transactions"]) / float(totals["elapsed_time"]), cpus
-
-
-def main(server: str, pairs: int) -> None:
-    """Print the loss of one server with its 95 % confidence interval."""
-    script = next((ROOT / "servers").glob(f"{server}_*.py"))
-    process = subprocess.Popen([sys.executable, script, "--port", str(PORT)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()  # it listens
-    logs, cpus = [], []
+def serve(command: list[str]) -> None:
+    """Run a server, and sample it in one pass after the other until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    server = subprocess.Popen(command)
     try:
         with TemporaryDirectory() as folder:
-            transactions_per_s(process.pid, None, folder)  # warms it up
-            for index in range(pairs):
-                kinds = random.sample([None, list(PASSES.values())[index % len(PASSES)]], 2)
-                measured = {kind is None: transactions_per_s(process.pid, kind, folder) for kind in kinds}
-                logs.append(math.log(measured[False][0] / measured[True][0]))
-                cpus.append(measured[False][1])
+            for options in itertools.cycle(PASSES.values()):
+                profiler = record_command(server.pid, options, PASS_S, Path(folder) / "stacks")
+                subprocess.run(profiler, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     finally:
-        process.terminate()
-        process.wait()
-    mean = sum(logs) / pairs
-    error = (sum((log - mean) ** 2 for log in logs) / (pairs - 1) / pairs) ** 0.5
-    half = float(t.ppf(0.975, pairs - 1)) * error
-    low, middle, high = (100 * math.expm1(value) for value in (mean - half, mean, mean + half))
-    print(
-        f"{script.stem}: {middle:+.1f} % while profiled (95 % CI {low:+.1f} to {high:+.1f}; {pairs} pairs); "
-        f"py-spy uses {100 * sum(cpus) / pairs:.1f} % of a CPU"
-    )
+        server.terminate()
+        server.wait()
+
+
+def compare(number: str, rounds: int) -> None:
+    """Compare a server with itself under the profiler."""
+    script = next((ROOT / "servers").glob(f"{number}_*.py"))
+    plain = f"{sys.executable} {script} --host {{host}} --port {{port}}"
+    commands = {"not-profiled": plain, "profiled": f"{sys.executable} {Path(__file__)} --serve {plain}"}
+    with TemporaryDirectory() as folder:
+        suite = Path(folder) / "suite.toml"
+        tables = [f"[servers.{name}]\ncommand = {json.dumps(command)}\n" for name, command in commands.items()]
+        suite.write_text("\n".join([f'title = "{script.stem}"\n[load]\nusers = 25\n[ping]\npath = "/ping"\n', *tables]))
+        run = [ROOT / "bench.py", "run", suite, "--time", "6s", "--rounds", str(rounds), "--wide"]
+        subprocess.run([sys.executable, *run, "--out", Path(folder) / "result.json"], check=False)
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="numbers of servers")
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("servers", nargs="*", default=["2", "4"], help="numbers of servers (default: 2 4)")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds per server (default: 12)")
     options = parser.parse_args()
     for each in options.servers:
-        main(each, options.pairs)
+        compare(each, options.rounds)

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from measured_table import Cell, MeasuredTable, show
 
+from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.model.record import Record, Result, load
 from under_siege.monitors.probes import PING_INTERVAL_S
@@ -174,8 +175,10 @@ def count(value: float) -> str:
 
 
 def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespace, command: str) -> MeasuredTable:
-    """Simulate each probe for each server of the result that has pings."""
+    """Simulate each probe for each server of the result that has pings; raise BadInputError if there is none."""
     measured = [record for record in result.records if latencies_s(record) and not record.failure]
+    if not measured:
+        raise BadInputError("no server has pings; measure a suite with a [ping] table")
     names = sorted({record.server for record in measured})
     servers = {name: Server([record for record in measured if record.server == name]) for name in names}
     users, machine = max(server.users for server in servers.values()), result.environment
@@ -190,8 +193,11 @@ def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespac
 
 def probe_of(text: str) -> Probe:
     """Read `period/timeout/threshold`."""
-    period, timeout, threshold = text.split("/")
-    return Probe(float(period), float(timeout), int(threshold))
+    try:
+        period, timeout, threshold = text.split("/")
+        return Probe(float(period), float(timeout), int(threshold))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: expected PERIOD/TIMEOUT/THRESHOLD, such as 10/1/3") from None
 
 
 def main() -> None:
@@ -213,7 +219,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table to this file, too")
     options = parser.parse_args()
     probes = options.probe or [DEFAULT, Probe(10, 5, 3), Probe(10, 10, 6)]
-    measured = table_of(load(options.result), probes, options, shlex.join(sys.argv))
+    try:
+        result = load(options.result)
+    except BadInputError as error:
+        parser.exit(2, f"{parser.prog}: {error}; expected a file that bench.py run wrote with --out\n")
+    try:
+        measured = table_of(result, probes, options, shlex.join(sys.argv))
+    except BadInputError as error:
+        parser.exit(2, f"{parser.prog}: {options.result}: {error}\n")
     show(measured)
     if options.out:
         measured.save(options.out)

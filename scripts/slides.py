@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from common.errors import BadInputError
 from under_siege.model.record import load
 from under_siege.result_output import Report
 
@@ -30,8 +31,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=SLIDES, metavar="FOLDER", help="default: docs/slides")
     parser.add_argument("--aspect", default="16:9", help="16:9, 4:3 or 1:1 (default: 16:9)")
     options = parser.parse_args()
+    try:
+        result = load(options.result)
+    except BadInputError as error:
+        parser.exit(2, f"{parser.prog}: {error}; expected a file that bench.py run wrote with --out\n")
     options.out.mkdir(parents=True, exist_ok=True)
-    result = load(options.result)
     for name in PICTURES:
         Report(result).write_picture(name, options.out / f"{name}.svg", options.aspect)
         print(options.out / f"{name}.svg")

@@ -314,6 +314,14 @@ def test_inapplicable_and_failed_faults_have_different_marks() -> None:
         assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
 
 
+def test_the_conclusion_about_one_fault_names_it_and_its_marks() -> None:
+    fine, lossy, dead = incident(server="fine"), incident(gone=8, server="lossy"), incident(gap_s=5.0, server="dead")
+    assert next(conclusion(outcomes(fine, lossy, dead))) == "worker killed: fine is not degraded; lossy is degraded."
+    assert next(conclusion(outcomes(dead))) == "worker killed: every tested server is dead."
+    slow = incident("slow", left=0.9, from_s=1.0, server="fine")
+    assert next(conclusion(outcomes(fine, slow))) == "fine survives every fault."
+
+
 def test_servers_without_pings_are_not_dead_by_health_check() -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.pings = Pings([], [], [], [])

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from under_siege.charts.canvas import Drawing, Look, Sheet
 from under_siege.charts.html_page import Picture, Section, page
-from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
+from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
@@ -54,18 +54,8 @@ def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
 
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the servers that survive every fault, are dead, or could not be judged."""
-    servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
-    hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
-    unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
-    known = {outcome.case.server for outcome in outcomes if outcome.mark}
-    if unhurt := [name for name in servers if name in known - unknown - hurt]:
-        names = with_capital(listed([servers[name] for name in unhurt]), unhurt[0])
-        yield f"{names} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
-    elif hurt.issuperset(servers):
-        yield "No server survives every fault."
-    else:
-        yield "No server is known to survive every fault."
+    """Yield sentences about the servers that survive the faults, are dead, or could not be judged."""
+    yield _survivors(outcomes)
     yield from _dead_servers(outcomes)
     replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
     if replaced:
@@ -79,6 +69,37 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
         yield f"Not tested: {name}: {skipped.reason}."
+
+
+def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
+    servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
+    faults = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure} - {CONTROL}
+    hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
+    known = {outcome.case.server for outcome in outcomes if outcome.mark}
+    unhurt = [name for name in servers if name in known - unknown - hurt]
+    if len(faults) == 1 and (unhurt or hurt):
+        return _after_one_fault(FAULTS[faults.pop()].heading, unhurt, outcomes)
+    if unhurt:
+        names = with_capital(listed([servers[name] for name in unhurt]), unhurt[0])
+        return f"{names} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
+    if hurt.issuperset(servers):
+        return "No server survives every fault."
+    return "No server is known to survive every fault."
+
+
+def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
+    """Return a sentence such as "worker killed: shop is not degraded; blog is degraded." for a drill of one fault."""
+    groups = {
+        "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
+        "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},
+    }
+    clauses = [
+        f"{listed(list(names))} {'is' if len(names) == 1 else 'are'} {state}"
+        for state, names in groups.items()
+        if names
+    ]
+    return f"{heading}: {'; '.join(clauses) or 'every tested server is dead'}."
 
 
 def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:

@@ -56,7 +56,7 @@ def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide:
     """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
-        yield Text(f"{LEGEND}; for all figures use --format markdown, csv or html", style="dim")
+        yield Text(f"{_legend_of_cells(comparison)}; for all figures use --format markdown, csv or html", style="dim")
     elif (table := _grid(comparison, answers_by_load, wide=wide)).rows:
         yield table
 
@@ -177,14 +177,13 @@ def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
     }
 
 
-LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
 _PING_P99 = next(column for column in COLUMNS if column.name == "ping p99")
 _TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
 Setting = tuple[Value | None, ...]  # values on the axes that have columns
 
 
 def _matrix(comparison: Comparison) -> Grid:
-    """Return rate, share of the ceiling and ping p99 of each strategy for each load; the best rate is marked."""
+    """Return the rate of each strategy for each load, and its other figures if measured; the best rate is marked."""
     cases = cases_of(comparison.cases)
     axes = across(cases)
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
@@ -214,6 +213,17 @@ def _matrix(comparison: Comparison) -> Grid:
         gap=2,
         is_spaced=True,
     )
+
+
+def _legend_of_cells(comparison: Comparison) -> str:
+    """Name the figures that at least one cell of the matrix shows."""
+    cases, ceilings = comparison.cases, comparison.ceilings
+    figures = ["transactions per second"]
+    if any(case.of_ceiling is not None for case in cases):
+        figures.append("share of the ceiling")
+    if any(case.ping_s for case in [*cases, *ceilings]):
+        figures.append("ping p99")
+    return f"each cell: {', '.join(figures)}"
 
 
 def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:

@@ -59,10 +59,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files only have the mode
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
-        yield (
-            "the ceiling",
-            "not measured, so impossibly high rates are not detected",
-        )
+        yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"
     if not result.suite.ping:
         yield (
             "pings",

@@ -128,7 +128,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     steady = answers[answers >= settled_s]
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = steady if mostly_steady else answers
-    if _covers(line, end_s) and _is_even(line):
+    if _covers(line, end_s) and is_even(line):
         rate = _slope(line)
         # If tasks share the CPUs, the first answers come late, and the others follow faster.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
@@ -153,7 +153,7 @@ def _slope(answers: Floats) -> float:
     return line_through(answers, np.arange(float(len(answers))))[0]
 
 
-def _is_even(answers: Floats) -> bool:
+def is_even(answers: Floats) -> bool:
     """Return whether all answers are close to the line, relative to their number."""
     numbers = np.arange(float(len(answers)))
     slope, start = line_through(answers, numbers)

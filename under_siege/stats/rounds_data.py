@@ -19,6 +19,7 @@ from under_siege.stats.rate import (
     Spans,
     SteadyRate,
     answered_s,
+    is_even,
     line_through,
     loose_spans,
     median_of,
@@ -115,7 +116,7 @@ class Round:
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
         # Noise is a random walk, so the first and the last answer contain more information than a fitted line.
-        if rate.evenly and len(answers) >= MANY_ANSWERS:
+        if rate.evenly and len(answers) >= MANY_ANSWERS and is_even(answers):
             return float((len(answers) - 1) / (answers[-1] - answers[0]))
         return rate.per_s
 

@@ -1,11 +1,14 @@
-"""Work in a background task of FastAPI: a report that computes, and a mail that waits."""
+"""Work after the answer: a report that computes, and a mail that waits, in background tasks or with a limit."""
 
+import asyncio
 import time
 
-from fastapi import BackgroundTasks, FastAPI
+from fastapi import BackgroundTasks, FastAPI, HTTPException
 
 app = FastAPI()
 pending = 0
+free = asyncio.Semaphore(40)  # how many mails of `mail-async` may be pending
+sending: set[asyncio.Task[None]] = set()
 
 
 def build_report() -> None:
@@ -22,9 +25,33 @@ async def send_mail_on_the_loop() -> None:
     send_mail()
 
 
+async def send_mail_with_async_client() -> None:
+    await asyncio.sleep(0.2)
+
+
 def done() -> None:
     global pending
     pending -= 1
+
+
+def finish(job: asyncio.Task[None]) -> None:
+    sending.discard(job)
+    free.release()
+    done()
+
+
+@app.get("/background/mail-async")
+async def start_mail() -> str:
+    global pending
+    try:
+        await asyncio.wait_for(free.acquire(), timeout=5)
+    except TimeoutError:
+        raise HTTPException(503, "too many mails are waiting", {"Retry-After": "5"}) from None
+    pending += 1
+    job = asyncio.create_task(send_mail_with_async_client())
+    sending.add(job)
+    job.add_done_callback(finish)
+    return "accepted"
 
 
 @app.get("/background/{job}")

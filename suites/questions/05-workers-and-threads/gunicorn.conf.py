@@ -8,11 +8,11 @@ CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # the limit of a container, such as "1
 
 
 def usable_cpus() -> int:
-    cpus = len(os.sched_getaffinity(0))  # or os.process_cpu_count(), since Python 3.13; both ignore cpu.max
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # else: macOS
     quota, _, period = CPU_MAX.read_text().partition(" ") if CPU_MAX.exists() else ("max", "", "")
     return cpus if quota == "max" else min(cpus, math.ceil(int(quota) / int(period)))
 
 
-workers = int(os.environ.get("WEB_CONCURRENCY", usable_cpus()))
+workers = int(os.environ.get("WEB_CONCURRENCY") or usable_cpus())
 worker_class = "gthread"
 threads = 8  # about 1 + waiting time / CPU time of a request

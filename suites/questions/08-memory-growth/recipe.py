@@ -1,4 +1,4 @@
-"""Keep a limited history, and tell which lines of code allocated the memory that is still in use."""
+"""Keep a limited history, and tell which lines of code allocated memory that is still in use."""
 
 import tracemalloc
 from collections import deque
@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 app = FastAPI()
 history: deque[bytearray] = deque(maxlen=100)
+snapshots: list[tracemalloc.Snapshot] = []
 
 
 @app.get("/list")
@@ -17,12 +18,12 @@ async def remember() -> int:
 
 @app.get("/debug/memory")  # protect this path, or listen on another port
 def memory() -> list[str]:
-    if not tracemalloc.is_tracing():
-        tracemalloc.start()  # slows the service down until it is restarted
+    if not snapshots:
+        tracemalloc.start()  # slows the service down and needs memory until it is restarted
+        snapshots.append(tracemalloc.take_snapshot())
         return ["Tracing starts now: send a thousand requests, then call this again."]
-    traced, _ = tracemalloc.get_traced_memory()
-    lines = tracemalloc.take_snapshot().statistics("lineno")[:10]
-    return [f"{traced} bytes in all", *map(str, lines)]
+    lines = tracemalloc.take_snapshot().compare_to(snapshots[0], "lineno")[:10]
+    return [f"{tracemalloc.get_traced_memory()[0]} bytes in all", *map(str, lines)]
 
 
 @app.get("/health")

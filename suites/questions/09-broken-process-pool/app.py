@@ -1,10 +1,11 @@
-"""A process pool behind the event loop, and a pool of Pebble, which replaces single workers."""
+"""A process pool behind the event loop, a pool of Pebble, which replaces single workers, and the recipe."""
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
 
 import pebble
 from fastapi import FastAPI
+from recipe import app as replaced
 from tasks import build_report
 
 app = FastAPI()
@@ -22,6 +23,7 @@ async def report_with_pebble() -> int:
     return await asyncio.wrap_future(pebble_pool.schedule(build_report))
 
 
+@replaced.get("/health")
 @app.get("/health")
 async def health() -> str:
     return "ok"

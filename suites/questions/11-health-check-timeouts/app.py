@@ -1,5 +1,7 @@
 """A report that takes about 90 ms of computing, and a health check in the same process."""
 
+import os
+
 from fastapi import FastAPI
 
 app = FastAPI()
@@ -19,6 +21,12 @@ async def on_the_event_loop() -> int:
     return build_report()
 
 
-@app.get("/live")
 def live() -> str:
     return "ok"
+
+
+async def async_live() -> str:
+    return "ok"
+
+
+app.get("/live")(async_live if "ASYNC_LIVE" in os.environ else live)

@@ -2,13 +2,12 @@
 
 import asyncio
 import multiprocessing
-import os
 from concurrent.futures import ProcessPoolExecutor
 
 from fastapi import FastAPI, Request, Response
 
 app = FastAPI()
-processes = os.cpu_count() or 1
+processes = 2  # not os.cpu_count(): in a container, it may be too high, and then nothing is skipped
 pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
 free = asyncio.Semaphore(processes)  # a report waits here until a process is free
 
@@ -22,16 +21,21 @@ async def disconnect(request: Request) -> None:
         pass
 
 
+async def build_in_turn(disconnected: asyncio.Task[None]) -> int | None:
+    async with free:
+        if disconnected.done():
+            return None
+        return await asyncio.get_running_loop().run_in_executor(pool, build_report)
+
+
 @app.get("/report", response_model=int)
 async def report(request: Request) -> int | Response:
     disconnected = asyncio.create_task(disconnect(request))
-    try:
-        async with free:
-            if disconnected.done():
-                return Response(status_code=499)  # nobody reads this answer
-            return await asyncio.get_running_loop().run_in_executor(pool, build_report)
+    try:  # shield: if this handler is cancelled, its report counts until the process has finished it
+        result = await asyncio.shield(build_in_turn(disconnected))
     finally:
         disconnected.cancel()
+    return Response(status_code=499) if result is None else result  # nobody reads a 499
 
 
 @app.get("/health")

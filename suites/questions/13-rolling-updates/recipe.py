@@ -8,7 +8,7 @@ from types import FrameType
 import uvicorn
 from app import app
 
-DRAIN_S = 5
+DRAIN_S = 5  # longer than the interval of the load balancer's checks × the number that must fail
 
 
 class DrainingServer(uvicorn.Server):

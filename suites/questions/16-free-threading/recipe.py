@@ -12,7 +12,8 @@ from fastapi import FastAPI, Response
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    anyio.to_thread.current_default_thread_limiter().total_tokens = os.cpu_count() or 1  # 40 by default
+    limiter = anyio.to_thread.current_default_thread_limiter()  # 40 threads by default
+    limiter.total_tokens = os.process_cpu_count() or 1  # with a CPU limit: set PYTHON_CPU_COUNT
     yield
 
 

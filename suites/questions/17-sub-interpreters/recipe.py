@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request
 from work import brighten
 
+WORKERS = os.cpu_count()  # in a container with a CPU limit: your number
 IMAGES = {megabytes: bytes(range(250)) * int(megabytes * 4000) for megabytes in (0.001, 1, 10)}
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    with InterpreterPoolExecutor(os.cpu_count()) as app.state.pool:
+    with InterpreterPoolExecutor(WORKERS) as app.state.pool:
         yield
 
 

@@ -1,4 +1,4 @@
-"""A process pool with the start method METHOD, in an application whose thread may hold a lock when the pool starts."""
+"""A process pool with the start method METHOD, in an application whose thread holds a lock when the pool starts."""
 
 import asyncio
 import multiprocessing
@@ -29,8 +29,7 @@ def report() -> float:
 @asynccontextmanager
 async def lifespan(app: FastAPI):
     context = multiprocessing.get_context(os.environ["METHOD"])
-    if os.environ["THREAD"] == "yes":
-        threading.Thread(target=send_metrics, daemon=True).start()
+    threading.Thread(target=send_metrics, daemon=True).start()
     with ProcessPoolExecutor(WORKERS, context) as app.state.pool:
         await asyncio.gather(*(get_report() for _ in range(WORKERS)))
         yield

@@ -8,7 +8,8 @@ from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
-from recipe import build_report, exchange_rate, load_orders, orders, report
+from recipe import exchange_rate, load_orders, orders, report
+from reports import build_report
 
 settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"])
 JOBS = {"wait": load_orders, "compute": build_report}

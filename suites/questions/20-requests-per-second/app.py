@@ -1,12 +1,30 @@
-"""Build reports in threads."""
+"""Build reports in threads, with the same limit of pending requests as the recipe."""
 
-from fastapi import FastAPI
+import os
+from collections.abc import AsyncIterator
+
+from fastapi import Depends, FastAPI, HTTPException
 from reports import build_report
 
+MOST_PENDING = 16 * (os.cpu_count() or 1)
+
 app = FastAPI()
+pending = 0
 
 
-@app.get("/report")
+async def limit_pending() -> AsyncIterator[None]:
+    """Run in the event loop, before the request waits for a thread."""
+    global pending
+    if pending >= MOST_PENDING:
+        raise HTTPException(503, "too many reports are pending", headers={"Retry-After": "1"})
+    pending += 1
+    try:
+        yield
+    finally:
+        pending -= 1
+
+
+@app.get("/report", dependencies=[Depends(limit_pending)])
 def report() -> int:
     return build_report()
 

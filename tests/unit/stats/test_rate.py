@@ -8,10 +8,12 @@ import pytest
 from bench_runs import without_a_ceiling
 from conftest import SUPPORT
 from simulated import constant, exponential, queue, shared, siege_of, uniform
+from simulated_record import record_of
 
 from under_siege.analysis.ranking import summarize
-from under_siege.model.record import load
+from under_siege.model.record import Transactions, load
 from under_siege.stats.rate import spans_of, steady_rate
+from under_siege.stats.rounds_data import Round
 
 WITHIN = 0.02
 
@@ -60,6 +62,24 @@ def test_a_pause_in_the_middle_counts_as_time_without_work() -> None:
     settled_s = 0.46
     truth = 2 / 0.04 * (1 - 0.5 / (4.0 - settled_s))
     assert rate_of(answers, 25, 4.0) == pytest.approx(truth, rel=WITHIN)
+
+
+@pytest.mark.parametrize("pause", [(0.45, 1.5), (0.5, 2.0), (0.55, 1.9)])
+def test_an_unchanged_clock_does_not_change_the_rate_if_a_pause_delays_the_first_answers(pause) -> None:
+    record = record_of("1_sync", workers=2, users=40)
+    answers = [
+        (at, user)
+        for at, user in itertools.takewhile(lambda answer: answer[0] < 4.0, queue(40, 2, constant(0.03), pause))
+    ]
+    record.transactions = Transactions(
+        finished_s=[at for at, _ in answers],
+        took_s=[0.03] * len(answers),
+        user=[user for _, user in answers],
+        status=[200] * len(answers),
+        size_bytes=[4] * len(answers),
+    )
+    run = Round(record)
+    assert run.rate_on(lambda seconds: seconds) == pytest.approx(run.rate.per_s, rel=WITHIN)
 
 
 def test_users_without_any_answer_do_not_change_the_rate() -> None:
