@@ -39,13 +39,13 @@ def compare(number: str, rounds: int) -> None:
     """Compare a server with itself under the profiler."""
     script = next((ROOT / "servers").glob(f"{number}_*.py"))
     plain = f"{sys.executable} {script} --host {{host}} --port {{port}}"
-    commands = {"not-profiled": plain, "profiled": f"{sys.executable} {Path(__file__)} --serve {plain}"}
+    commands = {"not-profiled": plain, "profiled": f"{sys.executable} {Path(__file__).resolve()} --serve {plain}"}
     with TemporaryDirectory() as folder:
         suite = Path(folder) / "suite.toml"
         tables = [f"[servers.{name}]\ncommand = {json.dumps(command)}\n" for name, command in commands.items()]
         suite.write_text("\n".join([f'title = "{script.stem}"\n[load]\nusers = 25\n[ping]\npath = "/ping"\n', *tables]))
-        run = [ROOT / "bench.py", "run", suite, "--time", "6s", "--rounds", str(rounds), "--wide"]
-        subprocess.run([sys.executable, *run, "--out", Path(folder) / "result.json"], check=False)
+        options = ["--time", "6s", "--rounds", str(rounds), "--wide", "--out", f"{folder}/result.json"]
+        subprocess.run([sys.executable, ROOT / "bench.py", "run", suite, *options], check=False)
 
 
 if __name__ == "__main__":
@@ -54,6 +54,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", default=["2", "4"], help="numbers of servers (default: 2 4)")
     parser.add_argument("--rounds", type=int, default=12, help="rounds per server (default: 12)")
-    options = parser.parse_args()
-    for each in options.servers:
-        compare(each, options.rounds)
+    arguments = parser.parse_args()
+    for each in arguments.servers:
+        compare(each, arguments.rounds)
