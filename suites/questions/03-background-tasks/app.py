@@ -7,7 +7,7 @@ from fastapi import BackgroundTasks, FastAPI, HTTPException
 
 app = FastAPI()
 pending = 0
-free = asyncio.Semaphore(40)  # how many mails of `mail-async` may be pending
+free = asyncio.Semaphore(20)  # how many mails of `mail-async` may be pending
 sending: set[asyncio.Task[None]] = set()
 
 
