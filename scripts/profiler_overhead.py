@@ -1,38 +1,138 @@
 #!/usr/bin/env python3
-"""Measure how much throughput a server loses while it is profiled, in interleaved rounds on an otherwise idle machine.
+"""Measure how much throughput a server loses while it is profiled: windows of one siege with and without py-spy.
 
-    .venv/bin/python scripts/profiler_overhead.py 2 4
+    .venv/bin/python scripts/profiler_overhead.py 2 3
 
-It compares each server with the same server under py-spy. Each round takes about 15 seconds per server.
+Each pair has one window of each kind, in random order. The loss is the mean difference of their rates, adjusted for
+the speed of the CPUs, which a speed probe measures 50 times a second. It takes about four minutes per server.
 """
 
 import argparse
-import json
+import asyncio
+import contextlib
+import math
+import os
+import pty
+import random
 import subprocess
 import sys
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).resolve().parent.parent
+import numpy as np
+from scipy.stats import linregress, t
+
+sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.tool import LoadSpec
+from under_siege.monitors.machine_speed import SPEED_PROBE, script_process
+from under_siege.processes.managed_process import reading_lines
+from under_siege.profiling.sampler import PASSES, python_processes, record_command
+
+WINDOW_S = 3  # shorter than a pass of `profile`, so that py-spy starts more often, and the loss is not underestimated
+WARM_UP_S, USERS, PORT = 3.0, 25, 18765
 
 
-def compare(number: str, rounds: int) -> None:
-    """Compare a server with itself under the profiler."""
-    script = next((ROOT / "servers").glob(f"{number}_*.py"))
-    plain = f"{sys.executable} {script} --host {{host}} --port {{port}}"
-    commands = {"not-profiled": plain, "profiled": f"{sys.executable} {ROOT}/scripts/profiled_server.py {plain}"}
-    with TemporaryDirectory() as folder:
-        suite = Path(folder) / "suite.toml"
-        tables = [f"[servers.{name}]\ncommand = {json.dumps(command)}\n" for name, command in commands.items()]
-        suite.write_text("\n".join([f'title = "{script.stem}"\n[load]\nusers = 25\n[ping]\npath = "/ping"\n', *tables]))
-        options = ["--time", "6s", "--rounds", str(rounds), "--wide", "--out", f"{folder}/result.json"]
-        subprocess.run([sys.executable, ROOT / "bench.py", "run", suite, *options], check=False)
+class Observations:
+    """When requests were completed, and how fast the CPUs were."""
+
+    def __init__(self) -> None:
+        self.completed_s: list[float] = []
+        self.speeds: list[tuple[float, float]] = []
+
+    def take_response(self, line: str, arrived_s: float) -> None:
+        if Siege.response_line.match(line):
+            self.completed_s.append(arrived_s)
+
+    def take_speed(self, line: str, _arrived_s: float) -> None:
+        at_s, _cpu, took_s = map(float, line.split(","))
+        self.speeds.append((at_s, 1 / took_s))
+
+    def logs(self, begin_s: float, end_s: float) -> tuple[float, float]:
+        """Return the logarithms of the rate and of the mean speed of the CPUs between two times.
+
+        The number of completed requests is interpolated, because a server may complete only 30 in this time.
+        """
+        first, last = np.interp([begin_s, end_s], self.completed_s, range(len(self.completed_s)))
+        speeds = [speed for at_s, speed in self.speeds if begin_s <= at_s <= end_s]
+        return math.log((last - first) / (end_s - begin_s)), math.log(np.mean(speeds))
+
+
+@contextlib.asynccontextmanager
+async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[tuple[int, Observations]]:
+    """Start the server, the siege and the speed probe; yield the server's process and what is observed."""
+    observed, spec = Observations(), LoadSpec(USERS, time_s, f"http://127.0.0.1:{PORT}/", keep_alive=True)
+    for name, content in Siege().files(spec).items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    terminal, theirs = pty.openpty()  # siege prints each response at once only to a terminal
+    process = await asyncio.create_subprocess_exec(sys.executable, server, "--port", str(PORT), stdout=PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()  # it listens
+    siege = await asyncio.create_subprocess_exec(
+        *Siege().command("siege", folder, spec), stdout=theirs, stderr=DEVNULL, env=os.environ | {"HOME": str(folder)}
+    )
+    try:
+        async with script_process(SPEED_PROBE, observed.take_speed, may_hide=False):
+            with reading_lines(terminal, observed.take_response):
+                yield process.pid, observed
+    finally:
+        for each in (siege, process):
+            each.terminate()
+            await each.wait()
+        os.close(terminal)
+        os.close(theirs)
+
+
+def profile(pid: int, kind: list[str], folder: Path) -> float:
+    """Sample the Python processes of a server in one pass with these options; return the CPU time of py-spy."""
+    commands = [record_command(each, kind, WINDOW_S, folder / f"stacks-{each}") for each in python_processes(pid)]
+    profilers = [subprocess.Popen(command, stdout=DEVNULL, stderr=DEVNULL) for command in commands]
+    cpu_s = 0.0
+    for profiler in profilers:
+        _, status, usage = os.wait4(profiler.pid, 0)
+        profiler.returncode = os.waitstatus_to_exitcode(status)
+        cpu_s += usage.ru_utime + usage.ru_stime
+    return cpu_s
+
+
+async def main(server: str, pairs: int) -> None:
+    """Print the loss of one server with its 95 % confidence interval."""
+    script, passes = next((ROOT / "servers").glob(f"{server}_*.py")), list(PASSES.values())
+    windows, profiler_s, profiled_s = list[dict[bool, tuple[float, float]]](), 0.0, 0.0
+    with TemporaryDirectory() as name:
+        async with besieged(script, folder := Path(name), 3.0 * pairs * WINDOW_S) as (pid, observed):
+            await asyncio.sleep(WARM_UP_S)
+            for index in range(pairs):
+                windows.append({})
+                for is_profiled in random.sample([False, True], 2):
+                    began_s = time.monotonic()
+                    if is_profiled:
+                        profiler_s += await asyncio.to_thread(profile, pid, passes[index % len(passes)], folder)
+                        profiled_s += time.monotonic() - began_s
+                    else:
+                        await asyncio.sleep(WINDOW_S)
+                    windows[-1][is_profiled] = began_s, time.monotonic()
+            await asyncio.sleep(1)  # a response after the last window, to interpolate between
+    logs = [{kind: observed.logs(*window) for kind, window in pair.items()} for pair in windows]
+    rates, speeds = ([pair[True][column] - pair[False][column] for pair in logs] for column in (0, 1))
+    # The regression finds how strongly the rate depends on the speed; the intercept is the loss at equal speed.
+    line = linregress(speeds, rates)
+    half = float(t.ppf(0.975, pairs - 2)) * line.intercept_stderr
+    low, middle, high = (100 * math.expm1(line.intercept + error) for error in (-half, 0.0, half))
+    print(
+        f"{script.stem}: {middle:+.1f} % while profiled (95 % CI {low:+.1f} to {high:+.1f}; {pairs} pairs); "
+        f"py-spy uses {100 * profiler_s / profiled_s:.1f} % of a CPU",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("servers", nargs="*", default=["2", "4"], help="numbers of servers (default: 2 4)")
-    parser.add_argument("--rounds", type=int, default=12, help="rounds per server (default: 12)")
-    arguments = parser.parse_args()
-    for each in arguments.servers:
-        compare(each, arguments.rounds)
+    parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="numbers of servers")
+    parser.add_argument("--pairs", type=int, default=40)
+    options = parser.parse_args()
+    for each in options.servers:
+        asyncio.run(main(each, options.pairs))

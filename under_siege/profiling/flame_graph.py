@@ -106,7 +106,7 @@ def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
 
 def _tree(diagnosis: Diagnosis) -> _Node:
     root = _Node(is_own=False)
-    for stack in diagnosis.busy:
+    for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads]:
         if not stack.wall:  # seen only in the passes for CPU and GIL
             continue
         root.wall += stack.wall

@@ -12,7 +12,7 @@ from under_siege.cli_options import FILE, Duration, target_options, writable
 @click.option(
     "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
 )
-@click.option("--time", "time_s", type=Duration(), default="10s", help="How long each server is sampled.")
+@click.option("--time", "time_s", type=Duration(), default="20s", help="How long each server is sampled.")
 @target_options
 @click.option(
     "--out",

@@ -19,7 +19,7 @@ from under_siege.model.record import CaseFailedError, Result
 from under_siege.model.suite import Kind
 from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import cancel
-from under_siege.profiling.sampler import sample
+from under_siege.profiling.sampler import PASSES, pass_s, sample
 from under_siege.run.case_run import CaseRun
 from under_siege.run.first_requests import warm_up
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
@@ -28,7 +28,7 @@ from under_siege.run.session import run_plan
 from under_siege.run.tool_request_replay import RequestReplays
 from under_siege.targets.expectation import Expectations
 
-TIME_S = 10.0
+TIME_S = 20.0
 RAMP_UP_S, START_S = 0.5, 1.5  # until all users have sent a request, and until the three passes have started
 
 
@@ -95,7 +95,8 @@ class Profiler:
         if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:
             raise CaseFailedError("interpreters", "py-spy sees only one of the interpreters of a process")
         profile.listeners = server.listeners()
-        time_s, folder = self._time_s + RAMP_UP_S + START_S, self._plan.folder_of(case_run.case) or Path()
+        time_s = len(PASSES) * pass_s(self._time_s) + RAMP_UP_S + START_S
+        folder = self._plan.folder_of(case_run.case) or Path()
         load = replace(self._plan.load_of(case_run.case), requests=None, time_s=time_s)
         began_s = time.monotonic()
         loading = asyncio.create_task(case_run.count_answers(server, load))

@@ -92,9 +92,9 @@ def _advice(spot: Hotspot) -> str:
             "It runs as a background task on the event loop: make it a plain `def`, or move it to a process pool "
             "(docs/questions/03-background-tasks.md)."
         )
-    if "logging" in spot.how:
+    if spot.detail == "logging":
         return "Log through logging.handlers.QueueHandler, so that a thread does the writing."
-    if "serialization" in spot.how:
+    if spot.detail == "serialization":
         return "Return less data, or use a faster serializer, such as orjson; a thread would still hold the GIL."
     if spot.state in (CPU_GIL, FOR_GIL):
         return "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."

@@ -13,26 +13,30 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import msgspec
 import psutil
 
+from common.process_tree import descendants
 from under_siege.model.profile import Frames, Profile, Stacks
 from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import legible, read_limited
+from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
-from under_siege.processes.managed_process import ManagedProcess, Tail, offspring
+from under_siege.processes.managed_process import ManagedProcess, Tail, processes
 
-RATE_PER_S = 20  # for each sample, the process stands still for about 0.7 ms
+RATE_PER_S = 10  # each sample costs about 0.35 ms of a CPU, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
-LOOK_S = 0.02
+LOOK_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
-_LINE = re.compile(r'.*process (\d+):".*";thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$')
+_LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
+_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")  # counts as the function around it
 _FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
@@ -61,59 +65,52 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
     Raises:
         CaseFailedError: no process could be sampled.
     """
-    roots = _python_processes(pid)
-    if not roots:
+    if not python_processes(pid):
         raise CaseFailedError("not_python", "none of its processes runs CPython, so there is nothing to profile")
     counts: dict[tuple[int, str, str], Counter[str]] = {}
-    with TemporaryDirectory() as directory, _watching_locks(profile, pid):
-        short_s = max(1, int(time_s / 3))  # py-spy counts in whole seconds
-        for name, options in PASSES.items():
-            duration_s = short_s if name != "wall" else max(1, round(time_s) - 2 * short_s)
-            profile.samples[name] = duration_s * RATE_PER_S
-            files = [Path(directory) / f"{name}-{root}" for root in roots]
-            await asyncio.gather(
-                *(_record(root, options, duration_s, file) for root, file in zip(roots, files, strict=True))
-            )
-            for match in filter(None, (_LINE.match(line) for file in files for line in _lines(file))):
-                process, number, thread, stack, count = match.groups()
-                thread = "MainThread" if number == process else thread or number  # gevent hides the names
-                counts.setdefault((int(process), thread, stack), Counter())[name] += int(count)
+    for name, options in PASSES.items():
+        pids, duration_s = python_processes(pid), pass_s(time_s)
+        profile.samples[name] = duration_s * RATE_PER_S
+        with TemporaryDirectory() as directory:
+            files = [Path(directory) / str(each) for each in pids]
+            async with in_background(_watch_locks(profile, pids)):
+                recordings = [_record(each, options, duration_s, file) for each, file in zip(pids, files, strict=True)]
+                errors = await asyncio.gather(*recordings)
+            if error := next(filter(None, errors), None) if all(errors) else None:
+                raise error
+            for each, file in zip(pids, files, strict=True):
+                _count(name, each, file, counts)
     if not counts:
         raise CaseFailedError("no_samples", "py-spy returned no samples; its processes may have ended")
     _add(profile, counts, folder)
 
 
-def _python_processes(pid: int) -> list[int]:
-    """Return the Python processes below a process, itself included, that are not below another Python process."""
-    found: list[int] = []
-    for process in [psutil.Process(pid), *offspring(pid)]:
+def pass_s(time_s: float) -> int:
+    """Return how long each pass takes; py-spy counts in whole seconds."""
+    return max(1, round(time_s / len(PASSES)))
+
+
+def python_processes(pid: int) -> list[int]:
+    """Return the Python processes among a process and its descendants."""
+    found = []
+    for process in processes([pid, *descendants(pid)]):
         with contextlib.suppress(psutil.Error, OSError):
-            parents = {parent.pid for parent in process.parents()}
             maps = Path(f"/proc/{process.pid}/maps")
-            is_python = Path(process.exe()).name.startswith("python") or "/libpython3" in maps.read_text()
-            if is_python and not parents & set(found):
+            if Path(process.exe()).name.startswith("python") or "/libpython3" in maps.read_text():
                 found.append(process.pid)
     return found
 
 
 def record_command(pid: int, options: list[str], duration_s: int, file: Path) -> list[str]:
-    """Return the command that samples a process and its descendants, and writes a line for each distinct stack."""
-    every = ["--subprocesses", "--threads", "--full-filenames", "--format", "raw", "--rate", str(RATE_PER_S)]
-    return [
-        py_spy(),
-        "record",
-        "--pid",
-        str(pid),
-        *every,
-        "--duration",
-        str(duration_s),
-        "--output",
-        str(file),
-        *options,
-    ]
+    """Return the command that samples a process, and writes a line for each distinct stack."""
+    # With --subprocesses, py-spy would read the parent of every process of the machine ten times a second.
+    every = ["--threads", "--full-filenames", "--format", "raw", "--rate", str(RATE_PER_S)]
+    these = ["--pid", str(pid), "--duration", str(duration_s), "--output", str(file)]
+    return [py_spy(), "record", *every, *these, *options]
 
 
-async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> None:
+async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> CaseFailedError | None:
+    """Write the stacks of a process to a file; return why that failed, or None."""
     command = record_command(pid, options, duration_s, file)
     process = ManagedProcess(command, environment=os.environ, may_hide=False)
     stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
@@ -122,11 +119,12 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
     finally:
         await process.stop(grace_s=0)
     if "ermission" in stderr.text():
-        raise CaseFailedError("no_permission", _PERMISSION)
-    if not file.exists():  # noqa: ASYNC240 (a local file)
-        error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
-        reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not end"
-        raise CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
+        return CaseFailedError("no_permission", _PERMISSION)
+    if file.exists():  # noqa: ASYNC240 (a local file)
+        return None
+    error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
+    reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not end"
+    return CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
 
 
 def py_spy() -> str:
@@ -141,34 +139,24 @@ def py_spy() -> str:
     raise CaseFailedError("no_profiler", f"py-spy is missing; install it with: {sys.executable} -m pip install py-spy")
 
 
-@contextlib.contextmanager
-def _watching_locks(profile: Profile, pid: int) -> Iterator[None]:
+async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
     """Look at the main thread of each process from time to time: does the kernel let it wait for a lock?"""
-
-    async def look() -> None:
-        while True:
-            for process in (pid, *(child.pid for child in offspring(pid))):
-                with contextlib.suppress(OSError):
-                    channel = _waiting_channel(process)
-                    looks = profile.waits.setdefault(process, [0, 0])
-                    looks[0] += 1
-                    looks[1] += "futex" in channel
-            await asyncio.sleep(LOOK_S)
-
-    looking = asyncio.ensure_future(look())
-    try:
-        yield
-    finally:
-        looking.cancel()
+    while True:
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                looks = profile.waits.setdefault(pid, [0, 0])
+                channel = Path(f"/proc/{pid}/task/{pid}/wchan").read_text(encoding="ascii")  # noqa: ASYNC240 (see proc(5))
+                looks[0] += 1
+                looks[1] += "futex" in channel
+        await asyncio.sleep(LOOK_S)
 
 
-def _waiting_channel(pid: int) -> str:
-    """Return the kernel function in which the main thread of a process waits, see proc(5)."""
-    return Path(f"/proc/{pid}/task/{pid}/wchan").read_text(encoding="ascii")
-
-
-def _lines(file: Path) -> list[str]:
-    return read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace").splitlines()
+def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], Counter[str]]) -> None:
+    """Add what py-spy wrote about a process in one pass to the counts by process, thread and stack."""
+    text = read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace") if file.exists() else ""
+    for number, thread, stack, count in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
+        thread = "MainThread" if number == str(pid) else thread or number  # gevent hides the names
+        counts.setdefault((pid, thread, stack), Counter())[name] += int(count)
 
 
 def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], folder: Path) -> None:
@@ -183,6 +171,19 @@ def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], fol
                 append_row(profile.frames, *frame)
         row = [indices[frame] for frame in frames]
         append_row(profile.stacks, pid, legible(thread)[:MOST_LETTERS], row, *(of_pass[name] for name in PASSES))
+
+
+Row = tuple[int, str, list[Frame], int, int, int]
+
+
+def stacks_of(profile: Profile) -> list[Row]:
+    """Return each stack of a profile: process, thread, frames, and samples in any state, on a CPU and with the GIL."""
+    functions, *others = msgspec.structs.astuple(profile.frames)
+    table = list(map(Frame, [_INNER.sub("", function) for function in functions], *others))
+    return [
+        (pid, thread, [table[index] for index in indices], *counts)
+        for pid, thread, indices, *counts in zip(*msgspec.structs.astuple(profile.stacks), strict=True)
+    ]
 
 
 @cache

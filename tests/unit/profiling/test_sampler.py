@@ -9,13 +9,20 @@ from conftest import ROOT
 from under_siege.model.profile import Profile
 from under_siege.profiling import sampler
 
-ASGI = 'process 7:"python -c \'import a; b\'";process 8:"python x.py";thread (9): MainThread;'
 
-
-def test_a_line_has_the_innermost_process_its_thread_and_stack() -> None:
-    match = sampler._LINE.match(f"{ASGI}run (asyncio/runners.py:118);report (/shop/main.py:12) 42")
-    assert match is not None
-    assert match.groups() == ("8", "9", "MainThread", "run (asyncio/runners.py:118);report (/shop/main.py:12)", "42")
+def test_stacks_are_counted_by_pass_and_thread(tmp_path: Path) -> None:
+    (file := tmp_path / "7").write_text(
+        "thread (7): x;run (/a.py:1);f (/b;c.py:2) 42\nthread (9): pool;g (/d.py:3) 4\n?"
+    )
+    counts: dict[tuple[int, str, str], Counter[str]] = {}
+    for name in ("wall", "gil"):
+        sampler._count(name, 7, file, counts)
+    assert counts == {
+        (7, "MainThread", "run (/a.py:1);f (/b;c.py:2)"): Counter(wall=42, gil=42),
+        (7, "pool", "g (/d.py:3)"): Counter(wall=4, gil=4),
+    }
+    sampler._count("cpu", 7, tmp_path / "missing", counts)
+    assert len(counts) == 2
 
 
 @pytest.mark.parametrize(
