@@ -68,7 +68,8 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
     for name, content in Siege().files(spec).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     terminal, theirs = pty.openpty()  # siege prints each response at once only to a terminal
-    process = await asyncio.create_subprocess_exec(sys.executable, server, "--port", str(PORT), stdout=PIPE)
+    options = ["--port", str(PORT), "--queue", str(USERS)]  # a shorter queue would refuse requests
+    process = await asyncio.create_subprocess_exec(sys.executable, server, *options, stdout=PIPE)
     assert process.stdout is not None
     await process.stdout.readline()  # it listens
     siege = await asyncio.create_subprocess_exec(
@@ -133,6 +134,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="numbers of servers")
     parser.add_argument("--pairs", type=int, default=40)
-    options = parser.parse_args()
-    for each in options.servers:
-        asyncio.run(main(each, options.pairs))
+    arguments = parser.parse_args()
+    for each in arguments.servers:
+        asyncio.run(main(each, arguments.pairs))

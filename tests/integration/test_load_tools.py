@@ -101,7 +101,7 @@ def test_percentiles_of_few_requests_of_ab_are_corrected() -> None:
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
-def test_more_failures_than_requests_have_no_totals() -> None:
+def test_there_are_no_totals_if_failures_exceed_requests() -> None:
     output = recorded("locust", "not_found")
     more = output.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
     assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None

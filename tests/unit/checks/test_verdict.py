@@ -105,7 +105,7 @@ def test_stalls_of_the_machine_excuse_missing_requests(late_s: float, expected: 
     assert [code for code in codes(judged(record)) if code == "littles_law"] == expected
 
 
-def test_samples_of_cpu_time_without_an_ended_process_are_ignored() -> None:
+def test_cpu_time_samples_that_lack_an_exited_process_are_ignored() -> None:
     """Workers may end just when siege ends, and their CPU time is lost."""
     record = record_of("1_x", workers=2)
     record.samples.cpu_s[-1] -= 4
@@ -178,7 +178,7 @@ def test_littles_law_needs_five_answers(answers: int, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
-def test_a_user_is_stuck_after_four_answers_of_the_others(rounds: int, expected: bool) -> None:
+def test_a_user_is_stuck_if_the_others_get_four_answers_in_the_meantime(rounds: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[5 * rounds :]

@@ -252,7 +252,7 @@ def test_totals_of_stressor() -> None:
         ("", 0),
     ],
 )
-def test_wrong_bodies_of_stressor_count_only_without_other_errors(kinds: str, contents: int) -> None:
+def test_stressor_wrong_bodies_count_only_if_there_are_no_other_errors(kinds: str, contents: int) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 

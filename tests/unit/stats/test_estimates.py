@@ -124,7 +124,7 @@ def test_the_interval_of_a_single_case_is_that_of_students_t() -> None:
     assert estimate.interval() == pytest.approx((np.exp(center - t * error), np.exp(center + t * error)))
 
 
-def test_the_p_value_of_a_difference_is_that_of_welch_if_variances_are_equal() -> None:
+def test_p_value_of_a_difference_matches_welchs_test_if_variances_are_equal() -> None:
     one, other = [10.2, 10.4, 10.1], [10.0, 10.2, 9.9]
     pair = estimates([one, other])
     apart = np.mean(np.log(one)) - np.mean(np.log(other))

@@ -189,7 +189,7 @@ def test_disturbances_are_notes_with_their_size() -> None:
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 
-def test_a_slow_ping_sender_is_a_note_and_no_verdict() -> None:
+def test_a_slow_ping_sender_produces_a_note_but_no_verdict() -> None:
     records = [bare_record(), record_of("1_a")]
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
