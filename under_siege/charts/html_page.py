@@ -55,6 +55,8 @@ def _template(name: str, folders: tuple[Path, ...]) -> Template:
 _WHOLE = Markup('<span class="whole">{}</span>')
 _MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
+_DOCS_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)\b")
+_LINK = Markup('<a href="https://github.com/under-siege/under-siege/blob/main/{0}">{0}</a>')
 
 
 class Explained:
@@ -64,6 +66,11 @@ class Explained:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
+        """Return the text with its terms explained, and with links to the pages of the documentation that it names."""
+        parts = _DOCS_PAGE.split(text)
+        return Markup().join(_LINK.format(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
+
+    def _terms(self, text: str) -> Markup:
         """Return the text with a button for each term that occurs for the first time on the page."""
         marked, last = Markup(), 0
         for start, end, term in term_in(text, self._left):

@@ -3,23 +3,19 @@
 A bar above the chart shows what the event loop did.
 """
 
-from __future__ import annotations
-
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
 from under_siege.charts.canvas import Drawing, Look, Rows, Sheet
 from under_siege.charts.html_page import Picture
-from under_siege.model.profile import Profile
 from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis
 from under_siege.profiling.profile_text import diagnosed
-from under_siege.profiling.sampler import Frame
+from under_siege.profiling.sampler import Frame, stacks_of
 from under_siege.report.case_names import full_name
 
 SPEEDSCOPE = ".speedscope.json"
@@ -29,6 +25,8 @@ _HOW = (
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
 _SHARES = {"app": "your code", "framework": "framework", "gil": "waits for the GIL", "idle": "idle"}
+_Folded = tuple[list[tuple[bool, str]], float]  # the labels of a stack, each with whether it is the application's
+_Box = tuple[bool, str, float, float, int]  # whether it is the application's, label, left edge, width, level
 
 
 def profile_pictures(result: Result) -> Iterator[Picture]:
@@ -48,28 +46,22 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
             )
 
 
-@dataclass(slots=True)
-class _Node:
-    """A box of the flame graph: samples with the same frames up to here."""
-
-    is_own: bool
-    wall: float = 0.0
-    children: dict[str, _Node] = field(default_factory=dict)
-
-
 def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     """Draw the stacks from top to bottom; a box is as wide as its share of all time in which threads were busy."""
-    root, width = _tree(diagnosis), look.width - 8.0
+    width = look.width - 8.0
+    # Stacks that only the passes for CPU and GIL saw have no width.
+    busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
+    stacks = [(list(_folded(stack.frames)), stack.wall) for stack in busy]
+    unit = width / max(1e-9, sum(stack.wall for stack in busy))
     boxes, names = list[dict[str, object]](), list[dict[str, object]]()
     bar, bar_names = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
     top, depth = max((row["y"] + 24.0 for row in bar_names), default=0.0), 0
-    for label, node, x, share, level in _placed(root, 0.0, 1.0, 0):
-        left, right, y = x * width, (x + share) * width, top + level * _BOX
-        if right - left < _LEAST_PX or level >= _MOST_DEPTH:
+    for is_own, label, x, box_width, level in _placed(stacks, 0.0, unit):
+        if box_width < _LEAST_PX or level >= _MOST_DEPTH:
             continue
-        depth, row = max(depth, level + 1), {"own": node.is_own}
-        boxes.append({**row, "x": left, "x2": right - 0.8, "y": y, "y2": y + _BOX - 1.5})
-        names.append({**row, "x": left + 4, "y": y + _BOX / 2 - 1, "text": _short(label, right - left - 8)})
+        depth, y = max(depth, level + 1), top + level * _BOX
+        boxes.append({"own": is_own, "x": x, "x2": x + box_width - 0.8, "y": y, "y2": y + _BOX - 1.5})
+        names.append({"own": is_own, "x": x + 4, "y": y + _BOX / 2 - 1, "text": _short(label, box_width - 8)})
     sheet = Sheet(width, top + depth * _BOX, {"domain": [0, width], "nice": False}, None)
     own, library = ([row for row in boxes if row["own"] is kind] for kind in (True, False))
     texts = [[row for row in names if row["own"] is kind and row["text"]] for kind in (True, False)]
@@ -104,19 +96,6 @@ def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
     return bar, names
 
 
-def _tree(diagnosis: Diagnosis) -> _Node:
-    root = _Node(is_own=False)
-    for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads]:
-        if not stack.wall:  # seen only in the passes for CPU and GIL
-            continue
-        root.wall += stack.wall
-        node = root
-        for is_own, label in _folded(stack.frames):
-            node = node.children.setdefault(label, _Node(is_own))
-            node.wall += stack.wall
-    return root
-
-
 def _folded(frames: Sequence[Frame]) -> Iterator[tuple[bool, str]]:
     """Yield a label for each frame of the application, and one for each run of library frames between them."""
     for is_library, run in groupby(frames, lambda frame: frame.kind == "library"):
@@ -132,13 +111,17 @@ def _package(file: str) -> str:
     return re.split(r"[/.]", file)[0].strip("<>") or file
 
 
-def _placed(node: _Node, x: float, share: float, level: int) -> Iterator[tuple[str, _Node, float, float, int]]:
-    """Yield each box with its left edge and width, as shares of the whole, the widest first."""
-    for label, child in sorted(node.children.items(), key=lambda item: -item[1].wall):
-        of_child = share * child.wall / node.wall
-        yield label, child, x, of_child, level
-        yield from _placed(child, x, of_child, level + 1)
-        x += of_child
+def _placed(stacks: Sequence[_Folded], x: float, unit: float, level: int = 0) -> Iterator[_Box]:
+    """Yield a box for all stacks that are the same up to this level, and those below it, the widest first."""
+    groups = defaultdict[tuple[bool, str], list[_Folded]](list)
+    for labels, wall in stacks:
+        if len(labels) > level:
+            groups[labels[level]].append((labels, wall))
+    widths = {label: unit * sum(wall for _, wall in group) for label, group in groups.items()}
+    for label, group in sorted(groups.items(), key=lambda item: -widths[item[0]]):
+        yield *label, x, widths[label], level
+        yield from _placed(group, x, unit, level + 1)
+        x += widths[label]
 
 
 def _short(text: str, width: float) -> str:
@@ -148,32 +131,24 @@ def _short(text: str, width: float) -> str:
 
 def as_speedscope(result: Result) -> bytes:
     """Return the profiles in the file format of speedscope.app: one sampled profile for each thread."""
-    cases = [profile.case for profile in result.profiles]
-    frames = list[dict[str, Any]]()
+    cases, indices = [profile.case for profile in result.profiles], dict[Frame, int]()
+    threads = defaultdict[str, list[tuple[list[int], int]]](list)
+    for profile in result.profiles:
+        for pid, thread, frames, wall, *_ in stacks_of(profile):
+            name = f"{full_name(profile.case, cases)}: process {pid}, {thread or 'thread'}"
+            threads[name] += [([indices.setdefault(frame, len(indices)) for frame in frames], wall)] if wall else []
     profiles = [
-        each for profile in result.profiles for each in _threads(profile, full_name(profile.case, cases), frames)
-    ]
-    schema = "https://www.speedscope.app/file-format-schema.json"
-    return msgspec.json.encode({"$schema": schema, "shared": {"frames": frames}, "profiles": profiles})
-
-
-def _threads(profile: Profile, name: str, frames: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield a profile for each thread; add its frames to those of all profiles."""
-    table, stacks, first = profile.frames, profile.stacks, len(frames)
-    places = zip(table.function, table.file, table.line, strict=True)
-    frames += [{"name": function, "file": file, "line": line} for function, file, line in places]
-    for pid, thread in dict.fromkeys(zip(stacks.pid, stacks.thread, strict=True)):
-        rows = [
-            ([first + index for index in row], wall)
-            for of_pid, of_thread, row, wall in zip(stacks.pid, stacks.thread, stacks.frames, stacks.wall, strict=True)
-            if (of_pid, of_thread) == (pid, thread) and wall
-        ]
-        yield {
+        {
             "type": "sampled",
-            "name": f"{name}: process {pid}, {thread or 'thread'}",
+            "name": name,
             "unit": "none",
             "startValue": 0,
             "endValue": sum(wall for _, wall in rows),
             "samples": [row for row, _ in rows],
             "weights": [wall for _, wall in rows],
         }
+        for name, rows in threads.items()
+    ]
+    shared = [{"name": frame.function, "file": frame.file, "line": frame.line} for frame in indices]
+    schema = "https://www.speedscope.app/file-format-schema.json"
+    return msgspec.json.encode({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles})
