@@ -10,10 +10,8 @@ from conftest import TESTS
 from simulated_record import record_of, result_of
 
 from under_siege.analysis.ranking import summarize
-from under_siege.checks.suspicions import backlog
 from under_siege.model.record import Drain, Record
 from under_siege.monitors.probes import watch_drain
-from under_siege.stats.rounds_data import Round
 
 
 @pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])
@@ -73,21 +71,6 @@ def test_more_work_than_that_of_abandoned_requests_is_a_backlog(drain: dict[str,
     messages = [reason.message for reason in case.reasons if reason.code == "backlog"]
     assert bool(messages) == bool(message)
     assert all(message in text for text in messages)
-
-
-@pytest.mark.parametrize(("cpu_s", "is_backlog"), [(3.0, False), (60.0, True)])
-def test_abandoned_requests_are_no_backlog_if_the_siege_was_too_short_for_a_rate(
-    cpu_s: float, *, is_backlog: bool
-) -> None:
-    record = with_drain(cpu_s=cpu_s)
-    record.alone_cpu_s.clear()
-    columns = record.transactions
-    for column in (columns.took_s, columns.user, columns.status, columns.size_bytes):
-        del column[5:]
-    columns.user[:], columns.finished_s[:] = range(5), [3.0] * 5
-    measured = Round(record)
-    assert measured.rate.per_s is None
-    assert bool(backlog(measured, None)) == is_backlog
 
 
 def test_the_bench_stops_waiting_at_the_limit() -> None:

@@ -244,10 +244,7 @@ def backlog(measured: Round, _: Evidence) -> str | None:
             f"{drain.backlog:,} jobs were still queued when the load ended and took another {drain.lasted_s:.1f} "
             f"s{longer}; {does_not_count}"
         )
-    if not measured.completed:  # the cost of a request is unknown
-        return None
-    mean_s = (measured.server_cpu_s() or 0.0) / measured.completed  # in case the siege was too short for a rate
-    each_s = max([measured.cpu_s_per_transaction() or mean_s, *record.alone_cpu_s])
+    each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
     start_s = record.samples.cpu_s[0] / (1 + (record.workers or 1)) if record.samples.cpu_s else 0.0
     allowed_s = abandoned * each_s + min(drain.restarts, abandoned) * start_s
     if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * allowed_s + LEAST_DRAIN_S:
