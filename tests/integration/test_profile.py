@@ -43,7 +43,7 @@ def without_doubt(text: str) -> str:
 def diagnoses() -> dict[str, list[str]]:
     """Return by server the lines that are printed for it."""
     suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
-    runs = [invoke("profile", str(suite), "--time", "4s", "--quiet") for suite in suites]
+    runs = [invoke("profile", str(suite), "--time", "8s", "--quiet") for suite in suites]
     assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
     blocks = [block.splitlines() for ran in runs for block in without_doubt(ran.stdout).strip().split("\n\n")]
     return {name: lines for name, *lines in blocks}
@@ -68,7 +68,7 @@ def test_an_application_without_a_fault_is_fine(diagnoses: dict[str, list[str]])
 
 
 def profiled(out: Path, *words: str) -> CommandResult:
-    return invoke("profile", *words, "--time", "4s", "--users", "8", "--out", str(out), "--quiet")
+    return invoke("profile", *words, "--time", "8s", "--users", "8", "--out", str(out), "--quiet")
 
 
 def test_threads_wait_for_the_gil_and_processes_do_not(tmp_path: Path) -> None:
