@@ -41,7 +41,7 @@ from under_siege.stats.estimates import (
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rate import Floats
 
-FEWEST_FOR_SCALING = 5  # points, for three parameters and at least two points that can contradict them
+FEWEST_FOR_SCALING = 5  # points: three to fit the three parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE
 FEWEST = 3  # points, for a knee or growing pings
 NO_NUMBERS = ("task", "path", "python", "keep_alive")

@@ -1,4 +1,4 @@
-"""Generate an open load: send requests when they are due, whether or not earlier ones were answered.
+"""Generate an open load: send requests when they are due, whether or not earlier ones have been answered.
 
 It prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:

@@ -286,7 +286,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if not url and table.command is None:
         raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
     command = command_words(f"{key}.command", table.command or "")
-    uses_suite_environment = bool(command) and command[0] not in table.needs  # otherwise it is a program of the system
+    uses_suite_environment = bool(command) and command[0] not in table.needs  # otherwise it is a system-wide program
     environment = {**(top.environment if uses_suite_environment else {}), **table.environment}
     target = Target(
         name,

@@ -21,7 +21,7 @@ HELD = 1.4
 BRIEF_S = 0.001  # the overhead of a request takes about as long
 # The first run may have filled a cache if it took 10 times as long as the others, and 5 ms longer.
 CACHED, CACHED_S = 10, 0.005
-MOST_CPUS = 0.75  # share of all CPUs; if one task uses more, a second process is no gain
+MOST_CPUS = 0.75  # share of all CPUs; if one task uses more, a second process gains nothing
 MULTITHREADED = 1.2  # CPUs on average; more than one thread can use
 
 
