@@ -36,7 +36,7 @@ LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machin
 LOOK_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
-_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")  # counts as the function around it
+_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
@@ -54,6 +54,15 @@ class Frame(NamedTuple):
     line: int
     kind: str  # "app", "async" (a coroutine function of the application), or "library"
     source: str  # the line itself, only of the application
+
+    @property
+    def name(self) -> str:
+        """Return the function as it is shown; a comprehension counts as the function around it."""
+        return _INNER.sub("", self.function).replace("<locals>.", "")
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> None:
@@ -178,8 +187,7 @@ Row = tuple[int, str, list[Frame], int, int, int]
 
 def stacks_of(profile: Profile) -> list[Row]:
     """Return each stack of a profile: process, thread, frames, and samples in any state, on a CPU and with the GIL."""
-    functions, *others = msgspec.structs.astuple(profile.frames)
-    table = list(map(Frame, [_INNER.sub("", function) for function in functions], *others))
+    table = list(map(Frame, *msgspec.structs.astuple(profile.frames)))
     return [
         (pid, thread, [table[index] for index in indices], *counts)
         for pid, thread, indices, *counts in zip(*msgspec.structs.astuple(profile.stacks), strict=True)
