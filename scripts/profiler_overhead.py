@@ -30,9 +30,10 @@ from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.monitors.machine_speed import SPEED_PROBE, script_process
 from under_siege.processes.managed_process import reading_lines
-from under_siege.profiling.sampler import PASSES, python_processes, record_command
+from under_siege.profiling.profile_run import TIME_S
+from under_siege.profiling.sampler import PASSES, cpu_times_s, pass_s, processes_for, python_processes, record_command
 
-WINDOW_S = 3  # shorter than a pass of `profile`, so that py-spy starts more often, and the loss is not underestimated
+WINDOW_S = pass_s(TIME_S)  # as long as a pass of `profile`, because attaching py-spy costs more than its samples
 WARM_UP_S, USERS, PORT = 3.0, 25, 18765
 
 
@@ -87,9 +88,10 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
         os.close(theirs)
 
 
-def profile(pid: int, kind: list[str], folder: Path) -> float:
-    """Sample the Python processes of a server in one pass with these options; return the CPU time of py-spy."""
-    commands = [record_command(each, kind, WINDOW_S, folder / f"stacks-{each}") for each in python_processes(pid)]
+def profile(pid: int, name: str, used_s: dict[int, float], folder: Path) -> float:
+    """Sample the Python processes of a server in one pass; return the CPU time of py-spy."""
+    pids = processes_for(name, pid, used_s)
+    commands = [record_command(each, PASSES[name], WINDOW_S, folder / f"stacks-{each}") for each in pids]
     profilers = [subprocess.Popen(command, stdout=DEVNULL, stderr=DEVNULL) for command in commands]
     cpu_s = 0.0
     for profiler in profilers:
@@ -101,17 +103,18 @@ def profile(pid: int, kind: list[str], folder: Path) -> float:
 
 async def main(server: str, pairs: int) -> None:
     """Print the loss of one server with its 95 % confidence interval."""
-    script, passes = next((ROOT / "servers").glob(f"{server}_*.py")), list(PASSES.values())
+    script, passes = next((ROOT / "servers").glob(f"{server}_*.py")), list(PASSES)
     windows, profiler_s, profiled_s = list[dict[bool, tuple[float, float]]](), 0.0, 0.0
-    with TemporaryDirectory() as name:
-        async with besieged(script, folder := Path(name), 3.0 * pairs * WINDOW_S) as (pid, observed):
+    with TemporaryDirectory() as directory:
+        async with besieged(script, folder := Path(directory), 3.0 * pairs * WINDOW_S) as (pid, observed):
             await asyncio.sleep(WARM_UP_S)
+            used_s = cpu_times_s(python_processes(pid))
             for index in range(pairs):
                 windows.append({})
                 for is_profiled in random.sample([False, True], 2):
                     began_s = time.monotonic()
                     if is_profiled:
-                        profiler_s += await asyncio.to_thread(profile, pid, passes[index % len(passes)], folder)
+                        profiler_s += await asyncio.to_thread(profile, pid, passes[index % len(passes)], used_s, folder)
                         profiled_s += time.monotonic() - began_s
                     else:
                         await asyncio.sleep(WINDOW_S)
@@ -133,7 +136,7 @@ async def main(server: str, pairs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="numbers of servers")
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=18)
     arguments = parser.parse_args()
     for each in arguments.servers:
         asyncio.run(main(each, arguments.pairs))

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+import tomllib
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 from conftest import ROOT
 
+from under_siege.charts.html_page import Explained
 from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
 from under_siege.lesson.step import Claim
 from under_siege.model.record import load
@@ -149,6 +151,12 @@ def test_the_command_to_run_is_one_that_was_measured(name: str) -> None:
 
 def test_the_index_links_to_every_page() -> None:
     assert set(re.findall(r"\((\d\d-[\w-]+)\.md\)", (DOCS / "index.md").read_text())) == set(NAMES)
+
+
+def test_pages_of_results_link_the_documentation() -> None:
+    repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    page = "docs/questions/02-process-pool.md"
+    assert f'(<a href="{repository}/blob/main/{page}">{page}</a>).' in Explained().text(f"Use processes ({page}).")
 
 
 def test_pages_named_in_the_advice_of_profile_exist() -> None:

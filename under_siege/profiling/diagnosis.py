@@ -88,7 +88,7 @@ class Hotspot:
         """Return the outermost function of the application that leads here, if it is another one."""
         entries = [next(frame for frame in each.frames if frame.kind != "library") for each in self.stacks if each.own]
         entry = Counter(entries).most_common(1)[0][0] if entries else self.frame
-        return entry if entry[:2] != self.frame[:2] else None
+        return entry if (entry.file, entry.name) != (self.frame.file, self.frame.name) else None
 
     @property
     def is_background_task(self) -> bool:
@@ -258,8 +258,8 @@ def _total(stacks: Sequence[Sampled], column: str) -> float:
 def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hotspot]:
     """Return a hotspot for each function, and one of its own for each line of it that waits while others compute."""
     parts = list[list[Sampled]]()
-    named = [stack for stack in stacks if stack.named]
-    for function in _grouped(named, lambda stack: stack.named and stack.named[:2]).values():
+    functions = _grouped(stacks, lambda stack: (stack.named.file, stack.named.name) if stack.named else None)
+    for function in (group for key, group in functions.items() if key):
         lines = _grouped(function, lambda stack: (stack.own or stack.frames[-1]).line)
         waiting = [line for line, part in lines.items() if len(lines) > 1 and _waits_apart(part, function)]
         rest = [stack for line, part in lines.items() if line not in waiting for stack in part]

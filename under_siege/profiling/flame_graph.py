@@ -14,7 +14,7 @@ from under_siege.charts.canvas import Drawing, Look, Rows, Sheet
 from under_siege.charts.html_page import Picture
 from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis
-from under_siege.profiling.profile_text import diagnosed
+from under_siege.profiling.profile_text import LOOP_SHARES, diagnosed
 from under_siege.profiling.sampler import Frame, stacks_of
 from under_siege.report.case_names import full_name
 
@@ -24,7 +24,6 @@ _HOW = (
     "boxes below it are what it called. A box is as wide as its share of the time in which threads were not idle."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
-_SHARES = {"app": "your code", "framework": "framework", "gil": "waits for the GIL", "idle": "idle"}
 _Folded = tuple[list[tuple[bool, str]], float]  # the labels of a stack, each with whether it is the application's
 _Box = tuple[bool, str, float, float, int]  # whether it is the application's, label, left edge, width, level
 
@@ -53,39 +52,34 @@ def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
     stacks = [(list(_folded(stack.frames)), stack.wall) for stack in busy]
     unit = width / max(1e-9, sum(stack.wall for stack in busy))
-    boxes, names = list[dict[str, object]](), list[dict[str, object]]()
-    bar, bar_names = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
-    top, depth = max((row["y"] + 24.0 for row in bar_names), default=0.0), 0
+    bar, legend = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
+    top, depth = max((row["y"] + 24.0 for row in legend), default=0.0), 0
+    boxes, names = ({True: Rows(), False: Rows()} for _ in range(2))  # of the application, and of libraries
     for is_own, label, x, box_width, level in _placed(stacks, 0.0, unit):
-        if box_width < _LEAST_PX or level >= _MOST_DEPTH:
-            continue
-        depth, y = max(depth, level + 1), top + level * _BOX
-        boxes.append({"own": is_own, "x": x, "x2": x + box_width - 0.8, "y": y, "y2": y + _BOX - 1.5})
-        names.append({"own": is_own, "x": x + 4, "y": y + _BOX / 2 - 1, "text": _short(label, box_width - 8)})
+        if box_width >= _LEAST_PX and level < _MOST_DEPTH:
+            depth, y = max(depth, level + 1), top + level * _BOX
+            boxes[is_own].append({"x": x, "x2": x + box_width - 0.8, "y": y, "y2": y + _BOX - 1.5})
+            if text := _short(label, box_width - 8):
+                names[is_own].append({"x": x + 4, "y": y + _BOX / 2 - 1, "text": text})
     sheet = Sheet(width, top + depth * _BOX, {"domain": [0, width], "nice": False}, None)
-    own, library = ([row for row in boxes if row["own"] is kind] for kind in (True, False))
-    texts = [[row for row in names if row["own"] is kind and row["text"]] for kind in (True, False)]
+    colors = (look.work, look.mute, look.late, look.grid)
     return sheet.drawn(
         *(
-            sheet.bars(f"loop_{index}", [row], color=color)
-            for index, (row, color) in enumerate(zip(bar, _colors(look), strict=False))
+            sheet.bars(f"loop_{key}", [row], color=color)
+            for key, row, color in zip(LOOP_SHARES, bar, colors, strict=False)
         ),
-        sheet.text("loop_names", bar_names, align="left", fontSize=11.5, color=look.ink),
-        sheet.bars("library", library, color=look.grid),
-        sheet.bars("own", own, color=look.wait, stroke=look.work, strokeWidth=1),
-        sheet.text("own_names", texts[0], align="left", fontSize=11.5, fontWeight="bold", color=look.ink),
-        sheet.text("library_names", texts[1], align="left", fontSize=11, color=look.quiet),
+        sheet.text("loop_names", legend, align="left", fontSize=11.5, color=look.ink),
+        sheet.bars("library", boxes[False], color=look.grid),
+        sheet.bars("own", boxes[True], color=look.wait, stroke=look.work, strokeWidth=1),
+        sheet.text("own_names", names[True], align="left", fontSize=11.5, fontWeight="bold", color=look.ink),
+        sheet.text("library_names", names[False], align="left", fontSize=11, color=look.quiet),
     )
-
-
-def _colors(look: Look) -> tuple[str, ...]:
-    return look.work, look.mute, look.late, look.grid
 
 
 def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
     """Return the parts of the bar, and the legend below it, in as many lines as needed."""
     bar, names, x, at, y = [], [], 0.0, 0.0, _BOX + 6
-    for key, name in _SHARES.items():
+    for key, name in LOOP_SHARES.items():
         share = diagnosis.loop_shares[key]
         bar.append({"x": x, "x2": x + share * width, "y": 0, "y2": _BOX - 4})
         text = f"{name} {100 * share:.0f} %"
@@ -102,9 +96,7 @@ def _folded(frames: Sequence[Frame]) -> Iterator[tuple[bool, str]]:
         if is_library:
             yield False, " → ".join(dict.fromkeys(package for frame in run if (package := _package(frame.file))))
         else:
-            yield from (
-                (True, label) for label in dict.fromkeys(f"{each.function}  {each.file}:{each.line}" for each in run)
-            )
+            yield from ((True, label) for label in dict.fromkeys(f"{frame.name}  {frame.place}" for frame in run))
 
 
 def _package(file: str) -> str:

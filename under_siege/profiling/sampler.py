@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +36,7 @@ LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machin
 LOOK_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
-_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")  # counts as the function around it
+_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
@@ -55,6 +55,15 @@ class Frame(NamedTuple):
     kind: str  # "app", "async" (a coroutine function of the application), or "library"
     source: str  # the line itself, only of the application
 
+    @property
+    def name(self) -> str:
+        """Return the function as it is shown; a comprehension counts as the function around it."""
+        return _INNER.sub("", self.function).replace("<locals>.", "")
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> None:
     """Sample the process and its descendants, and add the stacks to the profile.
@@ -65,11 +74,12 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
     Raises:
         CaseFailedError: no process could be sampled.
     """
-    if not python_processes(pid):
+    used_s = cpu_times_s(python_processes(pid))
+    if not used_s:
         raise CaseFailedError("not_python", "none of its processes runs CPython, so there is nothing to profile")
     counts: dict[tuple[int, str, str], Counter[str]] = {}
     for name, options in PASSES.items():
-        pids, duration_s = python_processes(pid), pass_s(time_s)
+        pids, duration_s = processes_for(name, pid, used_s), pass_s(time_s)
         profile.samples[name] = duration_s * RATE_PER_S
         with TemporaryDirectory() as directory:
             files = [Path(directory) / str(each) for each in pids]
@@ -99,6 +109,24 @@ def python_processes(pid: int) -> list[int]:
             if Path(process.exe()).name.startswith("python") or "/libpython3" in maps.read_text():
                 found.append(process.pid)
     return found
+
+
+def cpu_times_s(pids: Sequence[int]) -> dict[int, float]:
+    """Return the CPU time of each process that still exists."""
+    times_s = dict[int, float]()
+    for process in processes(pids):
+        with contextlib.suppress(psutil.Error):
+            times_s[process.pid] = sum(process.cpu_times()[:2])
+    return times_s
+
+
+def processes_for(name: str, pid: int, used_s: Mapping[int, float]) -> list[int]:
+    """Return the Python processes to sample in a pass, given their CPU times before the first pass.
+
+    A process that has used no CPU since then, such as a forkserver, has neither been on a CPU nor held its GIL.
+    """
+    now_s = cpu_times_s(python_processes(pid))
+    return [each for each, time_s in now_s.items() if name == "wall" or time_s != used_s.get(each)]
 
 
 def record_command(pid: int, options: list[str], duration_s: int, file: Path) -> list[str]:
@@ -178,8 +206,7 @@ Row = tuple[int, str, list[Frame], int, int, int]
 
 def stacks_of(profile: Profile) -> list[Row]:
     """Return each stack of a profile: process, thread, frames, and samples in any state, on a CPU and with the GIL."""
-    functions, *others = msgspec.structs.astuple(profile.frames)
-    table = list(map(Frame, [_INNER.sub("", function) for function in functions], *others))
+    table = list(map(Frame, *msgspec.structs.astuple(profile.frames)))
     return [
         (pid, thread, [table[index] for index in indices], *counts)
         for pid, thread, indices, *counts in zip(*msgspec.structs.astuple(profile.stacks), strict=True)

@@ -100,6 +100,22 @@ def test_threads_that_compute_wait_for_the_gil() -> None:
     assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
 
 
+def test_threads_that_want_the_gil_are_found_on_busy_cpus() -> None:
+    # Each thread waits for a CPU most of the time, also the one whose turn it is to take the GIL.
+    threads = [(1, f"pool_{number}", [THREAD, RENDER], (31, 18, 4)) for number in range(8)]
+    threads += [(1, f"pool_{number}", [THREAD], (69, 0, 0)) for number in range(8)]
+    headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
+    assert headline.startswith("The GIL was held 32 % of the time by one of 8 threads")
+    assert "CPU-bound, holds the GIL" in place
+
+
+def test_threads_that_compute_without_the_gil_do_not_wait_for_it() -> None:
+    threads = [(1, f"pool_{number}", [THREAD, RENDER], (50, 40, 1)) for number in range(8)]
+    headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
+    assert headline.startswith("Nothing blocks the event loop")
+    assert "CPU-bound, without the GIL" in place
+
+
 @pytest.mark.parametrize(
     ("main", "is_contended"),
     [(SELECT, True), (Frame("Thread.join", "threading.py", 1149, "library", ""), False)],
@@ -166,7 +182,7 @@ def test_what_a_function_does_is_not_told_from_few_samples() -> None:
     profile.stacks.cpu[0] = profile.stacks.gil[0] = 1
     _, place, *_, advice = diagnosed(profile)
     assert "render  too few samples to tell" in place
-    assert "--time 30s" in advice
+    assert "--time 60s" in advice
 
 
 def test_a_line_at_a_lock_is_separate_from_the_lines_that_compute() -> None:

@@ -25,6 +25,14 @@ def test_stacks_are_counted_by_pass_and_thread(tmp_path: Path) -> None:
     assert len(counts) == 2
 
 
+def test_processes_that_use_no_cpu_are_sampled_only_for_their_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "python_processes", lambda _pid: [1, 2, 3])
+    monkeypatch.setattr(sampler, "cpu_times_s", lambda _pids: {1: 5.0, 2: 0.1, 3: 0.2})
+    used_s = {1: 4.0, 2: 0.1}  # process 3 was started later
+    assert sampler.processes_for("wall", 1, used_s) == [1, 2, 3]
+    assert sampler.processes_for("gil", 1, used_s) == [1, 3]
+
+
 @pytest.mark.parametrize(
     ("path", "file", "kind"),
     [
