@@ -247,7 +247,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A row for each case without the axis, and a column for each value of the axis."""
+    """A table: a row for each group of cases that differ only in the axis, and a column for each value of the axis."""
 
     axis: str
     values: list[Value]

@@ -5,7 +5,7 @@ these intervals. It makes a case `unclear` only if an impossible value can't be 
 A rule is skipped if the load tool or the target does not report the values that it needs.
 
 Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
-1987). A case is accused if its interval lies above a limit, and cleared if the interval excludes every excess that
+1987). A case is flagged if its interval lies above a limit, and cleared if the interval excludes every excess that
 matters.
 """
 

@@ -1,4 +1,4 @@
-"""Say from the sampled stacks of a server what blocks it: which line, how much of the time, and why."""
+"""Determine from a server's sampled stacks what blocks it: which line, for how much of the time, and why."""
 
 import math
 import re
@@ -34,7 +34,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A stack, with the shares of the time in which one thread had it, in any state, on a CPU, and with the GIL."""
+    """A stack of one thread, and the shares of the time that the thread spent in it: in all, on a CPU, with the GIL."""
 
     pid: int
     thread: str
@@ -85,7 +85,7 @@ class Hotspot:
 
     @property
     def entry(self) -> Frame | None:
-        """Return the outermost function of the application that leads here, if it is another one."""
+        """Return the outermost application function on the stack, unless it is this function itself."""
         entries = [next(frame for frame in each.frames if frame.kind != "library") for each in self.stacks if each.own]
         entry = Counter(entries).most_common(1)[0][0] if entries else self.frame
         return entry if (entry.file, entry.name) != (self.frame.file, self.frame.name) else None
@@ -118,7 +118,7 @@ class Diagnosis:
         ]
         self.on_loop = [stack for stack in self.stacks if (stack.pid, stack.thread) in self._loops]
         self.busy_on_loop = [stack for stack in self.on_loop if not stack.is_idle]
-        # of the application, in other threads
+        # Threads other than those of event loops that run code of the application.
         self.in_threads = [stack for stack in self.stacks if (stack.pid, stack.thread) not in self._loops and stack.own]
         self.loop_processes = sorted({pid for pid, _ in self._loops})
 

@@ -54,7 +54,7 @@ def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
     unit = width / max(1e-9, sum(stack.wall for stack in busy))
     bar, legend = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
     top, depth = max((row["y"] + 24.0 for row in legend), default=0.0), 0
-    boxes, names = ({True: Rows(), False: Rows()} for _ in range(2))  # of the application, and of libraries
+    boxes, names = ({True: Rows(), False: Rows()} for _ in range(2))  # True: the application; False: libraries
     for is_own, label, x, box_width, level in _placed(stacks, 0.0, unit):
         if box_width >= _LEAST_PX and level < _MOST_DEPTH:
             depth, y = max(depth, level + 1), top + level * _BOX

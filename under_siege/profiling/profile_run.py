@@ -29,7 +29,7 @@ from under_siege.run.tool_request_replay import RequestReplays
 from under_siege.targets.expectation import Expectations
 
 TIME_S = 20.0
-RAMP_UP_S, START_S = 0.5, 1.5  # until all users have sent a request, and until the three passes have started
+RAMP_UP_S, START_S = 0.5, 1.5  # time for all users to send a request, and for three starts of py-spy
 
 
 def profile_servers(

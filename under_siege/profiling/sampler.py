@@ -28,7 +28,7 @@ from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import legible, read_limited
 from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
-from under_siege.processes.managed_process import ManagedProcess, Tail, processes
+from under_siege.processes.managed_process import ManagedProcess, Tail, processes, until
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of a CPU, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
@@ -57,7 +57,7 @@ class Frame(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the function as it is shown; a comprehension counts as the function around it."""
+        """Return the display name of the function; a comprehension counts as its enclosing function."""
         return _INNER.sub("", self.function).replace("<locals>.", "")
 
     @property
@@ -146,6 +146,7 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
         has_ended = await process.wait(duration_s + LATEST_S)
     finally:
         await process.stop(grace_s=0)
+    await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
     if "ermission" in stderr.text():
         return CaseFailedError("no_permission", _PERMISSION)
     if file.exists():  # noqa: ASYNC240 (a local file)

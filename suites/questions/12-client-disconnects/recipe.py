@@ -35,7 +35,7 @@ async def report(request: Request) -> int | Response:
         result = await asyncio.shield(build_in_turn(disconnected))
     finally:
         disconnected.cancel()
-    return Response(status_code=499) if result is None else result  # nobody reads a 499
+    return Response(status_code=499) if result is None else result  # the client does not see a 499
 
 
 @app.get("/health")

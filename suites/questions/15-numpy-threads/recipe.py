@@ -19,7 +19,7 @@ def build_report() -> float:
 
 
 @app.get("/threads")
-def native_threads() -> dict[str, int]:  # of the libraries that are loaded by now
+def native_threads() -> dict[str, int]:  # libraries that are loaded later are missing
     return {library["filepath"]: library["num_threads"] for library in threadpool_info()}
 
 
