@@ -4,10 +4,12 @@ import asyncio
 import time
 
 from fastapi import BackgroundTasks, FastAPI, HTTPException
+from recipe import app as recipe
+from recipe import pending as pending_reports
 
 app = FastAPI()
 pending = 0
-free = asyncio.Semaphore(20)  # how many mails of `mail-async` may be pending
+free = asyncio.Semaphore(20)  # how many mails of `limited-mail` may be pending
 sending: set[asyncio.Task[None]] = set()
 
 
@@ -40,7 +42,7 @@ def finish(job: asyncio.Task[None]) -> None:
     done()
 
 
-@app.get("/background/mail-async")
+@app.get("/background/limited-mail")
 async def start_mail() -> str:
     global pending
     try:
@@ -65,3 +67,8 @@ async def start(job: str, tasks: BackgroundTasks) -> str:
 @app.get("/pending")
 async def jobs() -> dict[str, int]:
     return {"pending": pending}
+
+
+@recipe.get("/pending")
+async def jobs_of_the_recipe() -> dict[str, int]:
+    return {"pending": len(pending_reports)}
