@@ -213,7 +213,7 @@ SAME, MORE = a_claim("same", name="same"), a_claim("more", name="more")
 BOTH = a_page(("same",), ("more",), claims=(SAME, MORE))
 
 
-@pytest.mark.parametrize(("metric", "text"), [("capacity sustained", "16.9/s"), ("capacity lower", "15.3/s")])
+@pytest.mark.parametrize(("metric", "text"), [("capacity sustained", "36.2/s"), ("capacity lower", "34.3/s")])
 def test_claims_about_a_capacity_search_use_the_figures_of_its_table(metric: str, text: str) -> None:
     view = ResultView(load(ROOT / "results" / "capacity.json"))
     assert view.figure(metric, "4").text == text
