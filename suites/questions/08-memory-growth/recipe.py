@@ -1,4 +1,4 @@
-"""Keep a limited history, and tell which lines of code allocated memory that is still in use."""
+"""Limit the size of a list, and report which lines allocated the additional memory."""
 
 import tracemalloc
 from collections import deque
@@ -16,10 +16,10 @@ async def remember() -> int:
     return 20_000
 
 
-@app.get("/debug/memory")  # protect this path, or listen on another port
+@app.get("/debug/memory")  # restrict access to this path, or serve it on another port
 def memory() -> list[str]:
     if not snapshots:
-        tracemalloc.start()  # slows the service down and needs memory until it is restarted
+        tracemalloc.start()  # slows the service down and uses memory until a restart
         snapshots.append(tracemalloc.take_snapshot())
         return ["Tracing starts now: send a thousand requests, then call this again."]
     lines = tracemalloc.take_snapshot().compare_to(snapshots[0], "lineno")[:10]

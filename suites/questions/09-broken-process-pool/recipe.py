@@ -26,7 +26,7 @@ async def run(name: str, workers: int) -> int:
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, build_report)
     except BrokenProcessPool:
-        if pools.get(name) is pool:  # all tasks in the pool fail, but it is replaced only once
+        if pools.get(name) is pool:  # many tasks may fail, but only the first removes the pool
             logging.error("the pool for %s is broken", name)
             del pools[name]
         raise
@@ -36,5 +36,5 @@ async def run(name: str, workers: int) -> int:
 async def report() -> int:
     with suppress(BrokenProcessPool):  # this task killed its worker, or another task did
         return await run("all tasks", workers=2)
-    async with one_at_a_time:  # if it fails again, it is the cause, and the answer is 500
+    async with one_at_a_time:  # a task that breaks this pool, too, gets the response 500
         return await run("second tries", workers=1)
