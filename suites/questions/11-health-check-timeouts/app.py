@@ -1,4 +1,4 @@
-"""A report that takes about 90 ms of computing, and a health check in the same process."""
+"""A report that takes about 90 ms of CPU time, and a health check in the same process."""
 
 import os
 
@@ -8,7 +8,7 @@ app = FastAPI()
 
 
 def build_report() -> int:
-    return sum(number * number % 7 for number in range(2_000_000))  # about 90 ms of computing
+    return sum(number * number % 7 for number in range(2_000_000))  # about 90 ms of CPU time
 
 
 @app.get("/def/report")

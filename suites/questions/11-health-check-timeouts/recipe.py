@@ -1,4 +1,4 @@
-"""Compute in a process pool, and refuse requests that would wait too long."""
+"""Build reports in a process pool, and reject requests that would wait too long."""
 
 import asyncio
 import multiprocessing
@@ -23,7 +23,7 @@ app = FastAPI(lifespan=lifespan)
 @app.get("/report")
 async def report() -> int:
     global pending, is_broken
-    if pending >= 50:  # 2 CPUs need about 2.5 s for them
+    if pending >= 50:  # 2 CPUs take about 2.5 s for 50 reports
         raise HTTPException(503, "too many reports are waiting", {"Retry-After": "3"})
     pending += 1
     try:
