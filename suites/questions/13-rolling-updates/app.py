@@ -1,4 +1,4 @@
-"""A report that waits for another service, and a health check that says when to send no more requests."""
+"""An I/O-bound report, and a health check that fails while the server drains."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Run uvicorn so that it accepts requests for another 5 s after SIGTERM, and fails its readiness probe meanwhile."""
+"""Run uvicorn so that, for 5 s after SIGTERM, it still accepts requests, but its readiness probe fails."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from types import FrameType
 import uvicorn
 from app import app
 
-DRAIN_S = 5  # longer than the interval of the load balancer's checks × the number that must fail
+DRAIN_S = 5  # longer than the load balancer's health-check interval × the number of failures that it requires
 
 
 class DrainingServer(uvicorn.Server):
@@ -16,7 +16,7 @@ class DrainingServer(uvicorn.Server):
         if sig != signal.SIGTERM or app.state.is_draining:
             super().handle_exit(sig, frame)
             return
-        app.state.is_draining = True  # /health answers 503 from now on
+        app.state.is_draining = True  # /health returns 503 from now on
         threading.Timer(DRAIN_S, super().handle_exit, (sig, frame)).start()
 
 
