@@ -1,4 +1,4 @@
-"""A report that computes for some milliseconds: in a thread of the web server, or in a process pool."""
+"""Build reports in threads of the web server, or in a process pool."""
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
@@ -10,7 +10,7 @@ pool = ProcessPoolExecutor()
 
 
 def build_report(ms: int) -> int:
-    return sum(number * number % 7 for number in range(20_000 * ms))  # about `ms` milliseconds of computing
+    return sum(number * number % 7 for number in range(20_000 * ms))  # about `ms` milliseconds of CPU time
 
 
 @with_threads.get("/report/{ms}")

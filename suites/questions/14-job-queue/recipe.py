@@ -1,4 +1,4 @@
-"""Build reports in Celery workers. A job survives a restart of the web server and the death of its worker process."""
+"""Build reports in Celery workers: a job survives a restart of the web server and a crash of its worker process."""
 
 import os
 
@@ -9,17 +9,17 @@ from fastapi import FastAPI
 redis = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 queue = Celery("reports", broker=redis, backend=redis)
 queue.conf.update(
-    task_acks_late=True,  # the broker keeps a job until it is done
-    task_reject_on_worker_lost=True,  # and gives it to another worker if the first one dies
-    worker_prefetch_multiplier=1,  # a busy worker reserves no further job
-    result_expires=3600,  # seconds until Redis forgets a result
+    task_acks_late=True,  # the broker keeps each job until it is done
+    task_reject_on_worker_lost=True,  # retry a job if its worker process dies
+    worker_prefetch_multiplier=1,  # reserve at most one job per worker process
+    result_expires=3600,  # seconds until Redis deletes a result
 )
 app = FastAPI()
 
 
 @queue.task
 def build_report(ms: int) -> int:
-    return sum(number * number % 7 for number in range(20_000 * ms))  # about `ms` milliseconds of computing
+    return sum(number * number % 7 for number in range(20_000 * ms))  # about `ms` milliseconds of CPU time
 
 
 @app.post("/jobs/{ms}", status_code=202)

@@ -1,4 +1,4 @@
-"""A report that multiplies matrices, with the default number of BLAS threads."""
+"""Multiply matrices with the default number of BLAS threads."""
 
 import numpy as np
 from fastapi import FastAPI

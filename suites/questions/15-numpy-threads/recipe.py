@@ -1,10 +1,10 @@
-"""A report that multiplies matrices, with one BLAS thread per worker."""
+"""Multiply matrices with one BLAS thread per worker."""
 
 import numpy as np
 from fastapi import FastAPI
 from threadpoolctl import threadpool_info, threadpool_limits
 
-threadpool_limits(limits=1)  # after all imports: it limits only libraries that are loaded already
+threadpool_limits(limits=1)  # call this after all imports: it limits only libraries that are loaded
 
 app = FastAPI()
 matrix = np.eye(200) + 1 / 200
@@ -19,7 +19,7 @@ def build_report() -> float:
 
 
 @app.get("/threads")
-def native_threads() -> dict[str, int]:  # libraries that are loaded later are missing
+def native_threads() -> dict[str, int]:  # only libraries that are loaded
     return {library["filepath"]: library["num_threads"] for library in threadpool_info()}
 
 

@@ -1,4 +1,4 @@
-"""Compute in the threads of a def function, and report in the health check whether the GIL is enabled."""
+"""Compute in handler threads, and report in the health check whether the GIL is enabled."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from fastapi import FastAPI, Response
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     limiter = anyio.to_thread.current_default_thread_limiter()  # 40 threads by default
-    limiter.total_tokens = os.process_cpu_count() or 1  # with a CPU limit: set PYTHON_CPU_COUNT
+    limiter.total_tokens = os.process_cpu_count() or 1  # in a container with a CPU limit, set PYTHON_CPU_COUNT
     yield
 
 
@@ -25,9 +25,9 @@ reports = 0
 @app.get("/report")
 def report() -> int:
     global reports
-    with lock:  # without a GIL, two threads often update a variable at the same time
+    with lock:  # without a GIL, unlocked updates are often lost
         reports += 1
-    return sum(number * number % 7 for number in range(200_000))  # about 8 ms of computing
+    return sum(number * number % 7 for number in range(200_000))  # about 8 ms of CPU time
 
 
 @app.get("/health")

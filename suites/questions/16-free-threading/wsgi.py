@@ -1,4 +1,4 @@
-"""The same service in Flask."""
+"""Build the reports of recipe.py with Flask."""
 
 import sys
 import threading

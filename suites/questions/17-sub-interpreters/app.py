@@ -1,4 +1,4 @@
-"""The service of recipe.py with the pool that POOL names; with AS_LIST, it passes each image in a list."""
+"""Run the service of recipe.py with the executor named by POOL. If AS_LIST is set, pass each image in a list."""
 
 import asyncio
 import os

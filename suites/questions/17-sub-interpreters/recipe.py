@@ -1,4 +1,4 @@
-"""Compute in sub-interpreters of this process, and pass bytes, which need no pickling."""
+"""Compute in sub-interpreters, and pass bytes, which need no pickling."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request
 from work import brighten
 
-WORKERS = os.cpu_count()  # in a container with a CPU limit: your number
+WORKERS = os.cpu_count()  # in a container with a CPU limit, use the limit
 IMAGES = {megabytes: bytes(range(250)) * int(megabytes * 4000) for megabytes in (0.001, 1, 10)}
 
 

@@ -1,10 +1,10 @@
-"""What the pools compute. Each sub-interpreter and process imports this module, so it imports no web framework."""
+"""Brighten images in a pool. Each sub-interpreter and process imports this module, so it imports no web framework."""
 
 BRIGHTER = bytes(min(level + 40, 255) for level in range(256))
 
 
 def brighten(image: bytes) -> bytes:
-    sum(number * number % 7 for number in range(50_000))  # about 2 ms of other computing
+    sum(number * number % 7 for number in range(50_000))  # stands for about 2 ms of other work
     return image.translate(BRIGHTER)
 
 

@@ -1,4 +1,4 @@
-"""A process pool with the start method METHOD, in an application whose thread holds a lock when the pool starts."""
+"""Start a process pool with the start method METHOD while another thread holds a lock."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Start the processes of a pool from a fork server, which has no threads and imports this module once."""
+"""Start a process pool from a fork server, which has no other threads and imports this module once."""
 
 import asyncio
 import multiprocessing
@@ -16,11 +16,11 @@ prices, lock = np.ones(250_000), threading.Lock()  # each process has its own lo
 def send_metrics():
     while True:
         with lock:
-            time.sleep(0.1)  # as if it sent this process's metrics
+            time.sleep(0.1)  # stands for sending metrics
 
 
 def report() -> float:  # runs in a process of the pool
-    with lock:  # as if it counted the report
+    with lock:  # stands for counting the report
         return sum(price * price for price in prices)
 
 
@@ -28,7 +28,7 @@ def report() -> float:  # runs in a process of the pool
 async def lifespan(app: FastAPI):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", __name__])
-    threading.Thread(target=send_metrics, daemon=True).start()  # not on import
+    threading.Thread(target=send_metrics, daemon=True).start()  # start threads here, not on import
     with ProcessPoolExecutor(4, context) as app.state.pool:
         await asyncio.gather(*(get_report() for _ in range(4)))  # start all processes now
         yield

@@ -1,4 +1,4 @@
-"""A Django project in one file. The environment variable VIEWS names the kind of view."""
+"""A Django project in one file. The environment variable VIEWS selects the kind of view."""
 
 import os
 

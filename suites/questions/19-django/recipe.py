@@ -1,4 +1,4 @@
-"""views.py: three ways to call from an async view what takes long."""
+"""views.py: three ways to call slow code from an async view."""
 
 import asyncio
 import multiprocessing
@@ -12,7 +12,7 @@ from reports import build_report
 
 
 def load_orders() -> str:
-    time.sleep(0.1)  # stands for queries with the ORM, or another library that blocks
+    time.sleep(0.1)  # stands for ORM queries or other blocking calls
     return "done"
 
 

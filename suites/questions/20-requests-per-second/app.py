@@ -1,4 +1,4 @@
-"""Build reports in threads, with the same limit of pending requests as the recipe."""
+"""Build reports in threads, with the same limit on pending requests as recipe.py."""
 
 import os
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ pending = 0
 
 
 async def limit_pending() -> AsyncIterator[None]:
-    """Run in the event loop, before the request waits for a thread."""
+    """Refuse a request in the event loop, before it waits for a thread, if too many are pending."""
     global pending
     if pending >= MOST_PENDING:
         raise HTTPException(503, "too many reports are pending", headers={"Retry-After": "1"})

@@ -9,7 +9,7 @@ from fastapi import FastAPI, HTTPException
 from reports import build_report
 
 WORKERS = os.cpu_count() or 1
-MOST_PENDING = 16 * WORKERS  # a report takes 12 ms, so a request waits about 200 ms at most
+MOST_PENDING = 16 * WORKERS  # at 12 ms per report, a request waits at most about 200 ms
 
 app = FastAPI()
 pool = ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn"))
