@@ -1,6 +1,6 @@
-"""Run the private Celery worker of the server: Celery's own worker, without banner and log.
+"""Run the server's private Celery worker without Celery's banner and logs.
 
-`python -m common.kits.celery_worker PROCESSES`, with the broker's URL in CELERY_BROKER_URL.
+Usage: `python -m common.kits.celery_worker PROCESSES`, with the broker's URL in CELERY_BROKER_URL.
 """
 
 import sys
@@ -13,11 +13,11 @@ from celery.exceptions import SecurityWarning
 from common.errors import silence
 from common.kits.celery_app import app
 
-NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # no other worker exists
+NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # no other workers exist
 
 
 def _log_nothing(**_: Any) -> None:
-    """Keep Celery from configuring logging, which it does unless this signal has a receiver."""
+    """Do nothing: Celery configures logging only if this signal has no receiver."""
 
 
 if __name__ == "__main__":
