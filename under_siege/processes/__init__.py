@@ -1,1 +1,1 @@
-"""Start processes, and always stop all of them."""
+"""Start processes, and stop all of them in any case."""
