@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._workers, self._queue, self._find_disconnected = options.workers, options.queue, find_disconnected
         self._clients: dict[int, Any] = {}  # ticket → socket
         self._tickets, self._next_check_s = itertools.count(), 0.0
-        self.connections: Callable[[], int] = int  # counts connected clients; replaced by servers that can count them
+        self.connections: Callable[[], int] = int  # number of connected clients; 0 unless a server replaces it
         unready_while(self.refusal)
 
     @property
@@ -150,7 +150,7 @@ class AdmissionQueue:
 
 
 class KernelQueue(AdmissionQueue):
-    """Queue for a process that handles one request at a time; the others wait in the kernel's accept queue.
+    """Queue for a process that handles one request at a time; other requests wait in the kernel's accept queue.
 
     The process must accept a connection to refuse its request, so a client waits for its turn even to get a 503.
     """

@@ -37,7 +37,7 @@ def listening_socket(options: Options) -> socket.socket:
 
 
 def check_port_is_free(options: Options) -> None:
-    """Exit with a one-line error if the address is in use, before the server starts any worker processes."""
+    """Exit with a one-line error if the address is in use; call this before starting worker processes."""
     try:
         with socket.socket(_family(options)) as unused:
             unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

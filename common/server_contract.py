@@ -29,7 +29,7 @@ _PACKAGES = {
 
 
 def install_command(program: str) -> str:
-    """Return a command such as `apt-get install nginx`, with sudo if root privileges are missing."""
+    """Return a command such as `apt-get install nginx`, with sudo if needed."""
     return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
 
 
@@ -45,7 +45,7 @@ def install_one_of(packages: Mapping[str, str], name: str) -> str:
 FIRST_PORT = 8000
 MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # practically unlimited
-BACKLOG = 2048  # gunicorn's default; if it is smaller, clients in a burst must retransmit SYN or are reset
+BACKLOG = 2048  # gunicorn's default; with a smaller backlog, clients in a burst retransmit SYNs or are reset
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of programs that are not on every user's PATH
 _URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # by program: variable with the URL of a service to use instead
 
@@ -84,5 +84,5 @@ def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
 
 
 def path_of(program: str) -> str | None:
-    """Return the path of a program on the PATH or in the directories for servers; None if not found."""
+    """Return the path of a program on the PATH or in the directories of `SYSTEM`; None if not found."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))

@@ -261,7 +261,7 @@ def _find(job_id: str, wait_s: float) -> Job | None:
     try:
         return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
     except NotFinishedError:
-        app.backend.remove_pending_result(result)  # otherwise each poll of an endless job would leave a pending result
+        app.backend.remove_pending_result(result)  # otherwise, each poll of an endless job would leave a pending result
         return Job("running" if result.state == states.STARTED else "queued")
     except TaskError as error:
         return Job(error=str(error))

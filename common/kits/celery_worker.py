@@ -13,7 +13,7 @@ from celery.exceptions import SecurityWarning
 from common.errors import silence
 from common.kits.celery_app import app
 
-NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # no other workers exist
+NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there are no other workers
 
 
 def _log_nothing(**_: Any) -> None:
@@ -22,6 +22,6 @@ def _log_nothing(**_: Any) -> None:
 
 if __name__ == "__main__":
     silence("celery", "kombu", "multiprocessing")
-    warnings.simplefilter("ignore", SecurityWarning)  # about pickle and root; this application accepts only JSON
+    warnings.simplefilter("ignore", SecurityWarning)  # warns about pickle and root; this application accepts only JSON
     signals.setup_logging.connect(_log_nothing)
     app.worker_main(["--quiet", "worker", "--concurrency", sys.argv[1], *NO_PEERS])

@@ -56,7 +56,7 @@ class _GreenletQueue(AdmissionQueue):
 
 
 def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request; an accepted connection takes a moment to become one."""
+    """Wait until three consecutive checks find no request, because accepted connections become requests later."""
     idle_checks = 0
     while idle_checks < 3:
         gevent.sleep(0.01)

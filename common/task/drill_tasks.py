@@ -1,4 +1,4 @@
-"""Define the task of a drill: it can take any time, reports its start, and can be made endless.
+"""Define the task of a drill, which can have any duration, reports its start, and can be made endless.
 
 The bench and the task communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """
@@ -32,7 +32,6 @@ def compute(cpu_s: float) -> Generator[float, None, str]:
 
 
 def _report_start() -> None:
-    """Append a byte to the file `begun`."""
     if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
             file = os.open(os.path.join(directory, BEGUN), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118 (importing pathlib is slow)

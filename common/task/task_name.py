@@ -100,7 +100,7 @@ def split(spec: str) -> tuple[str, Arguments]:
 def _arguments(spec: str, text: str) -> Arguments:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about invalid escape sequences
+            warnings.simplefilter("ignore")  # warnings about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
             whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment follows
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:

@@ -91,7 +91,7 @@ class Case:
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values that determine what a single request is for, whatever Python answers it."""
+        """Return the values of `work` that describe the request, and not how the server runs."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property

@@ -1,1 +1,1 @@
-"""Start processes, and stop all of them in any case."""
+"""Start processes, and make sure that all of them stop."""

@@ -86,12 +86,12 @@ def listening_processes(pid: int, port: int) -> int:
 
 
 def listeners(pid: int, port: int) -> list[int]:
-    """Return the ids of the processes, among `pid` and its descendants, that listen on the port; raise psutil.Error."""
+    """Return which of `pid` and its descendants listen on the port; raise psutil.Error if that is unknown."""
     return [process for process, its_port in _ports(pid) if its_port == port]
 
 
 def where_it_listens(pid: int) -> str:
-    """Return `; it listens on port 5000 instead: ...`; empty if it listens on no port, or ports are unknown."""
+    """Return `; it listens on port 5000 instead: ...`; empty if it listens on no or unknown ports."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
@@ -101,7 +101,7 @@ def where_it_listens(pid: int) -> str:
 
 
 def _ports(pid: int) -> list[tuple[int, int]]:
-    """Return each port on which the process or a descendant listens, with its process id; raise psutil.Error."""
+    """Return (process id, port) pairs of `pid` and its listening descendants; raise psutil.Error if unknown."""
     root = psutil.Process(pid)
     listening = _listening()
     ports: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def _listening() -> dict[str, int] | None:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """Yield the inodes of the process's open sockets; raise psutil.Error."""
+    """Yield the inodes of the process's open sockets; raise psutil.Error if they can't be read."""
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # the descriptor was just closed

@@ -51,7 +51,7 @@ _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
 
 def spec_of(load: Load, users: int) -> LoadSpec:
-    """Return the load in the form for a tool; its time and URL must still be set."""
+    """Return the load for a tool, without its time and URL, which the caller sets."""
     return LoadSpec(
         users,
         time_s=0.0,
@@ -119,7 +119,7 @@ async def drive(
     tell: Callable[[], None],
     running: RunningTool | None = None,
 ) -> None:
-    """Send the load to the URL for that length, and write the results to the record.
+    """Run the load tool for the length of the siege, and write its results to the record.
 
     Args:
         tell: called for each answer, if the tool reports them individually.
@@ -179,7 +179,7 @@ async def _listen(
 
 
 def _let_begin(process: ManagedProcess) -> float:
-    """Send the line that starts a waiting tool; return the CPU time in seconds that it used before."""
+    """Send the line that starts a waiting tool; return the CPU time in seconds that the tool used before it."""
     start_cpu_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
     process.process.stdin.write(b"go\n")
@@ -259,7 +259,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
     The processes share the CPUs, and each one imports and performs the task itself.
     """
-    in_line = math.ceil((processes + 1) / usable_cpus())  # 1: the process that runs the checks
+    in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
     return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
 
 
@@ -272,7 +272,7 @@ async def compute_bare(
     tell: Callable[[], None],
     folder: Path | None = None,
 ) -> None:
-    """Let all users run the task for that length, and record every completed task.
+    """Let all users run the task for the length of the siege, and record every completed task.
 
     Raises:
         CaseFailedError: the processes of the users did not get ready, or exited early.

@@ -43,7 +43,7 @@ CPU_BOUND = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy
 
 
 class ProgressListener(Protocol):
-    """Receives the progress of a run."""
+    """Receive the progress of a run."""
 
     def warn(self, message: str) -> None: ...
     def say(self, message: str) -> None: ...

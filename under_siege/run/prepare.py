@@ -95,7 +95,7 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Return the plan with the packages of the servers installed for its Pythons or in its environments."""
+    """Install the packages of the servers, for the plan's Pythons or in its environments; return the new plan."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):

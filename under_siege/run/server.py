@@ -43,7 +43,7 @@ from under_siege.processes.ports import (
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
-DYING_LIMIT_S = 2.0  # timeout for the exit of a process whose request failed because it is exiting
+DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 LATE = 0.1  # last share of the time limit, in which failed requests don't replace earlier problems
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read, from its end, where the result is
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; queued requests of checks, besides those of the users
+MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read; the result is in the last line
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; number of queued check requests, in addition to those of users
 QUEUE_S = 0.05  # time for each queued job, in addition to its task
 
 Work = tuple[tuple[str, Value], ...]
@@ -87,7 +87,7 @@ class Expectation:
         return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
 
     def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
-        """Return the URL and the expected response of the request in that turn; None means the next check."""
+        """Return the URL and the expected response of the request in that turn; None: of the next check."""
         if self.mix is not None:
             index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
             path, expectation = self.mix.requests[index]

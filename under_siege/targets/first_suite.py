@@ -102,7 +102,7 @@ def suite_of_application(app: str, folder: Path, path: str | None, ping: str | N
     """Return the suite that `init` would write for the application in this folder.
 
     Raises:
-        BadInputError: the application can't be imported, or Django refuses requests to this machine.
+        BadInputError: the application can't be imported, or Django refuses requests to `HOST`.
     """
     python = own_python(folder)
     if python:
@@ -209,7 +209,7 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the servers that the Python has, or all if it has none; the packages of all; and whether it has any."""
+    """Return the servers that the Python has (all if it has none), all packages, and whether it has a server."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)

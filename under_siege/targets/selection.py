@@ -62,7 +62,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """Return the keys that need a load tool: whether each is set, its name, the reason, and the commands without it."""
+    """Return the keys of load tools: whether each is set, its name, the reason, and the commands that reject it."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}

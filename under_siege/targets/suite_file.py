@@ -247,7 +247,6 @@ def _backlog(table: DrainTable) -> Backlog | None:
 
 
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
-    """Return the requirements of the targets."""
     requirements: list[Required] = []
     for name, texts in top.require.items():
         if name not in (ALL, *names):
