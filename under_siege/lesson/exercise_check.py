@@ -100,7 +100,7 @@ class CheckReport:
         self.faults = [reason for reason in self._case.reasons if reason.code not in excused]
         self.doubts = [reason for reason in self._case.reasons if reason.code in excused]
         claims = () if self._case.verdict == FAILED else exercise.claims
-        # Trust the figures of a suspect server, too: it can't solve the exercise, but can miss a claim.
+        # Trust the figures of a suspect server, too. It can't solve the exercise, but its figures can refute a claim.
         self.claims = [decide(msgspec.structs.replace(claim, of=name), view, trusted=True) for claim in claims]
 
     @property

@@ -27,10 +27,10 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
         yield verdict, names, message
 
 
-CHANGED = 1.25  # ratio of the highest to the lowest speed of a machine that is unsteady
+CHANGED = 1.25  # minimum ratio of the highest to the lowest CPU speed that is worth a note
 NOTEWORTHY = 0.03  # share of all CPUs
 LATE_S = 0.010  # pings with a longer delay measure the bench, not the server
-WARMING = 1.4  # CPU time of the first answers as a multiple of later ones; beyond it, a warm-up is worth a note
+WARMING = 1.4  # minimum ratio of the CPU time of the first answers to that of later ones that is worth a note
 
 
 def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers that closed every connection despite keep-alive, because load tools don't report this."""
+    """Yield the servers that closed every connection despite keep-alive, which load tools don't report."""
     reported = set()
     for rounds in comparison.rounds:
         asked = [run.record for run in rounds if run.record.keep_alive and run.completed]

@@ -41,14 +41,14 @@ class ProgressBar:
         self._progress.stop()
 
     def warn(self, message: str) -> None:
-        """Print one line, with or without a terminal."""
+        """Print a warning on one line, with or without a terminal."""
         with contextlib.suppress(OSError):  # a full disk must not stop the run
             self._progress.console.print(
                 f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
             )
 
     def say(self, message: str) -> None:
-        """Print one line, unless quiet."""
+        """Print a message on one line, unless quiet."""
         if not self._quiet:
             self.warn(message)
 

@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds at once, usually with Retry-After
-SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, without Retry-After, maximum
+SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, default, maximum
 AFTER_A_LOSS_S = 0.1  # pause of a user after a job without a result
 MOST_BYTES = 64_000_000  # a longer answer counts as lost
 JobOutcome = tuple[int, int]  # status, and size of the body in bytes
