@@ -1,4 +1,4 @@
-"""Exits at a request of the bench whose number is in the file name, suddenly or slowly.
+"""Exits, suddenly or slowly, at the request of the bench whose number is in the file name.
 
 For example, `crashes-2-slowly.py` exits slowly at the second request.
 """
