@@ -92,7 +92,7 @@ def renew(request: pytest.FixtureRequest) -> bool:
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
-    """Return the values as parameters of a test; those that are not quick run only with `-m slow`."""
+    """Return the values as parameters of a test; values that are not in `quick` run only with `-m slow`."""
     arguments = [value if isinstance(value, tuple) else (value,) for value in values]
     fast = [value if isinstance(value, tuple) else (value,) for value in quick]
     return [pytest.param(*these, marks=() if these in fast else pytest.mark.slow) for these in arguments]
@@ -284,7 +284,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_leftovers_of_fixtures() -> Iterator[None]:
-    """Check at the very end that module fixtures left no processes behind."""
+    """Check at the end of the session that module fixtures left no processes behind."""
     with marking() as left:
         yield
         _check_leftovers(left)

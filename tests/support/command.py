@@ -14,7 +14,7 @@ WIDTH = 78  # width of help texts that click prints on 80 columns
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The result of a command, like that of a process."""
+    """The exit code and the output of a command."""
 
     returncode: int
     stdout: str
@@ -35,5 +35,5 @@ def invoke(
                 bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False
             )
         finally:
-            gc.enable()  # some commands disable it, because their process ends with them
+            gc.enable()  # some commands disable it, because their process ends soon
     return CommandResult(ended.exit_code, ended.stdout, ended.stderr)

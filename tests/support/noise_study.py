@@ -55,7 +55,7 @@ class Study:
     seconds: list[float] = field(default_factory=list)  # duration of each run
     covered: list[bool] = field(
         default_factory=list
-    )  # whether the interval of each ratio of two cases covers the truth
+    )  # whether the interval of each ratio of two cases covers the true ratio
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     undecided_runs: int = 0  # runs in which no pool is ranked first, or a strategy on one CPU is

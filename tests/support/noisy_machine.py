@@ -32,7 +32,7 @@ Answer = tuple[float, int, float]  # time of the response, user, time of the req
 
 @dataclass(frozen=True)
 class Server:
-    """The work of a server per request, and its number of CPUs."""
+    """A server: its work per request, and its number of workers."""
 
     name: str
     workers: int = 1
@@ -187,7 +187,7 @@ class _Siege:
             heapq.heappush(waiting, (end, user))
 
     def _in_turns(self, done: Floats, work: float) -> Iterator[Answer]:
-        """Yield the responses of a server that slices its CPU time among requests, not quite evenly."""
+        """Yield the responses of a server that divides its CPU time among requests in nearly equal slices."""
         left, share = work * np.exp(self._rng.normal(0, 0.02, USERS)), np.exp(self._rng.normal(0, 0.06, USERS))
         requested, until = np.zeros(USERS), 0.0
         while True:

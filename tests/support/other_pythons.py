@@ -1,4 +1,4 @@
-"""Find other Pythons on the PATH. Run as a program, this module creates the environments of their servers."""
+"""Find other Pythons on the PATH. As a program, create the environments in which tests run servers with them."""
 
 import asyncio
 import functools

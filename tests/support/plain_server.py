@@ -10,7 +10,7 @@ Respond = Callable[[str, bool], tuple[int, str]]  # task's answer, whether the c
 
 
 def serve(respond: Respond) -> None:
-    """Serve at the address of the command line until killed."""
+    """Serve at the address given on the command line until killed."""
     parser = argparse.ArgumentParser()
     for name in ("--host", "--port", "--task"):
         parser.add_argument(name)

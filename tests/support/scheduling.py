@@ -55,7 +55,7 @@ STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
 
 class OrderedScheduling(LoadScopeScheduling):
-    """Run the tests of a file, which may share fixtures, in one process, and the contract tests of a strategy, too."""
+    """Run the tests of each file in one process, because they may share fixtures; split contract tests by strategy."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")

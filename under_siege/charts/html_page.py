@@ -116,11 +116,11 @@ class Picture:
     """A chart with its texts, for pages, files and slides."""
 
     name: str  # file name
-    title: str  # on the page
+    title: str  # title on the page
     how: str  # how to read it
     draw: Callable[[Look], Drawing]
     alternative: str  # text alternative
-    on_page: bool = True  # whether the page shows it; files always do
+    on_page: bool = True  # whether the page shows the chart; files always do
     headline: str = ""  # the finding; a second line may list names
     conditions: str = ""  # conditions of the measurement
 

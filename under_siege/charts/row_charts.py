@@ -104,7 +104,7 @@ class Rows:
 
 
 def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
-    """Draw the speed-adjusted rate of each case as a bar with an interval, and draw its ceiling.
+    """Draw the speed-adjusted rate of each case as a bar with an interval, and the ceilings as lines.
 
     Args:
         cases: cases with a rate and the same load.

@@ -21,7 +21,7 @@ _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  
 _APART = (5.0, 18.0)
 
 _HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
-_LEFT, _FOOT = 54, 40  # margins for the axes
+_LEFT, _FOOT = 54, 40  # margins for the axes, in pixels
 Row = dict[str, Any]
 
 
@@ -72,8 +72,8 @@ class Room:
     left: float
     width: float
     height: float
-    line: float  # the height of a line
-    letter: float  # the width of a letter
+    line: float  # line height
+    letter: float  # letter width
 
 
 def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> list[Block]:

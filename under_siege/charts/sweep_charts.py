@@ -1,4 +1,4 @@
-"""Draw charts over axes: curves along a numeric axis, and a heat map of several loads or axes."""
+"""Draw charts of metrics over axes: curves along a numeric axis, and a heat map of several loads or axes."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -38,7 +38,7 @@ _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
-_Missing = dict[str, str]  # the reason for each package
+_Missing = dict[str, str]  # missing package → reason
 _Tell = Callable[[str], None]
 
 
@@ -282,7 +282,7 @@ class Tool:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Return the environment with the tool's own home, and without the user's settings."""
+        """Return environment variables with the tool's own home directory, and without the user's settings."""
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
@@ -316,7 +316,7 @@ def isolated_tool(driver: Driver) -> Iterator[Tool]:
 async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
     """Return the tool, with `home` as its home directory, and its version.
 
-    A tool from PyPI gets its own environment on first use if it is missing or has an unsupported version.
+    A PyPI tool that is missing or has an unsupported version is installed in its own environment on first use.
 
     Raises:
         BadInputError: the tool is not installed and can't be installed.

@@ -93,7 +93,7 @@ class Services:
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Record the CPU time that the services use inside the context."""
+        """Record the CPU time that the services use during the context."""
         before_s = self.cpu_s(needs)
         try:
             yield

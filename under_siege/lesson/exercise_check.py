@@ -39,7 +39,7 @@ UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server together with a known one, print a report, save raw values, and return the exit code.
+    """Measure the server together with a known server, print a report, save raw values, and return the exit code.
 
     Raises:
         BadInputError: the file is not a server, or does not start.

@@ -30,7 +30,7 @@ from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headli
 MOST_SETTINGS, MOST_CASES = (
     4,
     24,
-)  # maximum loads that all have charts (beyond it, only the first two do), and maximum cases in a chart
+)  # maximum loads with charts (of more loads, only the first two have charts), and maximum cases in a chart
 ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
@@ -296,7 +296,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 
 
 def _by_the_clock(field: Field) -> str:
-    """Return the wall-clock time of the task, which other charts on the page show."""
+    """Return a text with the wall-clock time of the task, which other charts on the page show."""
     alone_s = field.alone_s
     return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 

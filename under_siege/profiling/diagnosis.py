@@ -15,7 +15,7 @@ from under_siege.profiling.sampler import Frame, stacks_of
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is named
 LEAST_BLOCKED_S = 0.002  # blocking the event loop for less time per request is not reported
-BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # shares of the time
+BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time
 MANY = 1.3  # mean number of computing threads, above which they compete for the GIL
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")

@@ -10,10 +10,10 @@ from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UN
 from under_siege.report.case_names import full_name
 
 MUCH_OTHER_WORK = 0.3  # share of all CPUs; beyond it, threads that wait for a CPU seem to wait for something else
-MUCH_WAITING = 0.3  # share of the threads' time that is worth a finding
+MUCH_WAITING = 0.3  # minimum share of the threads' time that is reported
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 _NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
-_ADVICE = {  # on a function that blocks the event loop
+_ADVICE = {  # for a function that blocks the event loop
     "background": (
         "It runs as a background task on the event loop: make it a plain `def`, or move it to a process pool "
         "(docs/questions/03-background-tasks.md)."

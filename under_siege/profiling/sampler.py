@@ -130,7 +130,7 @@ def processes_for(name: str, pid: int, used_s: Mapping[int, float]) -> list[int]
 
 
 def record_command(pid: int, options: list[str], duration_s: int, file: Path) -> list[str]:
-    """Return the command that samples a process, and writes a line for each distinct stack."""
+    """Return the command that samples a process and writes a line for each distinct stack."""
     # With --subprocesses, py-spy would read the parent of every process of the machine ten times a second.
     every = ["--threads", "--full-filenames", "--format", "raw", "--rate", str(RATE_PER_S)]
     these = ["--pid", str(pid), "--duration", str(duration_s), "--output", str(file)]
@@ -169,7 +169,7 @@ def py_spy() -> str:
 
 
 async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
-    """Count how often the main thread of each process is looked at, and how often it waits for a lock in the kernel."""
+    """Check the main threads repeatedly; count the checks, and those that find a thread waiting for a lock."""
     while True:
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], C
     """Add the samples of a process in one pass to the counts by process, thread and stack."""
     text = read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace") if file.exists() else ""
     for number, thread, stack, count in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
-        thread = "MainThread" if number == str(pid) else thread or number  # gevent hides the names
+        thread = "MainThread" if number == str(pid) else thread or number  # gevent hides thread names
         counts.setdefault((pid, thread, stack), Counter())[name] += int(count)
 
 

@@ -1,6 +1,6 @@
 """Write the headlines of charts from the figures that they show.
 
-A headline with too many names shows their number, and a second line lists the names.
+If there are too many names, the headline shows their number, and a second line lists them.
 """
 
 from __future__ import annotations

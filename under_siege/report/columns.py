@@ -24,7 +24,7 @@ class Column:
     text: CellText
     figure: str = ""  # name in `Summary.best`; empty if "best" has no meaning
     is_wide: bool = False  # whether a terminal shows the column only with --wide
-    margin: CellText | None = None  # half the width of the confidence interval
+    margin: CellText | None = None  # half-width of the confidence interval
 
     @property
     def heading(self) -> Heading:

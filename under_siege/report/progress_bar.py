@@ -62,7 +62,7 @@ class ProgressBar:
         self._answers += 1
         if now_s > self._began_s:
             took_s = now_s - self._began_s
-            part = min(0.9, took_s / self._time_s)  # moves the bar without distorting the estimated time left
+            part = min(0.9, took_s / self._time_s)  # advance the bar without distorting the estimated time left
             live = f"{formatting.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 

@@ -1,4 +1,4 @@
-"""Describe requirements: each with its case, its outcome, and the measured interval."""
+"""Describe requirements, each with its case, its outcome, and the measured interval."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -14,15 +14,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-UNLIMITED = 10_000  # columns of a terminal
+UNLIMITED = 10_000  # columns of a terminal that never wraps lines
 
 
 class TableCell(NamedTuple):
     """A table cell, with its style in a terminal and in Markdown."""
 
     text: str
-    style: str = ""  # in a terminal
-    is_strong: bool = False  # in Markdown
+    style: str = ""  # style in a terminal
+    is_strong: bool = False  # whether Markdown shows it in bold
     in_terminal: str | None = None  # the text in a terminal, if it differs
 
     def as_markdown(self) -> str:
@@ -43,7 +43,7 @@ class Grid:
     On a narrow terminal, the grid is split into several tables, so no figure is cut off.
     """
 
-    names: Sequence[str]  # headings
+    names: Sequence[str]  # headings of the columns with names
     figures: Sequence[Heading]
     rows: Sequence[Sequence[TableCell]]
     gap: int = 1

@@ -1,8 +1,8 @@
 """Measure the ceiling: run the same users without a server, each as a thread in one of a few processes.
 
-It prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user `check`
-runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is killed.
-If the task fails, it exits with 1 and prints the reason as the last line on stderr.
+The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
+`check` runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is
+killed. If the task fails, it exits with 1 and prints the reason as the last line on stderr.
 """
 
 import argparse

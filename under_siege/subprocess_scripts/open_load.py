@@ -1,6 +1,6 @@
 """Generate an open load: send requests when they are due, whether or not earlier ones have been answered.
 
-It prints `ready`, and reads one line of JSON:
+The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
         url, method, headers, body  the body is base64
         status, rule, answer        the correct answer: status, fields of the `BodyRule`, and body as base64
@@ -31,7 +31,7 @@ from under_siege.model.body_rule import BodyRule
 
 MORE_BYTES = 65536  # bytes to read beyond the size of the correct answer
 REPORT_INTERVAL_S = 0.05
-NICENESS = -10  # if permitted; the generator needs little CPU time, but has to be on time
+NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
 
 

@@ -27,7 +27,7 @@ from common.parent_watch import exit_with_server
 from common.process_tree import descendants
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 
-RUNS, ENOUGH_S = 5, 2.0  # maximum number of repetitions of a run, and time limit
+RUNS, ENOUGH_S = 5, 2.0  # maximum repetitions of a run, and their time limit in seconds
 TICK_S = 0.001
 LEAST_S = 0.5  # minimum time to watch the CPUs, whose times have a resolution of 10 ms
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, else kilobytes
