@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # `python -I` omits it
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `python -I` omits this directory
 
 try:
     from under_siege.cli import bench

@@ -1,1 +1,1 @@
-"""Shared code of the servers: the task, the options, the admission queue, and a kit for each web framework."""
+"""Provide the code that all servers share: the task, options, admission queue, and a kit for each web framework."""

@@ -1,4 +1,4 @@
-"""Limit the number of queued requests, shed the rest, and drop clients that disconnect or send too slowly."""
+"""Limit queued requests, shed excess load, and drop clients that disconnect or send too slowly."""
 
 import asyncio
 import itertools
@@ -14,28 +14,28 @@ from typing import Any
 from common.lifecycle import unready_while, waiting_in_kernel
 from common.options import Options
 
-HEAD_LIMIT_S = 5.0  # timeout for the head of a request; a slower client is disconnected
-ANSWER_LIMIT_S = 5.0  # timeout for each part of an answer, if a client blocks all others
-LINGER_S = 0.1  # time for such a client to close its connection after its answer
+HEAD_LIMIT_S = 5.0  # timeout for receiving a request head; slower clients are disconnected
+ANSWER_LIMIT_S = 5.0  # send timeout, for servers in which a slow client blocks all others
+LINGER_S = 0.1  # time for such a client to close the connection after its response
 
-CHECK_INTERVAL_S = 0.05  # checks for disconnected clients need the GIL, so they may delay running tasks
+CHECK_INTERVAL_S = 0.05  # minimum interval between disconnect checks, which need the GIL and so delay running tasks
 
 
 class DeadlineSocket(socket.socket):
-    """The socket of a client that blocks all others: the head of its request must arrive before a deadline."""
+    """Client socket with a deadline for the request head, because a slow client would block all others."""
 
     def __init__(self, client: socket.socket) -> None:
-        """Take over the connection of `client`, which is detached."""
+        """Take over the connection of `client`, and detach `client` from it."""
         super().__init__(client.family, client.type, client.proto, client.detach())
         self._deadline_s: float | None = time.monotonic() + HEAD_LIMIT_S
 
     def head_is_read(self) -> None:
-        """Remove the deadline; afterwards, the client only has to read the answer in time."""
+        """Replace the deadline for the request head with the send timeout for the response."""
         self._deadline_s = None
         limit_answers(self)
 
     def shutdown(self, how: int) -> None:
-        """Give a client with the whole answer `LINGER_S` to close the connection, even if it still sends data."""
+        """End the response; the client then has `LINGER_S` to close the connection, even if it still sends data."""
         self._deadline_s = time.monotonic() + LINGER_S
         super().shutdown(how)
 
@@ -57,17 +57,17 @@ class DeadlineSocket(socket.socket):
 
 
 def limit_answers(client: socket.socket) -> None:
-    """Limit the time in which a client must read each part of the answer; the task itself has no limit."""
+    """Set the send timeout for responses; the task itself has no time limit."""
     client.settimeout(None)
     limit = struct.pack("ll", *divmod(round(ANSWER_LIMIT_S * 1_000_000), 1_000_000))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
 def is_disconnected(client: Any) -> bool:
-    """Return whether the client has closed its side of the connection, so the answer would be lost.
+    """Return whether the client has closed its side of the connection, so a response would be lost.
 
     Args:
-        client: a blocking `socket.socket` without a timeout, because a timeout would make this wait.
+        client: a blocking `socket.socket` without a timeout; with one, `recv` would wait.
     """
     try:
         return bool(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
@@ -78,7 +78,7 @@ def is_disconnected(client: Any) -> bool:
 
 
 def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
-    """Return the keys of the clients that have disconnected, with a single call of `poll` if possible."""
+    """Return the keys of the clients that have disconnected, using a single `poll` call if possible."""
     hang_up = getattr(select, "POLLRDHUP", None)
     if hang_up is None:
         return [key for key, client in clients.items() if is_disconnected(client)]
@@ -91,7 +91,7 @@ def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
 
 
 class AdmissionQueue:
-    """The admitted requests for the long task that are running or waiting."""
+    """Requests for the long task that were admitted and are running or queued."""
 
     def __init__(
         self, options: Options, find_disconnected: Callable[[Mapping[int, Any]], list[int]] = disconnected
@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._workers, self._queue, self._find_disconnected = options.workers, options.queue, find_disconnected
         self._clients: dict[int, Any] = {}  # ticket → socket
         self._tickets, self._next_check_s = itertools.count(), 0.0
-        self.connections: Callable[[], int] = int  # number of connected clients; set by servers that count them
+        self.connections: Callable[[], int] = int  # number of connected clients; 0 unless a server replaces it
         unready_while(self.refusal)
 
     @property
@@ -107,26 +107,26 @@ class AdmissionQueue:
         return len(self._clients)
 
     def refusal(self) -> str:
-        """Return a one-line reason why no request is admitted now; empty if one more is admitted."""
+        """Return a one-line reason to refuse the next request; empty if it can be admitted."""
         if self._is_full():
             self._drop_disconnected()
         return _full(self.admitted - self._workers) if self._is_full() else ""
 
     def join(self, client: Any) -> int:
-        """Admit a request from this socket, and return its ticket."""
+        """Admit a request from this socket and return its ticket."""
         ticket = next(self._tickets)
         self._clients[ticket] = client
         return ticket
 
     def is_overloaded(self) -> bool:
-        """Return whether more clients are connected than this server accepts, so that some must be refused."""
+        """Return whether more clients are connected than the workers and the queue can serve."""
         return self.connections() > self._workers + self._queue
 
     def wait_for_turn(self) -> None:
-        """Wait until an admitted request may start; by default, it may start at once."""
+        """Wait until an admitted request may start; by default, don't wait."""
 
     def leave(self, ticket: int) -> None:
-        """Remove a request that is finished, with or without an answer."""
+        """Remove a finished request, whether or not it was answered."""
         self._clients.pop(ticket, None)
 
     def is_disconnected(self, ticket: int) -> bool:
@@ -150,9 +150,9 @@ class AdmissionQueue:
 
 
 class KernelQueue(AdmissionQueue):
-    """The queue of a process that handles one request at a time, while others wait in the kernel's accept queue.
+    """Queue for a process that handles one request at a time; other requests wait in the kernel's accept queue.
 
-    A request can be refused only after it was accepted, so a client gets its 503 when its turn comes.
+    The process must accept a connection to refuse its request, so a client waits for its turn even to get a 503.
     """
 
     def __init__(self, options: Options, listener: socket.socket) -> None:
@@ -174,8 +174,8 @@ def _full(waiting: int) -> str:
 class LoopThrottle:
     """Start one task per iteration of the event loop while the server is overloaded.
 
-    Otherwise, tasks that arrive together would block the loop one after the other, and no request could be rejected
-    during this time.
+    Otherwise, tasks that arrive together would block the loop one after another, and the server could not reject
+    requests between them.
     """
 
     def __init__(self, is_overloaded: Callable[[], bool]) -> None:
@@ -183,7 +183,7 @@ class LoopThrottle:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Wait until this task may start; tasks start in the order in which they called this."""
+        """Wait until this task may start. Tasks start in the order of their calls."""
         if not self._waiting and not self._is_overloaded():
             return
         loop = asyncio.get_running_loop()
@@ -203,12 +203,12 @@ class LoopThrottle:
             asyncio.get_running_loop().call_soon(self._start_next)
 
 
-PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after this number of pauses of the event loop without a request
-MOST_HOLD_S = 2.0  # tasks start after this time even during a burst, so that a steady flood does not stop all work
+PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after this many consecutive pauses without activity
+MOST_HOLD_S = 2.0  # maximum delay of tasks in a burst, so that a steady flood can't stop all work
 
 
 class ArrivalBurst:
-    """Requests that arrive in quick succession while more clients are connected than the server can accept."""
+    """Delay tasks while requests arrive in quick succession and the server is overloaded."""
 
     def __init__(self, admission: AdmissionQueue) -> None:
         self._admission = admission
@@ -225,7 +225,7 @@ class ArrivalBurst:
             self._watcher = asyncio.create_task(self._watch())
 
     def wait_for_end(self) -> None:
-        """Block the calling thread until the burst has ended or has lasted too long."""
+        """Block the calling thread until the burst has ended or has lasted `MOST_HOLD_S`."""
         self._tasks_may_start.wait()
 
     async def _watch(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use according to its affinity and cgroup quotas; at least 1."""
+    """Return how many CPUs this process may use according to its CPU affinity and cgroup quotas; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
@@ -17,7 +17,7 @@ def usable_cpu_numbers() -> list[int]:
 
 
 def default_threads() -> int:
-    """Return the default size of `ThreadPoolExecutor` for the usable CPUs, as documented since Python 3.8."""
+    """Return `ThreadPoolExecutor`'s default number of threads since Python 3.8, for the usable CPUs."""
     return min(32, usable_cpus() + 4)
 
 

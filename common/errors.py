@@ -1,14 +1,14 @@
-"""Report errors in one line, and silence the logs of libraries."""
+"""Format errors as one line, and silence the logs of libraries."""
 
 import logging
 
 
 class BadInputError(ValueError):
-    """The input can't be used. The message is one line with the problem, the expected input, and a remedy."""
+    """Raised for invalid input. The message is one line: the problem, the expected input, and a remedy."""
 
 
 def one_line(error: BaseException) -> str:
-    """Return `ValueError: message` without line breaks; for an exception group, use its first exception."""
+    """Return `ValueError: message` without line breaks; for an exception group, describe its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     message = " ".join(str(error).split())[:500]
@@ -16,7 +16,7 @@ def one_line(error: BaseException) -> str:
 
 
 def silence(*libraries: str) -> None:
-    """Suppress the log output of these libraries. Logs of the user's task are still printed."""
+    """Suppress the logs of these libraries, but not those of the user's task."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL + 1)
         for name, logger in [*logging.root.manager.loggerDict.items()]:

@@ -1,4 +1,4 @@
-"""Start and stop a server: listen, announce it, report readiness, and finish in-flight requests after SIGTERM."""
+"""Start and stop a server: listen, announce its URL, report readiness, and finish in-flight requests after SIGTERM."""
 
 import atexit
 import contextlib
@@ -17,8 +17,8 @@ from common.options import Options, quit_with
 from common.process_tree import descendants
 from common.server_contract import BACKLOG
 
-ITERATIONS_TO_START = 5  # iterations of the event loop from accepting a connection to handling its request
-_UNACKED = 24  # offset of tcpi_unacked in `struct tcp_info` (linux/tcp.h): for a listener, the accept queue
+ITERATIONS_TO_START = 5  # event-loop iterations between accepting a connection and handling its request
+_UNACKED = 24  # offset of tcpi_unacked in `struct tcp_info` (linux/tcp.h): a listener's accept-queue length
 
 GRACE_S = 5.0
 
@@ -27,7 +27,7 @@ _permanent_reasons: list[str] = []
 
 
 def listening_socket(options: Options) -> socket.socket:
-    """Return a socket that listens on the address of the options; exit with a one-line error if that fails."""
+    """Return a socket that listens on the given host and port; exit with a one-line error if that fails."""
     try:
         listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
@@ -37,7 +37,7 @@ def listening_socket(options: Options) -> socket.socket:
 
 
 def check_port_is_free(options: Options) -> None:
-    """Exit with a one-line error unless the address is free; for servers that start processes before they listen."""
+    """Exit with a one-line error if the address is in use; call this before starting worker processes."""
     try:
         with socket.socket(_family(options)) as unused:
             unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,19 +59,19 @@ def _quit(options: Options, error: OSError | UnicodeError) -> NoReturn:
 
 
 def announce(options: Options, listener: socket.socket) -> None:
-    """Print the only line of a server: its name, task and URL."""
+    """Print the server's name, task and URL on one line."""
     host = f"[{options.host}]" if ":" in options.host else options.host
     port = listener.getsockname()[1]
     print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201
 
 
 def unready_while(reason: Callable[[], str]) -> None:
-    """Add a check that returns one line while the server can't work, and an empty string while it can."""
+    """Add a readiness check, which returns one line while the server can't work, else an empty string."""
     _unready_reasons.append(reason)
 
 
 def unready_until_restart(reason: str) -> None:
-    """Report this line permanently, because only a restart helps."""
+    """Report this one-line reason permanently, because only a restart helps."""
     _permanent_reasons[:] = [reason]
 
 
@@ -81,7 +81,7 @@ def why_not_ready() -> str:
 
 
 def stop_new_connections(listener: socket.socket) -> None:
-    """Accept only the connections that wait in the kernel; closing the socket would reset them."""
+    """Accept only connections that already wait in the kernel; closing the socket would reset them."""
     listener.listen(0)
 
 
@@ -100,7 +100,7 @@ def waiting_in_kernel(listener: socket.socket) -> int:
 
 
 async def accept_waiting(listener: socket.socket) -> None:
-    """Accept the connections that wait in the kernel, and start to handle their requests; then accept no more."""
+    """Accept the connections that wait in the kernel and start handling their requests; then accept no more."""
     import asyncio  # a slow import that only servers with an event loop need
 
     stop_new_connections(listener)
@@ -113,36 +113,36 @@ async def accept_waiting(listener: socket.socket) -> None:
 
 
 def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Callable[[], int]) -> None:
-    """Call `stop` at SIGTERM or Ctrl-C; after `GRACE_S` report unanswered requests and kill this process tree.
+    """Call `stop` on SIGTERM or Ctrl-C; after `GRACE_S`, report unanswered requests and kill this process tree.
 
-    The time limit is a signal, not a thread, so that it works while a task computes on the main thread.
+    A signal enforces the time limit, because a thread might not run while a task computes on the main thread.
     """
 
     def start_shutdown(_signal: int, _frame: FrameType | None) -> None:
-        if not signal.getitimer(signal.ITIMER_REAL)[0]:  # a second signal does not extend the time
+        if not signal.getitimer(signal.ITIMER_REAL)[0]:  # a second signal does not extend the grace period
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         stop()
 
     def end_now(_signal: int, _frame: FrameType | None) -> None:
-        sys.setswitchinterval(1e-6)  # otherwise computing threads delay this handler
+        sys.setswitchinterval(1e-6)  # otherwise, CPU-bound threads would delay this handler
         report_dropped(options, unanswered())
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides the output of other threads when children exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides what other threads print when their child processes exit
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if util := sys.modules.get("multiprocessing.util"):  # os._exit skips its cleanup
+        if util := sys.modules.get("multiprocessing.util"):  # os._exit skips multiprocessing's cleanup
             shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGALRM, end_now)
-    # During shutdown, Python runs no signal handlers, so the alarm would kill the process.
+    # While the interpreter shuts down, it runs no signal handlers, so the alarm would kill the process.
     atexit.register(signal.signal, signal.SIGALRM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, start_shutdown)
     signal.signal(signal.SIGTERM, start_shutdown)
 
 
 def report_dropped(options: Options, count: int) -> None:
-    """Print how many requests were dropped, if any. Safe in a signal handler: a single write to stderr."""
+    """Print how many requests were dropped, if any, with a single write, which is safe in a signal handler."""
     if count > 0:
         requests = "1 request" if count == 1 else f"{count} requests"
         os.write(2, f"{options.name}: dropped {requests} that did not finish within {GRACE_S:g} s\n".encode())

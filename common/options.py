@@ -11,7 +11,7 @@ from common.server_contract import LONGEST_QUEUE, MOST_WORKERS, default_port, re
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 40  # requests share one thread; on a slow CPU, the last of more requests waits too long
+QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread, so in a longer queue, the last one would wait too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Options:
     task: str
     workers: int
     queue: int  # number of requests that may wait while all workers are busy
-    shares_thread: bool = False  # whether tasks run on the thread that accepts requests
+    shares_thread: bool = False  # whether tasks run on the thread that accepts connections
 
 
 def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE) -> Options:

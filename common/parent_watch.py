@@ -1,4 +1,4 @@
-"""Make processes exit with their parent, and workers ignore the signals of the server."""
+"""Make processes exit with their parent, and shield workers from signals to the server."""
 
 import ctypes
 import multiprocessing
@@ -15,8 +15,8 @@ CHECK_INTERVAL_S = 0.2
 def exit_with_server() -> None:
     """Make this worker process exit with its server, even if the server is killed.
 
-    The worker leaves the process group, so Ctrl-C in a terminal and a SIGTERM to the group don't reach it. It can
-    finish its request. SIGTERM to the worker itself still ends it, because pools use it to stop workers.
+    The worker leaves the process group, so Ctrl-C in a terminal and a SIGTERM to the group don't reach it, and it
+    can finish its request. A SIGTERM to the worker itself still ends it, because pools stop workers with this signal.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()

@@ -1,7 +1,7 @@
 """Find the children and descendants of a process.
 
-On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than reading every process of
-the machine. On other systems, it imports psutil, which takes longer than all other imports of the supervisor.
+On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than reading all processes of
+the machine. On other systems, it uses psutil, whose import takes longer than all other imports of the supervisor.
 """
 
 import os
@@ -27,8 +27,8 @@ def children(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process.
 
-    The tree is read twice. If a process exits during the first reading, one of its siblings may be missing (proc(5)),
-    and its children move to another parent.
+    The tree is read twice, because a process that exits during the first pass can hide a sibling (proc(5)), and its
+    children move to another parent.
     """
     if not HAS_CHILDREN_FILES:
         return _psutil_children(pid, recursive=True)

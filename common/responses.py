@@ -1,4 +1,4 @@
-"""Create the headers of responses (worker, waiting time and duration of the task), and the bodies of errors."""
+"""Create response headers (worker, queueing time and duration of the task) and error bodies."""
 
 import sys
 import time
@@ -10,11 +10,11 @@ from common.task import ComputeSpan, TaskError, TaskRun
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 ONLY_GET = "GET"
-RETRY_LATER = {"Retry-After": "1"}  # seconds; with a longer pause, the queue might run empty
+RETRY_LATER = {"Retry-After": "1"}  # seconds; with a longer delay, the queue might run empty
 
 
 class RefusedError(Exception):
-    """The server can't handle this request now: a 503 with the message as its body."""
+    """Raised to refuse a request with a 503, whose body is the message."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"503 Service Unavailable: {reason}")
@@ -23,8 +23,8 @@ class RefusedError(Exception):
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     """Return `Server-Timing` (W3C, milliseconds), `X-Worker` and `X-Ran` for a request received at `received_s`.
 
-    `X-Ran` is for `bench.py trace`: the start of the task (`time.monotonic`, seconds), then each compute span as
-    from/to/CPU time, in milliseconds since the start.
+    `X-Ran` is for `bench.py trace`: the start of the task (`time.monotonic`, seconds), then start/end/CPU time of each
+    compute span in milliseconds. Starts and ends of spans are relative to the start of the task.
     """
     queue_ms = max(0.0, run.started_s - received_s) * 1000
     task_ms = (run.finished_s - run.started_s) * 1000
@@ -43,8 +43,8 @@ def _in_ms(span: ComputeSpan, zero_s: float) -> str:
 def ping_headers(options: Options) -> dict[str, str]:
     """Return `X-Workers`, so that a client can warm up all workers, and `X-GIL`: on or off.
 
-    `X-GIL` exists since Python 3.13. It can change while the server runs: importing a package that needs the GIL
-    enables it.
+    `X-GIL` requires Python 3.13. Its value can change while the server runs, because importing a package that needs the
+    GIL enables the GIL.
     """
     gil = {"X-GIL": "on" if sys._is_gil_enabled() else "off"} if hasattr(sys, "_is_gil_enabled") else {}
     return {"X-Workers": str(options.workers), **gil}

@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# Packages whose name differs from the program's name.
+# Packages whose names differ from the name of the program.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
@@ -29,12 +29,12 @@ _PACKAGES = {
 
 
 def install_command(program: str) -> str:
-    """Return a command such as `apt-get install nginx`, with sudo unless it runs as root."""
+    """Return a command such as `apt-get install nginx`, with sudo if needed."""
     return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
 
 
 def install_one_of(packages: Mapping[str, str], name: str) -> str:
-    """Return the command for a package whose name depends on the package manager."""
+    """Return the command that installs a package whose name depends on the package manager."""
     for manager, command in _INSTALL.items():
         if shutil.which(manager) and manager in packages:
             needs_no_password = manager == "brew" or os.getuid() == 0
@@ -45,9 +45,9 @@ def install_one_of(packages: Mapping[str, str], name: str) -> str:
 FIRST_PORT = 8000
 MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # practically unlimited
-BACKLOG = 2048  # gunicorn's default; with less, a burst of clients waits for SYN retransmissions, or is reset
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of servers that are not on every user's PATH
-_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # variable with the URL of a running service
+BACKLOG = 2048  # gunicorn's default; with a smaller backlog, clients in a burst retransmit SYNs or are reset
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of programs that are not on every user's PATH
+_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # by program: variable with the URL of a service to use instead
 
 
 def default_port(stem: str) -> int:
@@ -84,5 +84,5 @@ def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
 
 
 def path_of(program: str) -> str | None:
-    """Return the path of a program on the PATH or in the directories for servers; None if not found."""
+    """Return the path of a program on the PATH or in the directories of `SYSTEM`; None if not found."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))

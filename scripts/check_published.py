@@ -3,14 +3,14 @@
 
     .venv/bin/python scripts/check_published.py wsgi static --runs 2
 
-Each run measures the suites in the smallest form that shows their faults, or with --quick in their own quick profile.
-Some suites contain a server twice. The two must never be called different; if noise prevents the comparison, the suite
-runs once more. With --keep the results are kept, and a run whose result is already in the folder is not repeated.
+Each run measures the suites in the smallest form that shows their faults or, with --quick, in their quick profile. Some
+suites contain a server twice. The bench must never call the two copies different. If noise prevents the comparison, the
+suite runs once more. With --keep, the results are saved, and runs whose results are in the folder are not repeated.
 
 A run of all suites takes five to fifteen minutes; the first run also creates their environments.
 
 Exit codes: 1 if a fault was missed, identical servers were called different, or a suite did not run; otherwise 3 if a
-suite has identical servers that could never be compared; otherwise 0.
+suite has identical servers that could not be compared in any run; otherwise 0.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _only(suite: str, servers: str, *options: str) -> tuple[str, ...]:
     return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *options
 
 
-# Each form with two identical servers includes others: two servers alone would be called different in 5 % of runs.
+# Each form with identical servers includes others, because two servers alone would be called different in 5 % of runs.
 SMALL: dict[str, tuple[str, ...]] = {
     "long-task": _only("long-task", "not_awaited not_awaited_right_answer", "--rounds", "2", "--time", "4s"),
     "wsgi": _only("wsgi", "waitress waitress-again gunicorn-sync cheroot node-own", "--rounds", "2"),
@@ -220,7 +220,7 @@ class SuiteCount:
 
 
 def main() -> int:
-    """Run the suites, print progress after each run, and at the end how often each fault was flagged."""
+    """Run the suites; print the progress after each run and, at the end, how often each fault was flagged."""
     options = _options()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)

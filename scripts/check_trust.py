@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Count how often the bench is right on this machine, with real servers whose correct verdicts are known.
+"""Count how often the bench reaches the correct verdict on this machine, with real servers.
 
     .venv/bin/python scripts/check_trust.py dishonest --runs 3
 
-honest  runs every strategy of servers/ for one round: none may be suspect or failed
+honest      runs every strategy of servers/ for one round: none may be suspect or failed
 dishonest   runs every server of tests/servers/dishonest/ for one short round: none may be ok
-ties    runs the process pool under three names: no copy may get another rank
+ties        runs the process pool under three names: all copies with a rank must have the same rank
 
 A run of all three takes three to five minutes.
 """
@@ -27,12 +27,12 @@ Cases = list[dict[str, Any]]
 
 
 def honest(_folder: Path) -> list[str]:
-    """Return the arguments of `bench.py run`."""
+    """Return the arguments of `bench.py run` for all strategies."""
     return ["--rounds", "1"]
 
 
 def dishonest(_folder: Path) -> list[str]:
-    """Return the arguments of `bench.py run`."""
+    """Return the arguments of `bench.py run` for all dishonest servers."""
     return [*DISHONEST, "--rounds", "1", "--time", "2s"]
 
 
@@ -55,7 +55,7 @@ def none_is_ok(cases: Cases) -> bool:
 
 
 def ranks_are_equal(cases: Cases) -> bool:
-    """Return whether all cases that have a rank have the same."""
+    """Return whether all cases with a rank have the same rank."""
     return len({case["rank"] for case in cases} - {None}) <= 1
 
 
@@ -67,7 +67,7 @@ CHECKS: dict[str, tuple[Callable[[Path], list[str]], Callable[[Cases], bool]]] =
 
 
 def main() -> None:
-    """Run the checks, print the outcome of each run, and how many runs of each check were right."""
+    """Run the checks; print the outcome of each run, and how many runs of each check were correct."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="number of runs of each check (default: 20)")

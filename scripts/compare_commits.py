@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compare what `bench.py run` measures at two commits of this repository: does the bench still measure the same?
+"""Check whether `bench.py run` gets the same results at two commits of this repository.
 
     .venv/bin/python scripts/compare_commits.py HEAD~5 -- 2 4 --time 2s
 
-Each round runs both commits, in random order, with the ARGUMENTS of `bench.py run`. The results are written to
-base.json and new.json in the folder, and compared with `bench.py compare`, which also sets the exit code.
+Each round runs both commits in random order, with the ARGUMENTS of `bench.py run`. The script writes the results to
+base.json and new.json in FOLDER, and compares them with `bench.py compare`, which also sets the exit code.
 
 Each round takes as long as two calls of `bench.py run --rounds 1`: one to three minutes for two servers.
 """
@@ -64,7 +64,7 @@ def _options() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _checked_out(commit: str) -> Iterator[Path]:
-    """Check out a commit in a temporary folder, and remove it at the end."""
+    """Check out a commit in a temporary folder; remove the folder at the end."""
     with tempfile.TemporaryDirectory(prefix="under-siege-") as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -85,7 +85,7 @@ def _run(tree: Path, arguments: list[str], seed: int) -> Result:
 
 
 def _joined(parts: list[Result]) -> Result:
-    """Join results of one round each into one result."""
+    """Join results that have one round each into one result."""
     joined = parts[0]
     for round_, part in enumerate(parts, 1):
         for record in part.records:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Repeat the measurements behind docs/questions/, all of them or those of some questions.
+"""Repeat the measurements behind docs/questions/, for all questions or some of them.
 
     .venv/bin/python scripts/measure_questions.py 3 7
 
-Each answer.toml in suites/questions/ names the commands and the result files. All measurements take about 40 minutes
-and need an otherwise idle machine. Renew the pages afterwards:
+Each answer.toml in suites/questions/ names the commands and the result files. All measurements together take about 40
+minutes and need an otherwise idle machine. Afterwards, update the pages:
 
     .venv/bin/pytest --renew tests/unit/test_question_pages.py tests/unit/test_readme.py
 """
@@ -28,14 +28,14 @@ def measure(suite: Path) -> list[str]:
         program = [script] if script.endswith(".py") else ["bench.py", script]
         print(f"\n{suite.name}: {' '.join([*program, *arguments])}", flush=True)
         command = [sys.executable, *program, *arguments, "--out", measured["result"]]
-        # 1: a server failed, 3: one is suspect; some suites show such servers on purpose.
+        # 1: a server failed, 3: a server is suspect. Some suites include such servers on purpose.
         if subprocess.run(command, cwd=ROOT, check=False).returncode not in (0, 1, 3):
             failed.append(measured["command"])
     return failed
 
 
 def main() -> None:
-    """Measure the questions."""
+    """Measure the questions, and print the commands that failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("numbers", nargs="*", type=int, metavar="N", help="numbers of questions (default: all)")
     wanted = parser.parse_args().numbers

@@ -25,8 +25,8 @@ class Cell(msgspec.Struct, frozen=True):
 class MeasuredTable(msgspec.Struct, frozen=True):
     """One row for each case and one column for each metric."""
 
-    command: str  # the command that measured it
-    conditions: str  # what it was measured on, and how noisy that was
+    command: str  # the command that measured the table
+    conditions: str  # the machine, and how noisy it was
     rows: dict[str, dict[str, Cell]]  # by case, then by metric
 
     def save(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class MeasuredTable(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> MeasuredTable:
-    """Read a table; raise msgspec.ValidationError if the file holds something else."""
+    """Read a table; raise msgspec.ValidationError if the file contains anything else."""
     table = msgspec.json.decode(path.read_bytes(), type=MeasuredTable)
     if len({tuple(cells) for cells in table.rows.values()}) != 1:
         raise msgspec.ValidationError("expected at least one row, and the same metrics in all rows")
@@ -55,7 +55,7 @@ def show(measured: MeasuredTable) -> None:
 
 
 def main() -> None:
-    """Print the table of the file."""
+    """Print the table in FILE."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, metavar="FILE", help="what a script wrote with --out")
     path = parser.parse_args().file

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measure how the memory of each server grows with the number of requests: after 2,000 of them, and after 20,000.
+"""Measure how much the memory of each server grows between 2,000 and 20,000 requests.
 
     .venv/bin/python scripts/memory_growth.py 2 4 --out memory.json
 
 A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
-disconnect before the answer. Servers with short queues refuse some of the requests. It takes about 40 s per server.
-measured_table.py prints what --out has saved.
+disconnect before the answer. Servers with short queues refuse some of the requests. The measurement takes about 40 s
+per server. measured_table.py prints a table that --out has saved.
 """
 
 import argparse
@@ -69,7 +69,7 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -> tuple[float, float]:
-    """Print a line for the server; return its memory in bytes after the first requests, and after all of them."""
+    """Print a line for the server; return its memory in bytes after the first requests and after all requests."""
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
     async with warm_server(plan, case, expected, Services(), 1) as fixture:
@@ -92,7 +92,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
 
 
 async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
-    """Send this number of requests, distributed over the users."""
+    """Send `count` requests, distributed over the users."""
     numbers = iter(range(count))
 
     async def user(client: Users) -> None:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measure how much throughput a server loses while it is profiled: windows of one siege with and without py-spy.
+"""Measure how much throughput a server loses while py-spy profiles it.
 
     .venv/bin/python scripts/profiler_overhead.py 2 3
 
-Each pair has one window of each kind, in random order. The loss is the mean difference of their rates, adjusted for
-the speed of the CPUs, which a speed probe measures 50 times a second. It takes about four minutes per server.
+A siege is divided into pairs of time windows: one with py-spy and one without, in random order. The loss is the mean
+difference of their rates, adjusted for CPU speed, which a speed probe measures 50 times a second. The measurement takes
+about four minutes per server.
 """
 
 import argparse
@@ -33,12 +34,12 @@ from under_siege.processes.managed_process import reading_lines
 from under_siege.profiling.profile_run import TIME_S
 from under_siege.profiling.sampler import PASSES, cpu_times_s, pass_s, processes_for, python_processes, record_command
 
-WINDOW_S = pass_s(TIME_S)  # as long as a pass of `profile`, because attaching py-spy costs more than its samples
+WINDOW_S = pass_s(TIME_S)  # as long as a pass of `profile`, because attaching py-spy costs more than sampling
 WARM_UP_S, USERS, PORT = 3.0, 25, 18765
 
 
 class Observations:
-    """When requests were completed, and how fast the CPUs were."""
+    """The completion times of requests, and the samples of CPU speed."""
 
     def __init__(self) -> None:
         self.completed_s: list[float] = []
@@ -53,7 +54,7 @@ class Observations:
         self.speeds.append((at_s, 1 / took_s))
 
     def logs(self, begin_s: float, end_s: float) -> tuple[float, float]:
-        """Return the logarithms of the rate and of the mean speed of the CPUs between two times.
+        """Return the logarithms of the rate and of the mean CPU speed between two times.
 
         The number of completed requests is interpolated, because a server may complete only 30 in this time.
         """
@@ -64,15 +65,15 @@ class Observations:
 
 @contextlib.asynccontextmanager
 async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[tuple[int, Observations]]:
-    """Start the server, the siege and the speed probe; yield the server's process and what is observed."""
+    """Start the server, the siege and the speed probe; yield the server's process id and the observations."""
     observed, spec = Observations(), LoadSpec(USERS, time_s, f"http://127.0.0.1:{PORT}/", keep_alive=True)
     for name, content in Siege().files(spec).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    terminal, theirs = pty.openpty()  # siege prints each response at once only to a terminal
+    terminal, theirs = pty.openpty()  # siege prints each response immediately only to a terminal
     options = ["--port", str(PORT), "--queue", str(USERS)]  # a shorter queue would refuse requests
     process = await asyncio.create_subprocess_exec(sys.executable, server, *options, stdout=PIPE)
     assert process.stdout is not None
-    await process.stdout.readline()  # it listens
+    await process.stdout.readline()  # printed when the server listens
     siege = await asyncio.create_subprocess_exec(
         *Siege().command("siege", folder, spec), stdout=theirs, stderr=DEVNULL, env=os.environ | {"HOME": str(folder)}
     )
@@ -119,10 +120,10 @@ async def main(server: str, pairs: int) -> None:
                     else:
                         await asyncio.sleep(WINDOW_S)
                     windows[-1][is_profiled] = began_s, time.monotonic()
-            await asyncio.sleep(1)  # a response after the last window, to interpolate between
+            await asyncio.sleep(1)  # for a response after the last window, to interpolate
     logs = [{kind: observed.logs(*window) for kind, window in pair.items()} for pair in windows]
     rates, speeds = ([pair[True][column] - pair[False][column] for pair in logs] for column in (0, 1))
-    # The regression finds how strongly the rate depends on the speed; the intercept is the loss at equal speed.
+    # The regression estimates how the rate depends on the speed; the intercept is the loss at equal speed.
     line = linregress(speeds, rates)
     half = float(t.ppf(0.975, pairs - 2)) * line.intercept_stderr
     low, middle, high = (100 * math.expm1(line.intercept + error) for error in (-half, 0.0, half))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Replace two instances of a server, one after the other, and count the requests that are lost.
+"""Replace two instances of a server, one after the other, and count the lost requests.
 
     .venv/bin/python scripts/rolling_update.py uvicorn granian
 
-The servers are those of suites/questions/13-rolling-updates. Clients send 100 requests per second, each over a new
-connection, to the instances that the load balancer knows, in turn. For each old instance, the script starts a new one
-and waits until it is ready. Then, as in Kubernetes, two things happen at the same time: the old instance is stopped,
-and the load balancer is told, which stops using the instance 1 s later. With a preStop delay, the old instance gets
-SIGTERM only after that delay. The script reads the delay from deployment.yaml. All servers take about 90 s.
+The servers are those of suites/questions/13-rolling-updates. A simulated load balancer sends 100 requests per second to
+the instances in turn, each over a new connection. For each old instance, the script starts a new one and waits until it
+is ready. Then, as in Kubernetes, the old instance is stopped while the load balancer still uses it: requests arrive for
+another 1 s. With a preStop delay, the old instance gets SIGTERM only after that delay, which the script reads from
+deployment.yaml. The measurement of all servers takes about 90 s.
 
-With --in-flight, the script stops one instance while it handles 8 requests of 3 s, and counts those that are lost.
+With --in-flight, the script stops one instance while it handles 8 requests of 3 s each, and counts the lost requests.
 """
 
 import argparse
@@ -46,7 +46,7 @@ SUITE = Path(__file__).resolve().parents[1] / "suites" / "questions" / "13-rolli
 PATH, PER_S, TIMEOUT_S = "/report?seconds=0.1", 100, 5.0
 LAG_S = 1.0  # how long the load balancer keeps sending requests to an instance that is being stopped
 BEFORE_S = 0.5  # how long the load runs before the update
-GRACE_PERIOD_S = 30.0  # Kubernetes kills an instance that runs longer
+GRACE_PERIOD_S = 30.0  # Kubernetes kills an instance that takes longer to stop
 IN_FLIGHT, IN_FLIGHT_PATH, SIGTERM_AT_S = 8, "/report?seconds=3", 1.0
 DELAY = "preStop"
 VARIANTS = {
@@ -78,7 +78,7 @@ def pre_stop_s() -> float:
 
 @dataclass
 class LoadBalancer:
-    """Sends requests to the instances in turn, at a fixed rate, and counts those that are lost."""
+    """Send requests to the instances in turn at a fixed rate, and count the lost requests."""
 
     session: aiohttp.ClientSession
     instances: list[Server] = field(default_factory=list)
@@ -86,7 +86,7 @@ class LoadBalancer:
     lost: int = 0
 
     async def send(self, instance: Server, path: str = PATH) -> None:
-        """Send one request; it is lost unless the answer is 200."""
+        """Send one request, and count it as lost unless the status is 200."""
         self.sent += 1
         try:
             limit = aiohttp.ClientTimeout(TIMEOUT_S)
@@ -98,7 +98,7 @@ class LoadBalancer:
 
     @contextlib.asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
-        """Send requests inside the context, and wait for all answers at the end."""
+        """Send requests during the context, and wait for all answers at the end."""
         began_s, waiting = time.monotonic(), []
 
         async def send_at_fixed_rate() -> None:

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Simulate a Kubernetes liveness probe over the pings of a result file: how often would it restart the pod?
+"""Simulate how often a Kubernetes liveness probe would restart a container, from the pings of a result file.
 
     .venv/bin/python scripts/simulate_probes.py results/questions/11-health-check-timeouts.json
 
 A probe fails if the ping at that moment took longer than timeoutSeconds or was not answered. After failureThreshold
-failures in a row, the container is restarted: at first immediately, then after 10, 20, 40 s, ..., at most 5 min. The
-delay is reset after 10 min without a restart (defaults of the kubelet). While the container starts, probes fail.
+consecutive failures, the container is restarted. The first restart is immediate; the next ones are delayed by 10, 20,
+40 s, ..., at most 5 min. The delay is reset after 10 min without a restart (defaults of the kubelet). While the
+container starts, probes fail.
 
 The simulated hours are longer than the load, so the moments of the probes are drawn by a stationary bootstrap (Politis
-and Romano 1994, doi:10.1080/01621459.1994.10476870): from one probe to the next, time passes in the same round, or the
-simulation jumps to a random moment of a random round. It jumps after stretches of exponential length, by default 2 s on
-average, so pings that follow each other stay together. Pings due before the first answer are left out.
+and Romano 1994, doi:10.1080/01621459.1994.10476870). From one probe to the next, the simulation moves on in the same
+round or jumps to a random moment of a random round. The time between jumps is exponentially distributed, by default
+with a mean of 2 s, so successive pings stay together. Pings due before the first answer are omitted.
 
-Lost requests are those that the measured rate would have answered while the container was down, and one in-flight
-request of each user per restart. A server that stops gracefully completes some of these.
+Lost requests are those that would have been answered at the measured rate while the container was down, plus one
+in-flight request of each user per restart. A server that stops gracefully completes some of its in-flight requests.
 """
 
 import argparse
@@ -56,14 +57,14 @@ DEFAULT = Probe()
 
 
 class Outcome(NamedTuple):
-    """What happened in a simulated time."""
+    """The restarts and the downtime in a simulated period."""
 
     restarts: int
     down_s: float
 
 
 class PingClock:
-    """The latency of a ping at increasing moments, drawn from rounds of pings by a stationary bootstrap.
+    """The latencies of pings at successive moments, drawn from rounds of pings by a stationary bootstrap.
 
     Args:
         rounds: the latencies of each round, in the order in which the pings were due; infinite if there was no answer.
@@ -79,7 +80,7 @@ class PingClock:
         self._round, self._position_s = rounds[0], 0.0
 
     def latency_s(self, at_s: float) -> float:
-        """Return the latency of a ping that is due at this moment, which must be later than the last one."""
+        """Return the latency of a ping that is due at this moment, which must be later than the previous one."""
         passed_s, self._at_s = at_s - self._at_s, at_s
         if self._chance.random() < math.exp(-passed_s / self._stretch_s):
             self._position_s += passed_s
@@ -100,7 +101,7 @@ def simulate(
     """Simulate a container under constant load, beginning when it is ready.
 
     Args:
-        ready_s: the time from its start to its first answer.
+        ready_s: the time from the container's start to its first answer.
         first_delay_s: the delay before the second restart; 0: never delay.
     """
     at_s, started_s, ready_at_s, delay_s = chance.uniform(0, probe.period_s), 0.0, 0.0, 0.0
@@ -139,7 +140,7 @@ class Server:
         self.per_s = statistics.fmean(Round(record).rate.per_s or 0.0 for record in records)
 
     def late(self, timeout_s: float) -> float:
-        """Return the share of pings that took longer than this."""
+        """Return the share of pings that took longer than the timeout."""
         pings = [waited_s for latencies in self.rounds for waited_s in latencies]
         return sum(waited_s > timeout_s for waited_s in pings) / len(pings)
 
@@ -151,7 +152,7 @@ class Server:
         return [simulate(clock, probe, self.ready_s, chance) for clock in clocks]
 
     def row(self, probes: Sequence[Probe], options: argparse.Namespace) -> dict[str, Cell]:
-        """Return the cells of the server: the details of the first probe, and the restarts of all."""
+        """Return the cells of the server: the details of the first probe, and the restarts of all probes."""
         cells: dict[str, Cell] = {}
         for probe in probes:
             outcomes = self.outcomes(probe, options)
@@ -168,7 +169,7 @@ class Server:
 
 
 def count(value: float) -> str:
-    """Format a mean count: 0 only if nothing was counted."""
+    """Format a mean count; only an exact zero is shown as 0."""
     if 0 < value < 0.1:
         return "< 0.1"
     return f"{value:.0f}" if value >= 10 or not value else f"{value:.1f}"
@@ -192,7 +193,7 @@ def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespac
 
 
 def probe_of(text: str) -> Probe:
-    """Read `period/timeout/threshold`."""
+    """Parse `period/timeout/threshold`."""
     try:
         period, timeout, threshold = text.split("/")
         return Probe(float(period), float(timeout), int(threshold))

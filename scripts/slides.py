@@ -3,8 +3,8 @@
 
     .venv/bin/python scripts/slides.py
 
-Draws the same pictures as `bench.py report FILE --picture NAME --aspect 16:9 --out FOLDER/NAME.svg`, but the
-timeline shows only four strategies. It takes a few seconds.
+The slides are the pictures of `bench.py report FILE --picture NAME --aspect 16:9 --out FOLDER/NAME.svg`, but the
+timeline shows only four strategies. Drawing them takes a few seconds.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from under_siege.result_output import Report
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, SLIDES = ROOT / "results" / "sample.json", ROOT / "docs" / "slides"
 PICTURES = ("throughput", "pings", "tradeoff", "memory")
-# Four strategies that differ most, in two rows of two: with more, the text would be too small for a slide.
+# The four strategies that differ most. With more, the text would be too small for a slide.
 TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork")
 
 

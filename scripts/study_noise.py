@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Count how often the report is right about simulated servers whose true rates are known.
+"""Count how often reports about simulated servers with known rates are correct.
 
     .venv/bin/python scripts/study_noise.py --kind quiet
 
-First it simulates runs of eleven honest servers. It prints how often intervals contain the true ratio, their
+First, the script simulates runs of eleven honest servers. It prints how often intervals contain the true ratio, their
 half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % and 20 %
-slower are found. Then it simulates six dishonest servers beside five honest ones, and prints their verdicts.
+slower are detected. Then it simulates six dishonest servers beside five honest ones, and prints their verdicts.
 docs/noise.md quotes the results for --kind noisy and --kind quiet.
 
 400 runs take about six minutes.
@@ -24,7 +24,7 @@ from noise_study import BESIDE_LIARS, DISHONEST, HONEST, studied
 
 
 def main() -> None:
-    """Print the counts for each kind of machine."""
+    """Print the counts for the selected kind of machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400, metavar="N", help="number of simulated runs (default: 400)")
     parser.add_argument(

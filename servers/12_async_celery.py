@@ -1,4 +1,4 @@
-"""In a job queue: Celery sends the task through Redis to a worker process, here or anywhere (CELERY_BROKER_URL)."""
+"""In a job queue: Celery sends the task through Redis to a worker, on this machine or elsewhere (CELERY_BROKER_URL)."""
 
 from common.cpus import usable_cpus as default_workers
 from common.kits.celery_app import perform

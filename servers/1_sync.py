@@ -1,4 +1,4 @@
-"""One request at a time: all others queue, including pings; it needs a proxy that protects it from slow clients."""
+"""One request at a time: all others queue, including pings; needs a proxy for protection from slow clients."""
 
 from flask import Response
 

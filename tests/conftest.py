@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip importing files without measuring tests if only these are selected."""
+    """If only measuring tests are selected, skip importing files that contain none."""
     if config.getoption("--measuring") == "only" and collection_path.is_file():
         return "mark.measures" not in collection_path.read_text() or None
     return None
@@ -92,7 +92,7 @@ def renew(request: pytest.FixtureRequest) -> bool:
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
-    """Return the values as parameters of a test; those that are not quick run only with `-m slow`."""
+    """Return the values as parameters of a test; values that are not in `quick` run only with `-m slow`."""
     arguments = [value if isinstance(value, tuple) else (value,) for value in values]
     fast = [value if isinstance(value, tuple) else (value,) for value in quick]
     return [pytest.param(*these, marks=() if these in fast else pytest.mark.slow) for these in arguments]
@@ -103,7 +103,7 @@ def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> obj
     deadline = time.monotonic() + limit_s
     while not (result := condition()):
         assert time.monotonic() < deadline, f"{condition} did not come true within {limit_s} s"
-        time.sleep(0.03)  # some conditions look at all processes
+        time.sleep(0.03)  # some conditions inspect all processes
     return result
 
 
@@ -146,7 +146,7 @@ def receive(connection: http.client.HTTPConnection) -> Answer:
 
 @functools.cache
 def python_for(script: Path) -> str:
-    """Return this Python or, if the server can't run with it, another one on the PATH, in its environment."""
+    """Return this Python or, if the server can't run with it, a newer one on the PATH with the server's packages."""
     requires = read_strategy(script).requires
     unmet_requirement = unmet(requires)
     if not unmet_requirement:
@@ -197,7 +197,7 @@ def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable
 
 @contextlib.contextmanager
 def serving(script: Path, *options: str, cwd: Path = SUPPORT, python: Interpreter | None = None) -> Iterator[Served]:
-    """Start the server on a free port and kill it at the end."""
+    """Start the server on a free port; kill it at the end."""
     with listening(script, start(script, "--port", "0", *options, cwd=cwd, python=python)) as ready:
         yield ready()
 
@@ -284,7 +284,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_leftovers_of_fixtures() -> Iterator[None]:
-    """Check at the very end that module fixtures left no processes behind."""
+    """Check at the end of the session that module fixtures left no processes behind."""
     with marking() as left:
         yield
         _check_leftovers(left)

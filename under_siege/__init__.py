@@ -7,4 +7,4 @@ from under_siege.paths import ROOT
 __version__ = "0.1.0"
 
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # for `common`, which the servers import, too
+    sys.path.insert(0, str(ROOT))  # to import `common`, which the servers import, too

@@ -33,11 +33,11 @@ from under_siege.paths import INVOCATION, PROGRAM
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
-# Sweeps are charts over the values of a numeric axis.
+# Sweeps are charts of a metric over the values of a numeric axis.
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
-USUAL_ROUNDS = 3  # typical number with --rounds auto, for the progress bar
+USUAL_ROUNDS = 3  # typical number with --rounds auto, to scale the progress bar
 REVISION_ROUNDS = 8  # with --against; fixed, because the number must not depend on the measured values
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
@@ -257,7 +257,7 @@ def report(
         if out is not None or picture is not None or across is not None:
             raise BadInputError("--html writes one file: leave out --out, --picture and --across, or use --format")
         output_format, out = "html", page
-    gc.disable()  # a result may have millions of numbers, which slow down each collection
+    gc.disable()  # a result may have millions of numbers, which slow down garbage collection
     measured = Report(load(result), corrected=not uncorrected)
     with one_line_read_errors(result):
         judged = measured.add_requirements(wanted) if wanted else []

@@ -44,7 +44,7 @@ class OneLineErrors(click.Group):
     """A command group with one-line errors on stderr and exit code 2; -h shows the help.
 
     Args:
-        elsewhere: modules of commands that are imported only when needed, by command name.
+        elsewhere: by command name, the module of a command that is imported only when needed.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -58,7 +58,7 @@ class OneLineErrors(click.Group):
         return sorted([*super().list_commands(ctx), *self._elsewhere])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in groups, with one sentence each."""
+        """List the commands in groups, with one sentence each."""
         for heading, names in COMMANDS.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(heading):
@@ -102,7 +102,7 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def one_line_read_errors(*files: Path) -> Iterator[None]:
-    """Turn unexpected errors in a result file into one line."""
+    """Convert unexpected errors in the processing of result files to a one-line BadInputError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy prints extra lines for values that it can't compute
@@ -123,13 +123,13 @@ def print_error(message: str) -> None:
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return the error for an interpreter that lacks a package of the bench."""
+    """Return the error message for an interpreter that lacks a package of the bench."""
     remedy = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
     return f"this Python ({sys.executable}) has no {error.name}; {remedy}"
 
 
 def _discard_unwritable_output() -> None:
-    """Discard buffered output, because Python would retry at exit and print a traceback."""
+    """Discard output that can't be written, because Python would retry at exit and print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -145,7 +145,7 @@ def _one_line(error: Exception) -> str:
 
 
 class Duration(click.ParamType[float]):
-    """A time in seconds from text such as `4s`, `500ms` or `2m`."""
+    """A duration such as `4s`, `500ms` or `2m`, converted to seconds."""
 
     name = "duration"
 
@@ -164,7 +164,7 @@ class SiegeTime(Duration):
     name = "duration|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:  # type: ignore[override]
-        """Convert a duration to seconds, and `auto` to None."""
+        """Convert a duration to seconds, or `auto` to None."""
         return None if value in ("auto", None) else super().convert(value, param, ctx)
 
 
@@ -174,7 +174,7 @@ class Rounds(click.ParamType[int | None]):
     name = "number|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Convert a number of at least 1, and `auto` to None."""
+        """Convert a number, which must be at least 1, or convert `auto` to None."""
         if value == "auto":
             return None
         if not str(value).isdecimal() or int(value) < 1:

@@ -1,4 +1,4 @@
-"""Format numbers as text, for every report."""
+"""Format numbers as text for reports."""
 
 import math
 import re
@@ -19,7 +19,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time such as `0.047 ms`, `0.83 ms`, `5.2 ms`, `37 ms` or `1.03 s`, at most to the microsecond."""
+    """Format a time such as `0.047 ms`, `0.83 ms`, `5.2 ms`, `37 ms` or `1.03 s`, without digits below 1 µs."""
     if 0.0000005 <= value < 0.000995:
         return f"{value * 1000:.{3 if value < 0.0000995 else 2}f} ms"
     if value < 0.00995:
@@ -70,7 +70,7 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
 
 
 def span(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Format the range of sorted values, such as `3 ms to 5 ms`, or as one text if both ends are equal."""
+    """Format the range of sorted values, such as `3 ms to 5 ms`, or one value if both ends are equal as text."""
     return between(text(values[0]), text(values[-1]))
 
 
@@ -85,7 +85,7 @@ def capitalized(text: str) -> str:
 
 
 def ticks(most: float, count: int) -> list[float]:
-    """Return round values from 0 to at most `most`, with at most `count` steps."""
+    """Return round tick values from 0 to at most `most`, with at most `count` steps."""
     steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
     step = next((step for step in steps if most / step <= max(1, count)), most)
     return [number * step for number in range(int(most / step) + 1)]

@@ -1,4 +1,4 @@
-"""Send HTTP requests, by default each with a new connection, without cache and redirects."""
+"""Send HTTP requests, by default each on a new connection, without caching or following redirects."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The response of a server."""
+    """A complete response."""
 
     status: int
     body: bytes
     headers: dict[str, str]  # lower-case names
 
     def described(self) -> str:
-        """Return status, size and beginning of the body, for a message."""
+        """Return the status, and the size and beginning of the body, for a message."""
         text = self.body.decode(errors="replace")
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
@@ -46,7 +46,7 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
 
 
 def raw_url(url: str) -> URL:
-    """Return the URL unchanged: like load tools, don't encode it again or resolve `..`."""
+    """Return a URL to send unchanged, as load tools do: don't encode it again or resolve `..`."""
     return URL(url, encoded=True)
 
 
@@ -59,7 +59,7 @@ def _case_fails(request: str, timeout_message: str, limit_s: float | None) -> It
         raise
     except TimeoutError:
         raise CaseFailedError("no_answer", f"{timeout_message} within {limit_s:.1f} s") from None
-    except (aiohttp.ClientError, ValueError) as error:  # aiohttp raises ValueError for too long lines and headers
+    except (aiohttp.ClientError, ValueError) as error:  # aiohttp raises ValueError if a line or header is too long
         raise CaseFailedError("no_answer", f"{request}: {one_line(error)}") from None
 
 

@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).resolve().parent
 _BUNDLED = PACKAGE / "bundled"  # holds servers, common, suites and lesson if the bench was installed from a wheel
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
-PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # the name of the command in messages
-INVOCATION = (  # the command to paste, as the user started the program
+PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # name of the command in messages
+INVOCATION = (  # command that users can paste, in the form in which they started the program
     PROGRAM
     if IS_INSTALLED
     else shlex.join([sys.orig_argv[0], sys.argv[0]])
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: inside a clone, or else in the user's cache."""
+    """Return the directory for virtual environments: the clone, or a directory in the user's cache."""
     if not IS_INSTALLED:
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"

@@ -1,4 +1,4 @@
-"""Write a result in each output format: table, timelines, Markdown, CSV, JSON, HTML, and single pictures."""
+"""Write a result in each output format: table, timelines, Markdown, CSV, JSON, HTML, and single charts."""
 
 import io
 import sys
@@ -36,10 +36,10 @@ _SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
 class Report:
-    """A result in each output format. Its statistics are computed once, when they are needed."""
+    """Format a result for output. Its statistics are computed once, when they are first needed."""
 
     def __init__(self, result: Result, *, corrected: bool = True) -> None:
-        """Prepare the report; if `corrected`, adjust rates and intervals to the machine's usual speed."""
+        """Prepare the report; if `corrected`, adjust rates and their intervals for the speed of the CPUs."""
         self.result = result
         self._corrected = corrected
 
@@ -93,7 +93,7 @@ class Report:
         return getattr(comparison_table, f"as_{output_format}")(self.comparison)
 
     def _as_json(self) -> str:
-        """Return the environment and an object for each case; the keys are a contract."""
+        """Return the environment and an object for each case. The keys must not change, because users rely on them."""
         result = self.result
         data = {
             "schema": result.schema,
@@ -131,11 +131,11 @@ class Report:
         return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-        """Draw the picture with this name in the format of the suffix; if there are several tasks, draw the first one.
+        """Draw the picture with this name in the format of the file suffix; if several tasks have one, draw the first.
 
         Args:
-            aspect: the shape of a slide, such as `16:9`; None: as high as needed.
-            columns: the number of columns of timelines.
+            aspect: the shape of a slide, such as `16:9`; None: as tall as needed.
+            columns: the number of columns in which timelines are arranged.
 
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
@@ -180,10 +180,10 @@ class Report:
         *,
         wide: bool = False,
     ) -> None:
-        """Draw one picture, print the result along an axis, write it to a file, or print it.
+        """Draw one picture, print a column for each value of an axis, or write the result to a file or stdout.
 
         Raises:
-            BadInputError: the result has no data for it, or the picture or the aspect is unknown.
+            BadInputError: the result lacks the required data, or the picture or the aspect is unknown.
         """
         if picture is not None and out is not None:
             self.write_picture(picture, out, aspect)
@@ -225,14 +225,14 @@ class Report:
                 show(TimelinesAsText(self.result))
             if self.result.profiles:
                 show(profiles_as_text(self.result))
-        finally:  # stdout may be on a full disk
+        finally:  # even if writing to stdout fails, such as on a full disk
             print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
         if page is not None:
             write_atomically(page, self._as_html().encode())
             print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
     def write_profiles(self, path: Path) -> None:
-        """Write the profiles as raw values, a page or a file for speedscope.app, depending on the name of the file."""
+        """Write the profiles as raw values, a chart, a page, or a file for speedscope.app; the file name decides."""
         from under_siege.profiling.flame_graph import SPEEDSCOPE, as_speedscope
 
         if path.name.endswith(SPEEDSCOPE):
@@ -259,7 +259,7 @@ class Report:
         return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0
 
     def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
-        """Add requirements to the result, and judge all that need no base.
+        """Add requirements to the result, and judge all requirements that don't need a base.
 
         Raises:
             BadInputError: a requirement is invalid, or the result lacks its metric.
@@ -282,7 +282,7 @@ def _plain(renderable: RenderableType) -> str:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to a terminal in colour and at its width, or to anything else as plain text."""
+    """Print in colour and at the terminal's width, or as plain text if stdout is not a terminal."""
     console = Console()
     if console.is_terminal:
         console.print(renderable)
@@ -295,6 +295,6 @@ def print_text(text: str) -> None:
 
 
 def check_suffix(path: Path) -> None:
-    """Raise BadInputError if the suffix is no picture format."""
+    """Raise BadInputError if the suffix is not a supported format."""
     if path.suffix not in _SUFFIXES:
         raise BadInputError(f"can't draw {path.name!r}: expected a file name that ends in {', '.join(_SUFFIXES)}")

@@ -1,1 +1,1 @@
-"""One kit for each web framework or library, with the shared code of its servers."""
+"""Provide a kit for each web framework or library: the code that its servers share."""

@@ -1,4 +1,4 @@
-"""Provide ping, admission queue, headers, errors, start and shutdown for aiohttp servers."""
+"""Provide pings, load shedding, headers, errors, startup and shutdown for aiohttp servers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ _RECEIVED_S = web.RequestKey("received_s", float)
 
 
 def answer(request: web.Request, run: TaskRun) -> web.Response:
-    """Return the response with the task's answer and the headers about its run."""
+    """Return a response with the task's answer, and headers that describe its run."""
     return _plain(run.answer, 200, responses.task_headers(run, request[_RECEIVED_S]))
 
 
@@ -38,8 +38,8 @@ async def _serve(long_task: Handler, options: Options) -> None:
         _application(long_task, options, admission),
         access_log=None,
         handler_cancellation=True,  # cancels the handler when its client disconnects
-        keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14 also for the first request of a connection
-        shutdown_timeout=GRACE_S + 1,  # on_stop_signal acts earlier, and reports dropped requests
+        keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14, also limits the wait for the first request
+        shutdown_timeout=GRACE_S + 1,  # on_stop_signal ends the server earlier, and reports dropped requests
     )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -83,7 +83,7 @@ def _application(long_task: Handler, options: Options, admission: AdmissionQueue
 
 
 def _client(request: web.Request) -> Any:
-    """Return the client's socket; asyncio's public wrapper has no `recv`."""
+    """Return the client's socket itself, because asyncio's wrapper has no `recv`."""
     wrapper = request.get_extra_info("socket")
     if wrapper is None:
         raise responses.RefusedError(_DISCONNECTED)

@@ -1,6 +1,6 @@
-"""Define the Celery application of 12_async_celery: its settings and tasks, for the server and every worker.
+"""Define the Celery application of 12_async_celery, which the server and all workers import.
 
-Both read the broker's URL from CELERY_BROKER_URL. Start a worker with
+The environment variable CELERY_BROKER_URL contains the URL of the broker. To start a worker, run
 `celery --app common.kits.celery_app worker`.
 """
 
@@ -14,7 +14,7 @@ from common.parent_watch import die_with_parent
 from common.task import UnknownTaskError, resolve
 from common.task import perform as perform_here
 
-TIMEOUT_S = 1.0  # timeout of one command to the broker
+TIMEOUT_S = 1.0  # timeout of each command to the broker
 _BROKER_URL = os.environ.get("CELERY_BROKER_URL", "")
 
 app = Celery("under_siege", broker=_BROKER_URL, backend=_BROKER_URL, set_as_current=False)
@@ -22,10 +22,10 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # the broker keeps a task until its worker has finished it
     task_reject_on_worker_lost=True,
-    task_retry_on_worker_lost=True,  # a task that always kills its process stops at max_retries
+    task_retry_on_worker_lost=True,  # max_retries limits a task that always kills its process
     worker_prefetch_multiplier=1,
     result_expires=3600,
-    result_backend_always_retry=True,  # short interruptions of the broker lose no result
+    result_backend_always_retry=True,  # no result is lost if the broker is briefly unavailable
     broker_connection_retry_on_startup=True,
     redis_socket_timeout=TIMEOUT_S,
     redis_socket_connect_timeout=TIMEOUT_S,
@@ -43,7 +43,7 @@ def perform(spec: str) -> dict[str, Any]:
 
 @app.task(track_started=True, **_RETRY)  # type: ignore[untyped-decorator]
 def perform_job(spec: str) -> dict[str, Any]:
-    """Perform the task like `perform`, and record its start for `GET /jobs/ID`, which reports running or queued."""
+    """Perform the task and record its start, so that `GET /jobs/ID` can report `queued` or `running`."""
     return asdict(perform_here(spec))
 
 

@@ -1,4 +1,4 @@
-"""Connect the server to Celery, and run a private Redis and worker that exit with the server."""
+"""Connect the server to Celery, by default with a private Redis and a worker that exit with the server."""
 
 import asyncio
 import contextlib
@@ -29,17 +29,17 @@ from common.responses import RefusedError
 from common.server_contract import path_of
 from common.task import TaskError, TaskRun, UnknownTaskError
 
-# Removes the directory when the server has exited for any reason, even by a signal to its process group.
+# Removes the directory after the server exits for any reason, even because of a signal to its process group.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 ROOT = Path(__file__).parents[2]
 REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
 
-POLL_INTERVAL_S = 0.5  # interval of checks of the broker, and of whether a result is still needed
+POLL_INTERVAL_S = 0.5  # interval for checking the broker, and whether clients still wait for their results
 START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # each thread waits for one result
-POSTED = "POSTED"  # state of a job that no worker has started, which Celery itself does not record
+POSTED = "POSTED"  # state of a job that no worker has started; Celery doesn't record this state
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own timeouts
+FAIL_SOON = {  # so that clients soon get a 503 and can retry elsewhere; workers keep Celery's timeouts
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
     "task_publish_retry_policy": _RETRY,
     "result_backend_transport_options": {"retry_policy": _RETRY},
@@ -52,10 +52,10 @@ _AWAY = "the broker does not answer"
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     """Start a Redis that only this user can reach, and a Celery worker with `workers` processes; stop both at the end.
 
-    Redis keeps nothing on disk. Neither process is restarted if it exits.
+    Redis stores nothing on disk. If one of the processes exits, it is not restarted.
 
     Returns:
-        The broker's URL, and a function that returns one line if Redis or the worker has ended, or an empty string.
+        The broker's URL, and a function that returns one line if Redis or the worker has exited, else an empty string.
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
         socket, log = Path(directory) / "redis.sock", Path(directory) / "log"
@@ -94,7 +94,7 @@ def _directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that exits with this process, but ignores signals to the process group."""
+    """Start a process that exits with this process, but doesn't get signals to this process's group."""
     server = os.getpid()
 
     def in_child() -> None:
@@ -106,7 +106,7 @@ def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subpr
         env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         process_group=0,
-        preexec_fn=in_child,  # no thread runs yet
+        preexec_fn=in_child,  # safe, because no other thread runs yet
     )
     try:
         yield process
@@ -126,7 +126,7 @@ def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
-    """Open the queue on the Redis at CELERY_BROKER_URL, or on a private Redis with its own workers."""
+    """Open a job queue on the Redis at CELERY_BROKER_URL, or on a private Redis with its own workers."""
     silence("celery", "kombu", "redis")
     sys.unraisablehook = lambda _: None  # without a broker, AsyncResult.__del__ would print a traceback
     async with contextlib.AsyncExitStack() as stack:
@@ -145,7 +145,7 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
 
 
 class JobQueue:
-    """Send tasks to the broker. A thread waits for each result with `AsyncResult.get`."""
+    """Send tasks to the broker, and wait for each result on a separate thread with `AsyncResult.get`."""
 
     def __init__(self, ended: Callable[[], str]) -> None:
         self._ended, self._trouble = ended, ""
@@ -161,7 +161,7 @@ class JobQueue:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def watch(self) -> None:
-        """Check the broker and the processes that the server started, until cancelled."""
+        """Check the broker, and the processes that the server started, until this coroutine is cancelled."""
         while True:
             self._trouble = self._ended() or await asyncio.to_thread(_why_no_answer)
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -207,7 +207,7 @@ class JobQueue:
         raise RefusedError(self._trouble)
 
     async def post(self, task: str) -> str:
-        """Send a job and return its id when the broker has the job.
+        """Send a job, and return its id once the broker has accepted the job.
 
         Raises:
             RefusedError: the broker does not answer.
@@ -216,7 +216,7 @@ class JobQueue:
         return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job with this id, when it is done or `wait_s` is over; None if it is unknown or has expired.
+        """Wait up to `wait_s` until this job is done, and return it; None if it is unknown or has expired.
 
         Raises:
             RefusedError: the broker does not answer.
@@ -235,14 +235,14 @@ class JobQueue:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except (TaskError, RefusedError):
             raise
-        except Exception:  # raised by redis, kombu or celery: no broker
+        except Exception:  # without a broker, redis, kombu and celery raise various errors
             raise RefusedError(_AWAY) from None
 
 
 def _why_no_answer() -> str:
     try:
         app.backend.client.ping()
-    except Exception:  # raised by redis or its socket
+    except Exception:  # redis and its socket raise various errors
         return _AWAY
     return ""
 
@@ -261,14 +261,14 @@ def _find(job_id: str, wait_s: float) -> Job | None:
     try:
         return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
     except NotFinishedError:
-        app.backend.remove_pending_result(result)  # otherwise each poll of an endless job would leave a pending result
+        app.backend.remove_pending_result(result)  # otherwise, each poll of an endless job would leave a pending result
         return Job("running" if result.state == states.STARTED else "queued")
     except TaskError as error:
         return Job(error=str(error))
 
 
 def _value(returned: Any) -> Any:
-    """Return the value; raise TaskError if the task failed, because Celery then returns its exception instead."""
+    """Return the value; raise TaskError if Celery returned the exception of a failed task instead."""
     if isinstance(returned, BaseException):
         is_one_line = isinstance(returned, TaskError | UnknownTaskError)
         raise TaskError(str(returned) if is_one_line else one_line(returned))

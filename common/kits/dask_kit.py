@@ -1,4 +1,4 @@
-"""Provide a Dask cluster for the server: a LocalCluster, or the cluster in Dask's configuration."""
+"""Provide a Dask cluster for the server: a LocalCluster, or the cluster that Dask's configuration names."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ MOST_JOBS, KEPT_S = 10_000, 3600  # maximum number of unfinished jobs; retention
 
 
 class Cluster:
-    """A Dask client and its jobs, which exist only in this process."""
+    """A Dask client and its jobs, which are known only to this process."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # id → time of the post and job, oldest first
+        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # id → (submission time, job), oldest first
         self._unfinished: set[asyncio.Task[TaskRun]] = set()
 
     def trouble(self) -> str:
@@ -60,7 +60,7 @@ class Cluster:
             del self._jobs[name]
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job with this id when it is done or `wait_s` is over; None if the id is unknown."""
+        """Wait up to `wait_s` until this job is done, and return it; None if it is unknown."""
         _, job = self._jobs.get(name, (0.0, None))
         if job is None:
             return None
@@ -81,7 +81,7 @@ async def cluster(workers: int) -> AsyncIterator[Cluster]:
     try:
         client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))
     except (OSError, ValueError) as error:
-        warnings.simplefilter("ignore")  # the client that failed to connect warns that it wasn't closed
+        warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
         quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
     async with client:
         opened = Cluster(client)
@@ -90,9 +90,9 @@ async def cluster(workers: int) -> AsyncIterator[Cluster]:
 
 
 def dask_setup(_worker: object) -> None:
-    """Set up a process of a LocalCluster; called by Dask, because `distributed.worker.preload` names this module."""
+    """Set up a worker of a LocalCluster. Dask calls this, because `distributed.worker.preload` names this module."""
     exit_with_server()
-    silence("distributed")  # the client gets the task's error
+    silence("distributed")  # the HTTP client gets the task's error, so it needn't be logged
 
 
 async def result_of(future: Future[TaskRun]) -> TaskRun:

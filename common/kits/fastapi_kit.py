@@ -1,4 +1,4 @@
-"""Provide ping, admission queue, headers, errors, start and shutdown for FastAPI servers under uvicorn."""
+"""Provide pings, load shedding, headers, errors, startup and shutdown for FastAPI servers under uvicorn."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def task_app() -> FastAPI:
     for kind in (StarletteHTTPException, responses.RefusedError, TaskError, Exception):
         app.add_exception_handler(kind, _one_line_errors)
 
-    # A plain `def` would wait for a thread of the pool, like the tasks.
+    # A plain `def` endpoint would wait for a thread of the pool, as tasks do.
     @app.get("/ping")
     async def ping() -> Response:
         return _plain("pong", 200, responses.ping_headers(app.state.options))
@@ -53,17 +53,17 @@ def task_app() -> FastAPI:
 
 
 def answer(request: Request, run: TaskRun) -> Response:
-    """Return the response with the task's answer and the headers about its run."""
+    """Return a response with the task's answer, and headers that describe its run."""
     return _plain(run.answer, 200, responses.task_headers(run, request.state.received_s))
 
 
 def disconnect_check(request: Request) -> Callable[[], bool]:
-    """Wait until a burst of requests is over; return a function that checks whether the client has disconnected.
+    """Wait until a burst of requests is over; return a function that tells whether the client has disconnected.
 
     A thread can't be stopped from outside, but a task that yields can stop itself.
     """
     state, ticket = request.app.state, request.scope["state"].get(_TICKET)
-    if ticket is None:  # under another server
+    if ticket is None:  # another server runs this application
         return bool
     state.burst.wait_for_end()
     return partial(state.admission.is_disconnected, ticket)
@@ -80,7 +80,7 @@ async def _one_line_errors(_request: Request, error: Exception) -> Response:
 
 
 class _Admission:
-    """Record when a request arrives, and admit or refuse it if it is for the long task (outermost middleware)."""
+    """Outermost middleware: record when requests arrive, and admit or refuse requests for the long task."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,7 +94,7 @@ class _Admission:
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
             send = _closing(send)
         admission, client = getattr(scope["app"].state, "admission", None), state.get(_CLIENT)
-        # Another server provides no socket, and limits the requests itself.
+        # Other servers provide no socket; they limit requests themselves.
         with contextlib.ExitStack() as stack:
             app = self._app
             if admission is not None and client is not None and (scope["path"], scope["method"]) == ("/", "GET"):
@@ -114,7 +114,7 @@ class _Admission:
 
 
 def _closing(send: Send) -> Send:
-    """Close the connection after the answer, because unread bodies could be mistaken for the next request."""
+    """Make `send` close the connection after the response; an unread body could be taken for the next request."""
 
     async def closing(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -179,7 +179,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Limit the time for the head of a request, and cancel requests whose clients disconnect."""
+    """Limit the time for receiving a request head, and cancel requests whose clients disconnect."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -195,7 +195,7 @@ class _Protocol(H11Protocol):
         self.app = until_disconnected
 
     def data_received(self, data: bytes) -> None:
-        # The same as in uvicorn, except that a part of a head does not reset the timeout.
+        # As in uvicorn, except that receiving a part of a head does not reset the timeout.
         self.conn.receive_data(data)
         self.handle_events()
 

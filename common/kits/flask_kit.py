@@ -1,4 +1,4 @@
-"""Provide ping, admission queue, headers, errors, start and shutdown for Flask servers."""
+"""Provide pings, load shedding, headers, errors, startup and shutdown for Flask servers."""
 
 import contextlib
 import socket
@@ -86,7 +86,7 @@ def _require_connected(client: Any) -> None:
 
 
 def answer(run: TaskRun) -> Response:
-    """Return the response with the task's answer and the headers about its run."""
+    """Return a response with the task's answer, and headers that describe its run."""
     return Response(run.answer, headers=responses.task_headers(run, g.received_s), content_type=responses.PLAIN_TEXT)
 
 
@@ -102,14 +102,14 @@ class _RequestHandler(WSGIRequestHandler):
 
 
 def _ending_at_once(app: Any) -> Any:
-    """Wrap an application so that the client sees the end of the answer immediately.
+    """Wrap an application so that the client sees the end of the response immediately.
 
-    Otherwise, werkzeug first waits for further input, for 10 ms or forever.
+    Otherwise, werkzeug would first wait for more input, for 10 ms or forever.
     """
 
     def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:
         yield from answer
-        yield b""  # sends the headers of an empty answer
+        yield b""  # sends the headers of an empty response
         with contextlib.suppress(OSError):  # the client has disconnected
             client.shutdown(socket.SHUT_WR)
 
@@ -140,7 +140,7 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     )
     server.log = server.handle_error = lambda *_: None
     server.get_request = lambda: _with_deadline(*server.socket.accept())
-    # shutdown() waits for serve_forever() to end, so it must not run on the thread that serves.
+    # shutdown() waits for serve_forever() to end, so it must not run on the same thread.
     on_stop_signal(options, lambda: threading.Thread(target=server.shutdown).start(), admission.unanswered)
     announce(options, listener)
     HTTPServer.serve_forever(server, poll_interval=0.05)  # werkzeug's own version would reset waiting connections

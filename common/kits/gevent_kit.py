@@ -1,4 +1,4 @@
-"""Run Flask on gevent's server: load shedding, disconnected clients, start and shutdown. See also flask_kit.py."""
+"""Run Flask applications on gevent's server, with load shedding and clean shutdown. See also flask_kit.py."""
 
 from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
@@ -45,7 +45,7 @@ class _GreenletQueue(AdmissionQueue):
     """Start one task per iteration of the event loop while the server is overloaded, as `LoopThrottle` does."""
 
     def __init__(self, options: Options, connections: Pool) -> None:
-        # `poll` would let other greenlets run, which could take the free place in the queue.
+        # `poll` would yield to other greenlets, which could take the last place in the queue.
         super().__init__(options, lambda clients: [key for key, client in clients.items() if is_disconnected(client)])
         self.connections, self._turn = connections.__len__, BoundedSemaphore(1)
 
@@ -56,7 +56,7 @@ class _GreenletQueue(AdmissionQueue):
 
 
 def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three checks in a row find no request, because an accepted connection takes a moment to start."""
+    """Wait until three consecutive checks find no request, because accepted connections become requests later."""
     idle_checks = 0
     while idle_checks < 3:
         gevent.sleep(0.01)
@@ -64,11 +64,11 @@ def _finish_requests(admission: AdmissionQueue) -> None:
 
 
 class _HeadTimeoutError(OSError):
-    """The head of a request took too long. This is an OSError, because gevent handles OSErrors of sockets."""
+    """Raised if receiving a request head takes too long. It is an OSError, because gevent handles these."""
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
-    """Limit the time for the head of a request, reject ambiguous heads, and stop requests of disconnected clients."""
+    """Limit the time for receiving a request head, reject ambiguous heads, and cancel abandoned requests."""
 
     def read_requestline(self) -> str:
         self._limit = gevent.Timeout.start_new(HEAD_LIMIT_S, _HeadTimeoutError())
@@ -86,13 +86,13 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         finally:
             self._limit.cancel()
 
-    def MessageClass(self, *args: Any) -> Message:  # noqa: N802 (gevent calls it so)
+    def MessageClass(self, *args: Any) -> Message:  # noqa: N802 (gevent's name)
         headers: Message = super().MessageClass(*args)
         lengths, codings = headers.get_all("Content-Length", []), headers.get_all("Transfer-Encoding", [])
         cut_off = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in headers.defects)
         is_number = all(length.isascii() and length.isdigit() for length in lengths)
         if cut_off or len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
-            # Request smuggling (RFC 9112, 6.3): a proxy and this server may disagree about where the body ends. After
+            # Prevent request smuggling (RFC 9112, 6.3): a proxy and this server may disagree where the body ends. After
             # a malformed header such as `Transfer-Encoding : chunked`, the parser ignores the rest of the head.
             raise ValueError("the length of the body is ambiguous")
         return headers
@@ -104,7 +104,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         return super()._handle_client_error(ex if isinstance(ex, ValueError) else ValueError(ex))
 
     def run_application(self) -> None:
-        watcher = get_hub().loop.io(self.socket.fileno(), 1)  # 1: EV_READ of libev
+        watcher = get_hub().loop.io(self.socket.fileno(), 1)  # 1 is libev's EV_READ
         watcher.start(self._stop_if_disconnected, gevent.getcurrent(), watcher)
         try:
             super().run_application()
@@ -113,6 +113,6 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             watcher.close()
 
     def _stop_if_disconnected(self, request: gevent.Greenlet, watcher: Any) -> None:
-        watcher.stop()  # otherwise it fires repeatedly while the next request waits to be read
+        watcher.stop()  # otherwise, it fires repeatedly while the next request waits to be read
         if is_disconnected(self.socket._sock):
             request.kill(block=False)

@@ -40,7 +40,7 @@ def serve(app: Flask, options: Options) -> None:
             "bind": f"fd://{os.dup(listener.fileno())}",
             "workers": options.workers,
             "worker_class": _Worker,
-            "timeout": 0,  # otherwise gunicorn would kill workers with long tasks
+            "timeout": 0,  # otherwise, gunicorn would kill workers with long tasks
             "graceful_timeout": int(GRACE_S) + 1,  # workers stop themselves after GRACE_S
             "loglevel": "critical",
             "control_socket_disable": True,
@@ -52,7 +52,7 @@ def serve(app: Flask, options: Options) -> None:
 
 
 class _Gunicorn(BaseApplication):  # type: ignore[misc]
-    """A gunicorn application that is configured in code, not by command line or file."""
+    """A gunicorn application that is configured in code instead of a command line or a file."""
 
     def __init__(self, app: Flask, settings: dict[str, object]) -> None:
         self._app, self._settings = app, settings
@@ -71,7 +71,7 @@ def _finish_requests_at_ctrl_c(arbiter: Arbiter) -> None:
 
 
 class _Worker(SyncWorker):  # type: ignore[misc]
-    """Limit the time for the head of a request, and serve waiting connections before exiting."""
+    """Limit the time for receiving a request head, and serve waiting connections before exiting."""
 
     def run(self) -> None:
         super().run()
@@ -98,7 +98,7 @@ class _Worker(SyncWorker):  # type: ignore[misc]
 
 
 class _Workers:
-    """Shared state of the workers: the number of ready workers, and of dropped requests."""
+    """State that the workers share: the numbers of ready workers and of dropped requests."""
 
     def __init__(self, options: Options, admission: KernelQueue, listener: socket.socket) -> None:
         self._options, self._admission, self._listener = options, admission, listener
@@ -109,7 +109,7 @@ class _Workers:
         """Set up a worker after the fork; the last one announces the server."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the arbiter handles Ctrl-C and lets workers finish
         signal.signal(signal.SIGALRM, self._end_now)
-        exit_with_parent(worker.ppid)  # gunicorn itself checks only between requests
+        exit_with_parent(worker.ppid)  # gunicorn itself checks its parent only between requests
         with self._ready.get_lock():
             self._ready.value += 1
             if self._ready.value == self._options.workers:

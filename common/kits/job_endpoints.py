@@ -1,6 +1,6 @@
-"""Provide jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or answer.
+"""Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or answer.
 
-The server's resource is a `Jobs`.
+The server's resource must implement `Jobs`.
 """
 
 import re
@@ -12,12 +12,12 @@ from common.responses import task_headers
 from common.task import TaskError, TaskRun
 
 LONGEST_WAIT_S = 10.0
-RETRY_S = 1  # Retry-After for a client that does not wait
+RETRY_S = 1  # Retry-After for a request without `Prefer: wait`
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The state of a job, its result, or a one-line reason why it failed."""
+    """The state of an unfinished job, the result of a finished job, or the one-line error of a failed job."""
 
     state: str = ""
     run: TaskRun | None = None
@@ -28,10 +28,10 @@ class Jobs(Protocol):
     """A queue of jobs."""
 
     async def post(self, task: str) -> str:
-        """Accept a job and return its id; raise RefusedError if no job can be accepted now."""
+        """Accept a job and return its id; raise RefusedError if the queue can't accept a job now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job when it is done or `wait_s` is over; None if it is unknown or has expired."""
+        """Wait up to `wait_s` until the job is done, and return it; None if it is unknown or has expired."""
 
 
 class PostJob(Handler):
@@ -48,12 +48,12 @@ class PostJob(Handler):
 
 
 class FindJob(Handler):
-    """`GET /jobs/ID`: 200 with the answer, or 202 with the state. With `Prefer: wait=5` (RFC 7240) it waits for 5 s."""
+    """`GET /jobs/ID`: 200 with the answer, or 202 with the state; `Prefer: wait=5` (RFC 7240) waits up to 5 s."""
 
     allowed = "GET, HEAD"
 
     async def head(self, name: str) -> None:
-        """Answer like GET, but without a body."""
+        """Respond like GET, but without a body."""
         await self.get(name)
 
     async def get(self, name: str) -> None:

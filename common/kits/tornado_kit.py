@@ -1,4 +1,4 @@
-"""Provide ping, admission queue, headers, errors, start and shutdown for Tornado servers."""
+"""Provide pings, load shedding, headers, errors, startup and shutdown for Tornado servers."""
 
 import asyncio
 import contextlib
@@ -32,17 +32,17 @@ POOL_IS_BROKEN = "the worker pool is broken; restart the server"
 
 
 class Handler(RequestHandler):
-    """The base of all handlers: plain text, and one-line errors."""
+    """Base class of all handlers, with plain-text responses and one-line errors."""
 
     allowed = responses.ONLY_GET  # the Allow header of a 405
 
     def initialize(
         self, options: Options, admission: AdmissionQueue, throttle: LoopThrottle, resource: Any = None
     ) -> None:
-        self.server = options  # not `self.options`, which is Tornado's handler of OPTIONS requests
+        self.server = options  # not `self.options`, which is Tornado's handler for OPTIONS requests
         self.task = options.task
         self.admission, self.throttle = admission, throttle
-        self.resource = resource  # resource that `serve` keeps open
+        self.resource = resource  # the resource that `serve` keeps open
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", responses.PLAIN_TEXT)
@@ -59,13 +59,13 @@ class Handler(RequestHandler):
         self.finish(text)
 
     def log_exception(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        """Log nothing, because the client gets the error; if the pool is broken, `/ready` reports it from now on."""
+        """Log nothing, because the client gets the error. If the pool is broken, make `/ready` report it."""
         if isinstance(error, BrokenExecutor):
             unready_until_restart(POOL_IS_BROKEN)
 
 
 class TaskHandler(Handler):
-    """A handler for the long task; a server adds `get`."""
+    """Base class for the handler of the long task; subclasses define `get`."""
 
     _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # handlers with work that can be cancelled, by ticket
     _ticket: int | None = None
@@ -92,7 +92,7 @@ class TaskHandler(Handler):
             self._waiting.pop(self._ticket, None)
 
     def answer(self, run: TaskRun) -> None:
-        """Send the task's answer with the headers about its run."""
+        """Send the task's answer, with headers that describe its run."""
         for name, value in responses.task_headers(run, self.received_s).items():
             self.set_header(name, value)
         self.finish(run.answer)
@@ -112,7 +112,7 @@ class TaskHandler(Handler):
             raise HTTPError(503) from None
 
     def on_connection_close(self) -> None:
-        """Cancel this and all other requests of disconnected clients, because a busy loop notices each one late."""
+        """Cancel this request and those of all other disconnected clients, which a busy loop would notice late."""
         self._cancel()
         sockets = {ticket: handler._client() for ticket, handler in self._waiting.items()}
         for ticket in disconnected({ticket: client for ticket, client in sockets.items() if client is not None}):
@@ -155,8 +155,8 @@ def serve(
     """Serve the long task until SIGTERM or Ctrl-C.
 
     Args:
-        resource: opened for as long as the server runs; handlers use it as `self.resource`.
-        more: handlers for other paths.
+        resource: context to keep open while the server runs; handlers get its value as `self.resource`.
+        more: handlers for additional paths.
     """
     silence("tornado", "asyncio")
     paths = {"/": long_task, "/ping": _Ping, "/ready": _Ready, **more}
@@ -199,7 +199,7 @@ async def _until_stopped(application: Application, options: Options, admission: 
 
 
 async def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three checks in a row find no request, because an accepted connection takes a moment to start."""
+    """Wait until three consecutive checks find no request, because accepted connections become requests later."""
     idle_checks = 0
     while idle_checks < 3:
         await asyncio.sleep(0.01)

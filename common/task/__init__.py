@@ -1,9 +1,9 @@
-"""Find the long task, perform it, and return its answer with its times.
+"""Find the long task, perform it, and return its answer and timings.
 
-A task is a plain function, an `async def`, or a generator function that yields where other code may run. It uses
-`yield 0` or `yield` between two slices of computing, and `yield 0.2` to wait 0.2 s.
+A task is a plain function, an `async def`, or a generator function that yields where other code may run. The
+generator uses `yield 0` or `yield` between slices of computation, and `yield 0.2` to wait 0.2 s.
 
-asyncio is imported only if it is needed, because this takes twice as long as all other imports of a worker process.
+asyncio is imported only where needed, because its import takes twice as long as all other imports of a worker process.
 """
 
 import importlib
@@ -22,8 +22,8 @@ from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
 from common.task.task_name import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 
-DENSE = 0.9  # share of CPU time from which a span counts as pure computing
-MOST_SPANS = 200  # maximum for a header of 4 KB
+DENSE = 0.9  # minimum share of CPU time in a span of pure computation
+MOST_SPANS = 200  # as many as fit into a header of 4 KB
 
 __all__ = [
     "BadCallError",
@@ -36,18 +36,18 @@ __all__ = [
     "resolve",
 ]
 
-_MAIN_THREAD = threading.get_native_id()  # all greenlets of gevent run in this thread, despite their thread names
+_MAIN_THREAD = threading.get_native_id()  # all gevent greenlets run in this thread, despite their thread names
 
 
 class ComputeSpan(NamedTuple):
-    """A period in which a task did not pause. The operating system may have run other threads in it."""
+    """A period in which a task did not pause. The operating system may have run other threads meanwhile."""
 
     from_s: float  # `time.monotonic`
     to_s: float
     cpu_s: float  # CPU time of this thread
 
     def is_dense(self) -> bool:
-        """Return whether the task computed during (almost) the whole span."""
+        """Return whether the task computed during almost the whole span."""
         return self.cpu_s >= DENSE * (self.to_s - self.from_s)
 
 
@@ -61,7 +61,7 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span. Merge it with the previous span if both are dense; merge pairs if there are too many spans."""
+        """End a span. Merge it with the previous one if the result is dense; if there are too many, merge all pairs."""
         new = ComputeSpan(self._from_s, time.monotonic(), time.thread_time() - self._cpu_s)
         if self.spans and _joined(self.spans[-1], new).is_dense():
             self.spans[-1] = _joined(self.spans[-1], new)
@@ -72,7 +72,7 @@ class Stopwatch:
             self.spans = [_joined(*pair) for pair in pairs] + self.spans[len(self.spans) // 2 * 2 :]
 
     def cpu_s(self) -> float:
-        """Return the CPU time of all spans."""
+        """Return the total CPU time of all spans."""
         return sum(span.cpu_s for span in self.spans)
 
 
@@ -93,7 +93,7 @@ class TaskRun:
 
 
 class TaskError(RuntimeError):
-    """The task raised an exception. This error has only text, so that it can always be pickled."""
+    """Raised if the task fails or is cancelled. It contains only text, so it can always be pickled."""
 
 
 def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
@@ -124,7 +124,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Perform the task on the event loop; other code runs when it yields or awaits. Raise the errors of `perform`."""
+    """Perform the task on the event loop; when it yields, other code runs. Raise the same errors as `perform`."""
     import asyncio
 
     attempt = _Attempt(spec)
@@ -139,7 +139,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
 
 
 class _Attempt:
-    """Run the task from pause to pause; the result is either `answer` or a `coroutine` that returns the answer."""
+    """Run the task from pause to pause; the result is `answer`, or a `coroutine` that returns it."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)
@@ -148,7 +148,7 @@ class _Attempt:
         self.coroutine: Coroutine[Any, Any, str] | None = None
 
     def pauses(self) -> Iterator[float]:
-        """Yield each pause of the task in seconds; the caller has to wait."""
+        """Yield each pause of the task in seconds; the caller must wait that long."""
         self.stopwatch.start()
         answer = self._function()
         if inspect.isgenerator(answer):
@@ -184,7 +184,7 @@ async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
 
 @contextmanager
 def _task_errors() -> Iterator[None]:
-    """Turn any exception of the task into a TaskError, unless the exception comes from outside."""
+    """Convert exceptions of the task to TaskError, except those from outside, such as Ctrl-C."""
     try:
         yield
     except BaseException as error:  # servers would mistake a GeneratorExit of the task for their own
@@ -196,7 +196,7 @@ def _task_errors() -> Iterator[None]:
 def _is_from_outside(error: BaseException) -> bool:
     """Return whether this is Ctrl-C, or the cancellation of the greenlet or asyncio task."""
     if isinstance(error, KeyboardInterrupt):
-        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise Ctrl-C does not raise it
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise, the task itself raised it
     return type(error).__name__ == "GreenletExit" or _was_cancelled_by_another(error)
 
 
@@ -236,7 +236,7 @@ def _interpreter_number() -> int:
 def resolve(spec: str) -> Callable[[], object]:
     """Return the function of a task: a name from `BUILTIN_TASKS`, `module:function`, or `module:function('acme', 3)`.
 
-    Modules are imported from the current directory. Arguments are literals.
+    Modules are imported from the current directory. Arguments must be literals.
 
     Raises:
         UnknownTaskError: there is no such task; the message is one line with a remedy.

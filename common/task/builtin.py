@@ -15,7 +15,7 @@ def primes() -> Generator[float, None, int]:
 
 
 def is_prime(number: int) -> bool:
-    """Return whether a number is prime; trial division is slow on purpose."""
+    """Return whether a number is prime, by trial division, which is slow on purpose."""
     return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
@@ -25,7 +25,7 @@ def digest() -> str:
 
 
 def sign_up() -> Generator[float, None, str]:
-    """Wait for a database, a mail server and a social network, which is I/O-bound."""
+    """Simulate I/O: wait for a database, a mail server and a social network."""
     yield 0.020
     yield 0.060
     yield 0.200

@@ -1,7 +1,7 @@
-"""Run a coroutine as a task, on the running event loop or on a new one, and measure its own CPU time.
+"""Run a coroutine as a task, on the running event loop or on a new one, and measure only its CPU time.
 
 On a shared event loop, the stopwatch runs during each step of the coroutine and of the tasks that it started. On a new
-event loop, it runs from start to end, except while the loop waits. Creating and closing the loop does not count.
+event loop, it runs from start to end, except while the loop waits. It excludes creating and closing the loop.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LOOP_LOCK = threading.Lock()  # for gevent: asyncio allows one running loop per
 
 
 class Watch(Protocol):
-    """A stopwatch: started when the task runs, stopped when it pauses."""
+    """A stopwatch that is started when the task runs, and stopped when the task pauses."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -35,7 +35,7 @@ async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> 
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
-        loop.set_task_factory(cast(Any, _watched_task))  # its type differs between Python versions
+        loop.set_task_factory(cast(Any, _watched_task))  # the type of a factory depends on the Python version
     shared = _Shared(watch)
     token = _SHARED.set(shared)
     try:
@@ -46,7 +46,7 @@ async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> 
 
 
 def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Run a coroutine like `asyncio.run`; the watch is stopped while the loop waits."""
+    """Run a coroutine as `asyncio.run` does, with the watch stopped while the loop waits."""
     if _GEVENT:
         with _LOOP_LOCK:
             return _run(coroutine, watch)
@@ -119,7 +119,7 @@ class _Steps:
 
 
 class _Shared:
-    """A watch for several asyncio tasks; an eager task may start inside another task."""
+    """A watch that several asyncio tasks share. An eager task may start inside another task."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._is_running = watch, False

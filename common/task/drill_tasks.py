@@ -1,6 +1,6 @@
-"""Define tasks for a drill: they have any length, report their start, and can be made endless.
+"""Define the task of a drill, which can have any duration, reports its start, and can be made endless.
 
-They communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
+The bench and the task communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ SLICE_S = 0.002
 
 
 def compute(cpu_s: float) -> Generator[float, None, str]:
-    """Compute in slices for this much CPU time, or for the time in the file `lasts`.
+    """Compute in slices for `cpu_s`, or for the CPU time in the file `lasts`.
 
     If a file requests an endless task, compute forever without slices.
     """
@@ -32,7 +32,6 @@ def compute(cpu_s: float) -> Generator[float, None, str]:
 
 
 def _report_start() -> None:
-    """Append a byte to the file `begun`."""
     if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
             file = os.open(os.path.join(directory, BEGUN), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118 (importing pathlib is slow)
@@ -48,7 +47,7 @@ def _length_s(default_s: float) -> float:
 
 
 def _is_endless() -> bool:
-    """Return whether this task is endless; each file requests one endless task."""
+    """Remove a file that requests an endless task; return whether there was one."""
     if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
             for name in os.listdir(directory):  # noqa: PTH208

@@ -15,12 +15,12 @@ from types import ModuleType
 import common
 from common.errors import BadInputError, one_line
 
-USER_COMMON = "common_of_the_user"  # name in sys.modules for a module `common` of the user
+USER_COMMON = "common_of_the_user"  # name in sys.modules of the user's own module `common`
 _OURS = Path(str(common.__file__))
 
 
 def import_from(folder: str, name: str) -> ModuleType:
-    """Import a module as a script in that folder would, including any exceptions."""
+    """Import a module as a script in that folder would; don't catch its exceptions."""
     user_common = _user_common(folder)
     # Worker processes inherit sys.path, and must import this project's `common`.
     first = [str(_OURS.parents[1]), folder] if user_common else [folder]
@@ -56,16 +56,16 @@ def _import_user_common(module_spec: ModuleSpec) -> None:
 
 
 class UnknownTaskError(BadInputError):
-    """There is no such task. The message is one line with the expected value."""
+    """Raised for an unknown task. The message is one line with the expected value."""
 
 
 class BadCallError(UnknownTaskError):
-    """The task can't be called with these arguments: they are not literals, or don't match its signature."""
+    """Raised if a task can't be called: its arguments are not literals, or don't match its signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Literal arguments and their source text, which is never evaluated."""
+    """Literal arguments, and their source text, which is never executed."""
 
     text: str = ""  # source with parentheses; empty without arguments
     positional: tuple[object, ...] = ()
@@ -89,7 +89,7 @@ def split(spec: str) -> tuple[str, Arguments]:
     """Split `module:function('acme', 3)` into the name and the arguments.
 
     Raises:
-        BadCallError: the arguments are not literals, or have invisible characters.
+        BadCallError: the arguments are not literals, or contain invisible characters.
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
@@ -100,9 +100,9 @@ def split(spec: str) -> tuple[str, Arguments]:
 def _arguments(spec: str, text: str) -> Arguments:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about invalid escape sequences
+            warnings.simplefilter("ignore")  # warnings about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
-            whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment after it
+            whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment follows
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
                 raise BadCallError(f"task {spec!r} has text after its arguments; remove it")
             positional = tuple(_literal(spec, argument) for argument in call.args)
@@ -127,7 +127,7 @@ def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
     try:
         if not unpacked:
             return ast.literal_eval(node)
-    except (ValueError, TypeError):  # TypeError: a list as a key
+    except (ValueError, TypeError):  # TypeError: for example, a list as a dict key
         pass
     raise BadCallError(
         f"task {spec!r} has an argument that is not a literal: {'**' * unpacked}{ast.unparse(node)}; "

@@ -1,4 +1,4 @@
-"""Exits one second after its start; a copy named `crashes_in_warm_up.py` before its first response."""
+"""Exits one second after its start or, if the file is named `crashes_in_warm_up.py`, before its first response."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Exits at a request of the bench whose number is in the file name, suddenly or slowly.
+"""Exits, suddenly or slowly, at the request of the bench whose number is in the file name.
 
 For example, `crashes-2-slowly.py` exits slowly at the second request.
 """
@@ -30,7 +30,7 @@ def die():
     if how == "suddenly":
         print("no database at db:5432", file=sys.stderr, flush=True)
         os._exit(1)
-    atexit.register(time.sleep, 0.8)  # like an interpreter with a long cleanup
+    atexit.register(time.sleep, 0.8)  # simulates an interpreter with a long cleanup
     sys.exit("no database at db:5432")  # on the main thread; the request is not answered
 
 

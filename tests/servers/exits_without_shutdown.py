@@ -1,4 +1,4 @@
-"""Serves with threads, and ends at SIGTERM without a graceful shutdown."""
+"""Serves with threads, and exits on SIGTERM without a graceful shutdown."""
 
 import argparse
 import os

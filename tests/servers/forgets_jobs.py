@@ -1,4 +1,4 @@
-"""Accepts jobs and answers them later; forgets them when killed, unless REMEMBERS is set."""
+"""Accepts jobs and answers them later; loses them when killed, unless the variable REMEMBERS is set."""
 
 import argparse
 import os

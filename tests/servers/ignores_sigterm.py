@@ -1,4 +1,4 @@
-"""Ignores SIGTERM, and has a daemon that listens on the port and ignores SIGTERM, too."""
+"""Ignores SIGTERM, and starts a daemon that listens on the port and ignores SIGTERM, too."""
 
 import os
 import signal

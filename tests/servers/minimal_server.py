@@ -1,6 +1,6 @@
-"""Helpers for test servers without a framework, whose import would take longer than their sieges.
+"""Helpers for test servers without a framework, because importing one would take longer than their sieges.
 
-The servers follow the contract with the standard library: ping, and headers that report worker and timing.
+The servers fulfil the contract with the standard library: pings, and headers that report worker and timing.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def serve(
     threaded: bool = True,
     pong: Mapping[str, str] = NOTHING,
 ) -> None:
-    """Serve `long_task`, or else the task of the options, until killed; with a thread per request or sequentially."""
+    """Serve `long_task`, or else the task in the options, until killed: with a thread per request, or sequentially."""
 
     class Server(ThreadingHTTPServer if threaded else HTTPServer):
         request_queue_size = 128

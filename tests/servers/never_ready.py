@@ -1,4 +1,4 @@
-"""Listens, accepts, and never answers."""
+"""Listens, accepts connections, and never answers."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""Report, as a free-threaded Python does, that importing a module has enabled the GIL."""
+"""Reports that importing a module has enabled the GIL, as a free-threaded Python does."""
 
 import sys
 

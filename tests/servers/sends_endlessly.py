@@ -1,4 +1,4 @@
-"""Sends endless output and endless responses to pings; a copy named endless_answer also to tasks."""
+"""Prints endless output, and sends endless responses to pings and, if the file is named endless_answer, to tasks."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Serves and starts a daemon: forked twice, in its own session, without environment variables."""
+"""Serves, and starts a daemon that is forked twice, in its own session, and without environment variables."""
 
 import os
 import sys

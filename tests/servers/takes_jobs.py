@@ -1,4 +1,4 @@
-"""Accepts jobs and treats them as the variable JOBS_ARE specifies."""
+"""Accepts jobs and treats them as the environment variable JOBS_ARE specifies."""
 
 import asyncio
 import contextlib

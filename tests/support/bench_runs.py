@@ -45,7 +45,7 @@ def server_path(name: str) -> str:
 
 @contextlib.contextmanager
 def without_a_ceiling() -> Iterator[None]:
-    """Run the body without a ceiling, which takes as long as another server."""
+    """Run the body without measuring a ceiling, which takes as long as measuring another server."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(strategies, "NO_SERVER", None)
         yield

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HEIGHT = 900
-# Containers run it as root; it must not access the network.
+# Containers run Chromium as root. It must not access the network.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -72,7 +72,7 @@ _TABS: WeakKeyDictionary[Browser, dict[Path, Opened]] = WeakKeyDictionary()
 
 @contextlib.contextmanager
 def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
-    """Return the page in its initial state.
+    """Yield the page in its initial state.
 
     Its tab stays open for the next test unless the test failed, because opening a tab takes a second of CPU time.
     """

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 
 from under_siege.cli import bench
 
-WIDTH = 78  # width of the help, as click sets it for 80 columns
+WIDTH = 78  # width of help texts that click prints on 80 columns
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The result of a command, like that of a process."""
+    """The exit code and the output of a command."""
 
     returncode: int
     stdout: str
@@ -24,7 +24,7 @@ class CommandResult:
 def invoke(
     *words: str, folder: Path | None = None, env: dict[str, str] | None = None, charset: str = "utf-8"
 ) -> CommandResult:
-    """Run `bench.py` with these arguments, in this or the current directory, on a terminal with this charset."""
+    """Run `bench.py` with these arguments in `folder`, or else the current directory, on a terminal with `charset`."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
         patched.setattr("under_siege.cli.COMMAND", ["bench.py", *words])
@@ -35,5 +35,5 @@ def invoke(
                 bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False
             )
         finally:
-            gc.enable()  # some commands disable it, because their process ends with them
+            gc.enable()  # some commands disable it, because their process ends soon
     return CommandResult(ended.exit_code, ended.stdout, ended.stderr)

@@ -1,6 +1,6 @@
 """Find processes that a test left behind, by a mark that child processes inherit in their environment.
 
-So tests that run at the same time do not affect each other.
+Each test has its own mark, so tests that run at the same time do not affect each other.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def end(processes: list[psutil.Process]) -> None:
 def _left(before: set[int], mark: str) -> list[psutil.Process]:
     """Return new processes that have the mark, and forked children of this process.
 
-    Without exec, a forked process shows the environment with which this one started.
+    A forked process that has not called exec has no mark: it shows the environment with which this process started.
     """
     new = set(psutil.pids()) - before
     ours = new.intersection(children(os.getpid()))

@@ -40,7 +40,7 @@ DISHONEST = (
 
 
 def true_log(name: str) -> float:
-    """Return the logarithm of the true rate, in ceilings."""
+    """Return the logarithm of the true rate as a multiple of the ceiling."""
     if name == "bare":
         return 0.0
     server = next(one for one in (*HONEST, *DISHONEST) if one.name == name)
@@ -55,16 +55,16 @@ class Study:
     seconds: list[float] = field(default_factory=list)  # duration of each run
     covered: list[bool] = field(
         default_factory=list
-    )  # whether the interval of each ratio of two cases covers the truth
+    )  # whether the interval of each ratio of two cases covers the true ratio
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
-    undecided_runs: int = 0  # runs in which no pool is first, or a strategy on one CPU is
+    undecided_runs: int = 0  # runs in which no pool is ranked first, or a strategy on one CPU is
     told_apart: int = 0  # runs in which equal servers have different ranks
     found: Counter[str] = field(default_factory=Counter)  # slower servers not ranked first
     of_dishonest: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, comparison: Comparison) -> None:
-        """Count a run."""
+        """Add a run to the counts."""
         self.runs += 1
         ranks = {case.server: case.rank for case in comparison.cases}
         estimates = dict(zip(ranks, comparison.measured["rate_per_s"], strict=True))

@@ -1,7 +1,7 @@
-"""Simulate runs on a machine with two CPUs that is as noisy as recorded ones.
+"""Simulate runs on a machine with two CPUs that is as noisy as recorded machines.
 
-Each CPU alternates between full speed and `SLOW`: half of the variance lasts less than 50 ms, the rest 0.2 to 10 s.
-Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
+Each CPU alternates between full speed and `SLOW`: half of the variance decorrelates within 50 ms, the rest over 0.6 to
+40 s. Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP_S = 0.005
 SLOW = 0.57
 USERS = 25
 TASK_S = 0.055  # CPU time at full speed
-BEFORE_S, AFTER_S = 0.7, 0.7  # recorded around each siege
+BEFORE_S, AFTER_S = 0.7, 0.7  # recorded before and after each siege
 HORIZON_S = 30.0  # maximum length of a siege
 FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # exponent of the task's speed relative to the probe's, and its deviation
 PROBES_PER_S = 50
@@ -32,16 +32,16 @@ Answer = tuple[float, int, float]  # time of the response, user, time of the req
 
 @dataclass(frozen=True)
 class Server:
-    """The work of a server per request, and its number of CPUs."""
+    """A server: its work per request, and its number of workers."""
 
     name: str
     workers: int = 1
     in_turns: bool = False  # computes all requests concurrently, in slices
     work: float = 1.0  # CPU time per response, in tasks
-    waits_s: float = 0.0  # instead of computing
+    waits_s: float = 0.0  # waiting time per response, instead of CPU time
     tells_cpu: bool = True
     honest_when_idle: bool = False  # does the full work for the first response
-    own_deviation: float = 0.0  # the server's own deviation between rounds
+    own_deviation: float = 0.0  # standard deviation of the log of the server's work between rounds
 
 
 NO_SERVER = Server("bare", 2, in_turns=True)
@@ -59,12 +59,12 @@ class NoisyMachine:
         beside_a_busy_cpu: float = 1.0,
         seconds: float = 400.0,
     ) -> None:
-        """Draw the speeds.
+        """Draw the CPU speeds at random.
 
         Args:
             seed: seed of all random numbers.
             kind: noisy, quiet, or drifting (to three quarters of the speed over `seconds`).
-            probes_per_s: samples of the speed probe per CPU.
+            probes_per_s: samples of the speed probe per CPU and second.
             beside_a_busy_cpu: the speed of a CPU while its sibling on the same core is busy.
             seconds: period after which the speeds repeat.
         """
@@ -106,7 +106,7 @@ class NoisyMachine:
         return result_of(list(self.records))
 
     def measure(self, server: Server, round_: int) -> Record:
-        """Put the server under siege."""
+        """Measure the server in one siege."""
         one = _Siege(self, server, round_)
         self.records.append(one.record)
         self.now_s += one.record.case_s
@@ -129,7 +129,7 @@ class _Siege:
         self._serve(round_)
 
     def _steal(self, count: int) -> Floats:
-        """Return when each CPU is stolen: hardly in two of three sieges, up to 14 % of the time in one of ten."""
+        """Return when each CPU is stolen: up to 0.3 % of the time in two of three sieges, up to 14 % in one of ten."""
         stolen, kind = np.zeros((2, count), dtype=bool), self._rng.random()
         if not self._machine._noisy:
             return stolen
@@ -187,7 +187,7 @@ class _Siege:
             heapq.heappush(waiting, (end, user))
 
     def _in_turns(self, done: Floats, work: float) -> Iterator[Answer]:
-        """Yield the responses of a server that slices its CPU time among requests, not quite evenly."""
+        """Yield the responses of a server that divides its CPU time among requests in nearly equal slices."""
         left, share = work * np.exp(self._rng.normal(0, 0.02, USERS)), np.exp(self._rng.normal(0, 0.06, USERS))
         requested, until = np.zeros(USERS), 0.0
         while True:
@@ -280,7 +280,7 @@ class _Siege:
 
 
 def _summed(per_step: Floats) -> Floats:
-    """Return the cumulated work at the end of each step, starting with 0."""
+    """Return the cumulative work at the end of each step, starting with 0."""
     return np.concatenate((np.zeros((2, 1)), np.cumsum(per_step * STEP_S, axis=1)), axis=1)
 
 
@@ -300,7 +300,7 @@ def _speeds(rng: np.random.Generator, count: int, kind: str) -> Floats:
 
 
 def _drift(rng: np.random.Generator, count: int, lasts_s: float) -> Floats:
-    """Return an Ornstein-Uhlenbeck process with variance 1, at every few steps, interpolated."""
+    """Return an Ornstein-Uhlenbeck process with variance 1, computed at every few steps and interpolated."""
     from scipy.signal import lfilter
 
     every = max(1, int(lasts_s / STEP_S / 8))

@@ -1,4 +1,4 @@
-"""Find other Pythons on the PATH. Run as a program, create the environments in which tests run servers with them."""
+"""Find other Pythons on the PATH. As a program, create the environments in which tests run servers with them."""
 
 import asyncio
 import functools
@@ -13,7 +13,7 @@ NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", 
 
 @functools.cache
 def other_pythons() -> tuple[Interpreter, ...]:
-    """Return one interpreter for each version that the PATH has, in ascending order."""
+    """Return one interpreter for each other version on the PATH, in ascending order."""
     found = []
     for name in NAMES:
         try:

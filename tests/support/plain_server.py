@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from common.task import perform
 
-Respond = Callable[[str, bool], tuple[int, str]]  # task's answer, whether the bench asks → status, body
+Respond = Callable[[str, bool], tuple[int, str]]  # task's answer, whether the client is the bench → status, body
 
 
 def serve(respond: Respond) -> None:
-    """Serve at the address of the command line until killed."""
+    """Serve at the address given on the command line until killed."""
     parser = argparse.ArgumentParser()
     for name in ("--host", "--port", "--task"):
         parser.add_argument(name)

@@ -1,9 +1,9 @@
-"""Pytest plugin: rerun failed tests of measured figures at the end, alone.
+"""Pytest plugin that reruns failed tests of measured figures at the end, one at a time.
 
 Other tests and noisy neighbours affect measured figures. With `--again=FILE`, as in run_tests.sh, a failed test with
 the mark `figures` or `measures` does not count as a failure: its reason is printed and its name added to the file. At
-the end, run_tests.sh runs the tests in the file one after the other, and failures count. Errors in the teardown, such
-as leftover processes, always count.
+the end, run_tests.sh runs the tests in the file one after the other, and their failures count. Errors in the teardown,
+such as leftover processes, always count.
 """
 
 from collections.abc import Iterator

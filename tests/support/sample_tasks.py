@@ -1,6 +1,6 @@
 """Tasks of all kinds, as users might write them.
 
-CPU-bound ones hold the GIL like a Python loop, but use no CPU, so that many of them can run next to other tests.
+CPU-bound tasks hold the GIL like a Python loop but use no CPU time, so many of them can run beside other tests.
 """
 
 import asyncio
@@ -115,7 +115,6 @@ def _hold_gil_for(seconds):
 
 
 def _use_cpu(seconds):
-    """Use this much CPU time."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         sum(range(200))
@@ -140,7 +139,6 @@ def moments_then_half_a_minute_of_computing():
 
 
 def _is_among_the_first_three():
-    """Return whether this is one of the first three runs."""
     begun = Path(os.environ["BEGUN"])
     return not begun.exists() or len(begun.read_text()) < 3
 
@@ -232,7 +230,7 @@ async def awaits():
 
 
 async def awaits_others():
-    """Compute in child tasks, which may run while other tasks of the loop do."""
+    """Compute in child tasks, which may interleave with other tasks of the loop."""
 
     async def part():
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The order of tests, and their distribution to the processes of pytest-xdist."""
+"""Define the order of tests, and their distribution among the processes of pytest-xdist."""
 
 import re
 
@@ -31,7 +31,7 @@ APART = (
     "test_overload_and_shutdown.py",
 )
 WAITING = "test_overload_and_shutdown.py"  # I/O-bound tests: run together, they would leave all CPUs idle
-# A process completes the file that it has begun, so the longest files begin first. CPU-bound and I/O-bound files
+# A process completes the file that it has begun, so the longest files start first. CPU-bound and I/O-bound files
 # alternate.
 LONG = (
     "test_slow_servers.py",
@@ -55,7 +55,7 @@ STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
 
 class OrderedScheduling(LoadScopeScheduling):
-    """Keep the tests of a file together, because they may share fixtures, and contract tests those of a strategy."""
+    """Run the tests of each file in one process, because they may share fixtures; split contract tests by strategy."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from under_siege.stats.rate import Spans, spans_of
 
-Service = Callable[[float], float]  # begin of the service → its duration, in seconds
+Service = Callable[[float], float]  # start of the service → its duration, both in seconds
 
 
 def constant(seconds: float) -> Service:
@@ -27,7 +27,7 @@ def exponential(mean_s: float, seed: int) -> Service:
 def queue(
     users: int, workers: int, service: Service, pause: tuple[float, float] | None = None
 ) -> Iterator[tuple[float, int]]:
-    """Yield the responses of workers with a first-come, first-served queue, which pause between these times."""
+    """Yield the responses of workers with a first-come, first-served queue that all stop during the `pause`."""
     waiting = list(range(users))
     free = [0.0] * workers
     busy: list[tuple[float, int]] = []
@@ -48,7 +48,7 @@ def queue(
 
 
 def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple[float, int]]:
-    """Yield the responses of a worker that gives every user a slice in turn."""
+    """Yield the responses of a worker that gives each user a time slice in turn."""
     left = [work_s] * users
     now = 0.0
     for user in itertools.cycle(range(users)):

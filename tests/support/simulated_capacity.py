@@ -19,7 +19,7 @@ from under_siege.model.requirement import goal
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # time to start and stop a server
 Ping = Callable[[float], float]  # rate → latency of a ping
-Service = Callable[[Random], float]  # → seconds that one request takes
+Service = Callable[[Random], float]  # → service time of one request, in seconds
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def capacity_by_arithmetic(
     arrivals: int = 300_000,
     machines: Sequence[Machine] | None = None,
 ) -> float:
-    """Return the rate at which the percentile of very many requests reaches the limit."""
+    """Return the rate at which the latency percentile of `arrivals` requests reaches the limit."""
     random = Random(7)
     unit = list(itertools.accumulate(random.expovariate(1) for _ in range(arrivals)))
     least, most = 8.0, 50.0

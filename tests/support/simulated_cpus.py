@@ -20,7 +20,7 @@ STOLEN_PER_S, STOLEN_S = 0.125, 0.04
 
 
 class Machine:
-    """A machine with two CPUs; `now_s` is the begin of the next step."""
+    """A machine with two CPUs; `now_s` is the start of the next step."""
 
     def __init__(self, seed: int = 0, *, noisy: bool = False) -> None:
         self._random = np.random.default_rng(seed)
@@ -35,12 +35,12 @@ class Machine:
         self.now_s = 1.0
 
     def end_s(self, begin_s: float, work_s: float, cpu: int) -> float:
-        """Return when a CPU that begins now has done the work; both times count from `now_s`."""
+        """Return when a CPU that begins at `begin_s` has done the work; both times count from `now_s`."""
         done = np.interp(self.now_s + begin_s, self.time_s, self.work_s[cpu]) + work_s
         return float(np.interp(done, self.work_s[cpu], self.time_s)) - self.now_s
 
     def mean_speed(self, cpus: int) -> float:
-        """Return the mean speed until now of the CPUs that a server with so many workers uses."""
+        """Return the mean speed of the first `cpus` CPUs until now."""
         return float(np.mean([np.interp(self.now_s, self.time_s, work) for work in self.work_s[:cpus]]) / self.now_s)
 
     def beats(self, until_s: float, cpus: int) -> SpeedSamples:
@@ -65,7 +65,7 @@ class Machine:
 
     def _drift(self, count: int, memory_s: float) -> np.ndarray:
         """Return an Ornstein-Uhlenbeck process of variance 1."""
-        from scipy.signal import lfilter  # imported here, because each pytest process would spend a second on it
+        from scipy.signal import lfilter  # slow: an import at the top would cost each pytest process a second
 
         keep = math.exp(-GRID_S / memory_s)
         steps = self._random.normal(0, math.sqrt(1 - keep * keep), count)

@@ -22,7 +22,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
     """Return three rounds of servers (name, workers, rate relative to the expected one) and of the ceiling.
 
     Args:
-        speeds: speed of the machine in each round, as the speed probe samples it; None for no speed probe.
+        speeds: speed of the machine in each round, as the speed probe samples it; None: no speed probe.
         waits: whether the task is I/O-bound, so that its rate does not depend on the speed.
     """
     rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
 
 def a_record(server, round_, workers, quality, speed, waits):
     rate = quality if waits else quality * speed
-    computes = 0.01 if waits else 1.0  # share of the task's duration
+    computes = 0.01 if waits else 1.0  # CPU time as a share of the task's duration
     make = bare_record if server == "bare" else record_of
     record = make(round_, speed=rate) if server == "bare" else make(server, round_, workers=workers, speed=rate)
     record.machine, record.idle_answer_s = None, None if server == "bare" else TASK_S / min(1.0, rate) + 0.02
@@ -57,7 +57,7 @@ def a_record(server, round_, workers, quality, speed, waits):
 
 
 def vary(record, rng, noise) -> None:
-    """Add noise to pings and memory, too."""
+    """Add noise to pings and memory."""
     waited_s = np.array(record.pings.waited_s)
     record.pings.waited_s[:] = (waited_s * np.exp(rng.normal(0, 3 * noise, len(waited_s)))).tolist()
     factor = np.exp(rng.normal(0, noise))
@@ -89,7 +89,7 @@ def by_server(found: ResultComparison) -> dict[str, str]:
 
 
 def slower(speeds):
-    """Return the speeds of a slower day."""
+    """Return the speeds of a slower machine, in reverse order."""
     return tuple(SLOW * speed for speed in reversed(speeds))
 
 

@@ -35,7 +35,7 @@ def by_two(waits: float, server: str = "4_pool", title: str = "In a process pool
 
 
 def one_by_one(waits: float, server: str = "2_loop", title: str = "On the loop itself: it stands still.") -> Trace:
-    """Return a trace of one thread."""
+    """Return a trace of one thread that handles requests sequentially."""
     return traced(server, title, ["1/a"] * 8, sequential_spans(), waits)
 
 

@@ -60,7 +60,7 @@ class Quiet(ThreadingHTTPServer):
     daemon_threads, block_on_close = True, False
 
     def handle_error(self, *_: object) -> None:
-        """Ignore connections that a tool breaks when it ends."""
+        """Ignore connections that a tool closes when it ends."""
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def output_of(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, 
 
 
 def without_this_machine(text: str) -> str:
-    """Remove directories, hosts and ports, and all but the last lines."""
+    """Replace directories, hosts and ports, and remove all but the last lines."""
     text = re.sub(r"/\S*/under-siege-\w+", "/home", text)
     text = re.sub(r"127\.0\.0\.1:\d+|(port=|Port: +)\d+", lambda found: (found[1] or "127.0.0.1:") + "8000", text)
     text = re.sub(r"^(\[[-\d :,]+\]) \S+/", r"\1 host/", text, flags=re.MULTILINE)

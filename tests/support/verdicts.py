@@ -14,5 +14,5 @@ def judged(record: Record, *bare: Record) -> Summary:
 
 
 def codes(case: Summary) -> list[str]:
-    """Return why its verdict is not `ok`."""
+    """Return the codes of the reasons for the case's verdict."""
     return [reason.code for reason in case.reasons]

@@ -1,4 +1,4 @@
-"""Define the theme and the marks of charts, convert charts to SVG, and frame a chart for a file."""
+"""Define the theme and marks of charts, render charts as SVG, and add a title and conditions for files."""
 
 import re
 import textwrap
@@ -15,16 +15,16 @@ _VERSION = "6.4"  # version of Vega-Lite
 MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
-# Width and height in pixels, and the magnification that makes a slide readable from the last row.
+# Width and height in pixels, and the scale factor that makes a slide readable from the last row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # pixels
-_LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter as a share of its height
-_TITLE, _BELOW = 1.25, 1.45  # height of a line as a multiple of the height of its letters
+_LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter divided by the font size
+_TITLE, _BELOW = 1.25, 1.45  # line height divided by the font size
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Sizes in pixels and CSS colours, which also differ in lightness (Okabe and Ito, 2008)."""
+    """Sizes in pixels, and CSS colours that also differ in lightness (Okabe and Ito, 2008)."""
 
     width: int = 860
     ink: str = "#1b2733"
@@ -37,7 +37,7 @@ class Look:
     mute: str = "#8db7d6"
     ping: str = "#d55e00"
     limit: str = "#1b2733"
-    height: float | None = None  # height of a slide; None: as high as needed
+    height: float | None = None  # fixed height of a slide; None: as high as needed
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#00795a", "#a8437f", "#8a6d00", "#1b2733")
 
     @property
@@ -46,12 +46,12 @@ class Look:
 
     @property
     def is_slide(self) -> bool:
-        """Return whether this is a slide, which must be readable from the last row: few words, large letters."""
+        """Return whether this is a slide, which needs few words and large letters to be readable from the last row."""
         return self.height is not None
 
 
 FILE = Look()
-# On a page the style sheet sets the colours, so that one chart works in light and dark mode.
+# On a page, the style sheet sets the colours, so the same chart works in light and dark mode.
 _NAMES = [field.name for field in fields(Look) if field.type is str]
 WIDE = replace(
     FILE,
@@ -63,7 +63,7 @@ NARROW = replace(WIDE, width=350)
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A Vega-Lite chart, and the data sets that its layers refer to."""
+    """A Vega-Lite chart and the data sets of its layers."""
 
     chart: dict[str, Any]
     rows: dict[str, list[dict[str, Any]]]
@@ -83,7 +83,7 @@ def for_page(drawing: Drawing, look: Look, alternative: str) -> str:
 
 
 def _in_tenths(tag: re.Match[str]) -> str:
-    """Round to tenths of a pixel, which is invisible and halves the size."""
+    """Round numbers to tenths of a pixel. The change is invisible and halves the size of the SVG."""
     return re.sub(r"(\.\d)\d+", r"\1", tag[0])
 
 
@@ -99,7 +99,7 @@ def specification(drawing: Drawing, look: Look) -> dict[str, Any]:
         "background": "transparent",
         "font": FONT,
         "padding": 2,
-        "aria": False,  # the text alternative describes the chart; screen readers should skip single marks
+        "aria": False,  # the text alternative describes the chart; screen readers should skip individual marks
         "view": {"continuousWidth": 300, "continuousHeight": 300, "stroke": None},
         "axis": {**text, "titleFontWeight": "normal", **lines},
         "text": {"fill": look.ink, "fontSize": 12},
@@ -124,7 +124,7 @@ def either(test: str, value: Any, otherwise: Any) -> Words:
 
 
 def layer(data: str, mark: str, encoding: Words, **style: Any) -> Words:
-    """Return a layer of marks: one per row of the data, or one line through all rows."""
+    """Return a layer with one mark per data row, or one line through all rows."""
     return {"data": {"name": data}, "mark": {"type": mark, **style}, "encoding": encoding}
 
 
@@ -138,7 +138,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A canvas with vertical positions in pixels and horizontal positions in units of the data."""
+    """A canvas with vertical positions in pixels and horizontal positions in data units."""
 
     width: float
     height: float
@@ -147,22 +147,22 @@ class Sheet:
     rows: dict[str, Rows] = field(default_factory=dict)  # data of each layer
 
     def of(self, name: str, rows: Rows, mark: str, encoding: Words, **style: Any) -> Words:
-        """Return a layer; its marks are in an SVG group of the class `mark-… NAME_marks`."""
+        """Return a layer whose marks are in an SVG group with the class `mark-… NAME_marks`."""
         self.rows[name] = rows
         return {"name": name, **layer(name, mark, encoding, **style)}
 
     @property
     def x(self) -> Words:
-        """Return the horizontal encoding, from the field `x`."""
+        """Return the encoding of the horizontal position, from the field `x`."""
         return quantity("x", scale=self.across, axis=self.axis)
 
     @property
     def y(self) -> Words:
-        """Return the vertical encoding, from the field `y`."""
+        """Return the encoding of the vertical position, from the field `y`."""
         return quantity("y", scale={"domain": [self.height, 0], "nice": False}, axis=None)
 
     def text(self, name: str, rows: Rows, at: float | None = None, **style: Any) -> Words:
-        """Return texts from the field `text`, at this many pixels from the left, or at the field `x`."""
+        """Return the texts in the field `text`, `at` pixels from the left or at the position in the field `x`."""
         across = self.x if at is None else {"value": at}
         return self.of(name, rows, "text", {"x": across, "y": self.y, "text": kind("text")}, **style)
 
@@ -199,8 +199,8 @@ class _Text(NamedTuple):
     """Lines of text in one style."""
 
     lines: list[str]
-    size: float  # height of the letters in pixels
-    step: float  # between lines, in pixels
+    size: float  # font size in pixels
+    step: float  # distance between lines in pixels
     style: str
 
     @property
@@ -208,7 +208,7 @@ class _Text(NamedTuple):
         return self.step * len(self.lines)
 
     def drawn(self, first: float) -> str:
-        """Return the lines as SVG; `first` is the position of the first line in pixels from the top."""
+        """Return the lines as SVG, with the first line `first` pixels from the top."""
         family = FONT.replace("'", "&apos;")
         style = f'font-family="{family}" font-size="{self.size:g}px" {self.style}'
         return "".join(
@@ -295,6 +295,6 @@ def as_png(svg: str, *, is_slide: bool) -> bytes:
 
 
 def check_aspect(aspect: str | None) -> None:
-    """Raise BadInputError unless it is None or one of ASPECTS."""
+    """Raise BadInputError if the aspect ratio is neither None nor one of ASPECTS."""
     if aspect is not None and aspect not in ASPECTS:
         raise BadInputError(f"--aspect {aspect!r} is unknown; expected one of {', '.join(ASPECTS)}")

@@ -1,4 +1,4 @@
-"""Render HTML pages: templates, charts, and terms with an explanation that opens without a script."""
+"""Render HTML pages from templates, with charts and with glossary terms whose explanations open without a script."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,18 +18,19 @@ HERE = Path(__file__).parent
 
 
 def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
-    """Render a template with these values.
+    """Render a template.
 
     Args:
-        folders: more folders with templates.
-        style: CSS added to the common style sheet.
+        folders: additional template folders.
+        style: CSS to append to the common style sheet.
+        values: variables of the template.
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
     return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (ours)
 
 
 def page(name: str, result: Result, **values: Any) -> str:
-    """Return a page of a result: the template with these values and the conditions of the measurement."""
+    """Render a page about a result, with these values and the conditions of the measurement."""
     return rendered(
         name,
         explained=Explained(),
@@ -53,20 +54,20 @@ def _template(name: str, folders: tuple[Path, ...]) -> Template:
 
 
 _WHOLE = Markup('<span class="whole">{}</span>')
-_MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these
+_MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these characters
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
 _DOCS_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)\b")
 _LINK = Markup('<a href="https://github.com/under-siege/under-siege/blob/main/{0}">{0}</a>')
 
 
 class Explained:
-    """The terms of the glossary that a page uses."""
+    """The glossary terms that a page uses."""
 
     def __init__(self) -> None:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
-        """Return the text with its terms explained, and with links to the pages of the documentation that it names."""
+        """Return the text with its terms explained, and with links to the documentation pages that it names."""
         parts = _DOCS_PAGE.split(text)
         return Markup().join(_LINK.format(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
 
@@ -115,16 +116,16 @@ class Picture:
     """A chart with its texts, for pages, files and slides."""
 
     name: str  # file name
-    title: str  # on the page
+    title: str  # title on the page
     how: str  # how to read it
     draw: Callable[[Look], Drawing]
     alternative: str  # text alternative
-    on_page: bool = True  # whether the page shows it; files always do
+    on_page: bool = True  # whether the page shows the chart; files always do
     headline: str = ""  # the finding; a second line may list names
     conditions: str = ""  # conditions of the measurement
 
     def alone(self, aspect: str | None = None) -> str:
-        """Return the chart with its headline and conditions as SVG, as a file or a slide."""
+        """Return the chart with its headline and conditions as SVG, for a file or a slide."""
         title, _, under = (self.headline or self.title).partition("\n")
         frame = Frame(title, self.conditions, aspect, under)
         return frame.around(self.draw(frame.look))

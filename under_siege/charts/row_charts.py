@@ -17,10 +17,10 @@ from under_siege.stats.rounds_data import Round
 
 _LINE, _GAP = 18, 12  # pixels
 _AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide: above, left and right
-_LETTERS = 36  # longest name on a slide
-_RATE, _PING, _CPU = 20, 26, 16  # pixels of the marks of a row
-_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row in the chart over time
-_ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are cut off and labelled so
+_LETTERS = 36  # maximum length of a name on a slide
+_RATE, _PING, _CPU = 20, 26, 16  # height of the marks in a row, in pixels
+_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # heights in a row of the chart over time, in pixels
+_ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are labelled `off the scale`
 _LEAST_S = 0.0005  # seconds; shorter pings are drawn at this value
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]
@@ -28,13 +28,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One row per case: its name, a figure on the right (on a phone below the name), and its marks below.
+    """One row per case, with its name, a figure on the right, and its marks below.
 
-    On a slide all three share one line.
+    On a phone, the figure is below the name. On a slide, all three share one line.
     """
 
     cases: Sequence[Summary]
-    wanted: float  # pixels for the marks
+    wanted: float  # height of the marks in pixels
     look: Look
     best: str = ""  # metric whose best cases get a star, as in `Summary.best`
 
@@ -104,7 +104,7 @@ class Rows:
 
 
 def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
-    """Draw a bar with an interval for the speed-adjusted rate of each case, and their ceilings.
+    """Draw the speed-adjusted rate of each case as a bar with an interval, and the ceilings as lines.
 
     Args:
         cases: cases with a rate and the same load.
@@ -141,7 +141,7 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
 ) -> tuple[Words, Sequence[Words]]:
-    """Return a grey band and a line for the ceiling: one through all rows with the same ceiling, else one per row."""
+    """Return a grey band and a line for the ceiling: through all rows if they share one ceiling, else in each row."""
     look = rows.look
     known = [
         (rows.top(row), ceiling) for row, ceiling in enumerate(ceilings) if ceiling is not None and ceiling.rate_per_s
@@ -199,7 +199,7 @@ def pings_chart(
 
     Args:
         cases: cases with the same load.
-        task_s: how long the task takes alone.
+        task_s: duration of the task without concurrent requests.
         dots_each: dots per case; each represents an equal share of the pings.
     """
     rows = Rows(cases, _PING, look, "ping_p99_s")
@@ -249,12 +249,12 @@ def _quantiles(values: Floats, count: int) -> list[float]:
 
 
 def _scattered(number: int) -> float:
-    """Return a value between 0 and 1 that is far from its neighbours (additive recurrence with the golden ratio)."""
+    """Return a value between 0 and 1, far from those of nearby numbers (additive recurrence with the golden ratio)."""
     return number * 0.6180339887 % 1
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
-    """Draw a bar with an interval for the CPU time of each case; the bar is pale if not significantly above 0.
+    """Draw the CPU time of each case as a bar with an interval, pale if it is not significantly above 0.
 
     Args:
         spent: CPU seconds per answer, for each case.
@@ -295,14 +295,14 @@ def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look)
 
 
 def _in_two_digits(value_ms: float) -> str:
-    """Format with at most two decimal places, and without a negative zero."""
+    """Format the value with at most two decimal places, and without a negative zero."""
     return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
 def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
     """Draw answers and pings over time in the first round of each case, all with the same scales.
 
-    Steps are omitted if a curve has more than `most_steps`.
+    A curve with more than `most_steps` steps is thinned.
     """
     rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
     part = rows.marks / rows.wanted
@@ -354,7 +354,7 @@ def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
 def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
-    """Return two labelled lines at the height of a round number of answers and a round ping latency."""
+    """Return two labelled lines, at the heights of a round number of answers and of a round ping latency."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
         {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},

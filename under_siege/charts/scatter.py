@@ -14,20 +14,20 @@ from under_siege.checks.verdict import OK
 from under_siege.report.case_names import plain_name, short
 
 _DOT = 7.0  # pixels
-_CLOSE = (26.0, 14.0)  # pixels across and down; closer points share a bracket
+_CLOSE = (26.0, 14.0)  # horizontal and vertical distance in pixels; closer points share a bracket
 _WIDEST = 160.0  # pixels; larger groups get no bracket
-_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from the point
-# Pixels across and down. A name that is closer to another point or bracket seems to belong to it.
+_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # vertical offsets in pixels
+# Horizontal and vertical distance in pixels. A name that is closer to another point or bracket seems to belong to it.
 _APART = (5.0, 18.0)
 
 _HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
-_LEFT, _FOOT = 54, 40  # margins for the axes
+_LEFT, _FOOT = 54, 40  # margins for the axes, in pixels
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point with a label; in pixels, y downwards."""
+    """A point with a label. Positions are in pixels, and y increases downwards."""
 
     x: float
     y: float
@@ -53,7 +53,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One point, or several that share a bracket, with their names below each other."""
+    """One point, or several that share a bracket, with their names in a column."""
 
     points: tuple[Point, ...]
     is_left: bool  # whether names are to the left of the points
@@ -61,19 +61,19 @@ class Block:
 
     @property
     def edge(self) -> float:
-        """Return the position where names begin, or where they end if they are on the left."""
+        """Return the horizontal position where names begin, or where they end if they are on the left."""
         return self.names.x2 if self.is_left else self.names.x
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The sizes of the chart and the letters."""
+    """The size of the chart and of its letters."""
 
     left: float
     width: float
     height: float
-    line: float  # the height of a line
-    letter: float  # the width of a letter
+    line: float  # line height
+    letter: float  # letter width
 
 
 def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> list[Block]:
@@ -94,14 +94,14 @@ def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> li
 
 
 def _join(groups: list[list[Point]], one: int, other: int) -> None:
-    """Join two groups, sorted from top to bottom, or from left to right if they are side by side."""
+    """Join two groups, and sort the points from top to bottom, or from left to right if the group is wide."""
     both = [*groups[one], *groups.pop(other)]
     wide, high = (max(side) - min(side) for side in ([point.x for point in both], [point.y for point in both]))
     groups[one] = sorted(both, key=lambda point: (point.x, point.y) if wide > high else (point.y, point.x))
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """Return the first two groups that are close together, or not far apart with overlapping names."""
+    """Return the first two groups that are close together, or whose names overlap and that are not far apart."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
@@ -115,7 +115,7 @@ def _are_within(groups: Sequence[Sequence[Point]], pair: tuple[int, int], across
 
 
 def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
-    """Return the largest distance between points of both groups, horizontal or (doubled) vertical."""
+    """Return the width of both groups together, or twice their height if that is more."""
     both = [*groups[pair[0]], *groups[pair[1]]]
     sides = [point.x for point in both], [2 * point.y for point in both]
     return max(max(side) - min(side) for side in sides)
@@ -124,7 +124,7 @@ def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
 def _blocks(
     groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room, lines: Sequence[Box]
 ) -> list[Block]:
-    """Place each block where it covers the least, starting with the largest groups."""
+    """Place each block where it overlaps the least, starting with the largest groups."""
     found: dict[int, Block] = {}
     for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
         group = groups[place]
@@ -289,7 +289,7 @@ class _Scatter:
 
 
 def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> Drawing:
-    """Draw a labelled point per case: throughput against a cost; cases that are best in both get a star."""
+    """Draw throughput against a cost, as a labelled point per case; cases that are best in both get a star."""
     drawn = _Scatter(cases, across, ceiling, look)
     blocks = drawn.blocks()
     width = look.width - 4

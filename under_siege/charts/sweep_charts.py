@@ -1,4 +1,4 @@
-"""Draw charts over axes: curves along a numeric axis, and a heat map of several loads or axes."""
+"""Draw charts of metrics over axes: curves along a numeric axis, and a heat map of several loads or axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -100,13 +100,13 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over)
 
 
 _CELL, _HEAD = 44, 38  # pixels
-_LETTER = 7  # pixels, approximately
+_LETTER = 7  # approximate width in pixels
 FEW_LETTERS = 4
 Setting = tuple[Value | None, ...]  # values on the axes that form the columns
 
 
 def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
-    """Draw a cell per case with its rate and share of the ceiling; stronger colours are nearer to the ceiling."""
+    """Draw a cell per case with its rate and share of the ceiling; a stronger colour means nearer to the ceiling."""
     axes = across(cases_of(cases))
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
     called = {label(case, cases, without=axes): _plainly(case, cases, axes) for case in cases}
@@ -142,7 +142,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
 
 
 def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
-    """Return the columns of a case; a case that does not depend on an axis is in all columns of the axis."""
+    """Return the columns of a case; a case that does not depend on an axis appears in all columns of that axis."""
     return [
         place
         for place, setting in enumerate(settings)
@@ -151,7 +151,7 @@ def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
 
 
 def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
-    """Return the values of a column, one per line, shortened to fit; numbers lose their unit first."""
+    """Return the values of a column, one per line; values that are too long lose their unit first, then their end."""
     most, lines = int(wide / _LETTER), []
     for name, value in zip(axes, setting, strict=True):
         brief = str(value).split(":")[-1]
@@ -166,7 +166,7 @@ def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> st
 
 
 def _narrow(name: str) -> str:
-    """Return a short name such as `4`, or `4 3.14.7` with a version of Python."""
+    """Return a short name such as `4`, or `4 3.14.7` if it includes a Python version."""
     server, *rest = name.split(" ")
     return " ".join([short(server), *(word for word in rest if any(map(str.isdigit, word)))])
 

@@ -32,18 +32,18 @@ DIRECTORY = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # state of the sources, and missing packages; written last
+_DONE = "done.json"  # file with the state of the sources and the missing packages; written last
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
-_Missing = dict[str, str]  # the reason for each package
+_Missing = dict[str, str]  # missing package → reason
 _Tell = Callable[[str], None]
 
 
 async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
-    """Return the Python with the packages that servers need, in addition to those of the user's environment.
+    """Return a Python with the packages that servers need, in addition to those of the user's environment.
 
     Args:
         needed: the packages to install; None: the packages of all servers.
@@ -69,7 +69,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
     """Return the directory of a virtual environment with these packages.
 
     Args:
-        suite: the directory that paths in the requirements are relative to.
+        suite: base directory for relative paths in the requirements.
 
     Raises:
         BadInputError: the packages can't be installed.
@@ -81,7 +81,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
 
 
 async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
-    """Return the directory as `environment_of`, or the reason why the packages can't be installed."""
+    """Return the directory, like `environment_of`, or the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
@@ -89,13 +89,13 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
 
 
 def _directory(python: Interpreter, *parts: str) -> Path:
-    """Return the path of an environment, from the version and a digest of everything that it depends on."""
+    """Return the path of an environment, named after the Python version and a digest of its interpreter and `parts`."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return the text of a requirements file, or the folder of a local directory."""
+    """Return the text of a requirements file, or the suite's folder for a local directory; empty for a package."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def _contents(requirement: str, suite: Path) -> str:
 
 
 def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
-    """Return the state of local directories: the number of source files, and the time of the newest."""
+    """Return the number of source files in each local directory, and the modification time of the newest."""
     states = []
     for requirement in sorted(requirements):
         if requirement.startswith("."):
@@ -130,7 +130,7 @@ async def _made_once(
     if (missing := _missing(directory, state)) is not None:
         return missing
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # a killed process releases it
+    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # released if the process is killed
         if not _locked(lock):
             tell(f"waiting for another run that is creating {directory}")
             await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
@@ -169,9 +169,9 @@ def _missing(directory: Path, state: str) -> _Missing | None:
 async def _make(
     directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
 ) -> tuple[_Missing, bool]:
-    """Create the environment; return the packages that can't be installed, and whether that is final.
+    """Create the environment; return the packages that can't be installed, and whether a retry would be useless.
 
-    The servers of a suite need all of their packages. If a package of the strategies is missing, the others still run.
+    A suite's servers need all of their packages. If one strategy lacks a package, the other strategies still run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
@@ -182,7 +182,7 @@ async def _make(
         parts = [requirement.split(" ", 1) if requirement[0] == "-" else [requirement] for requirement in requirements]
         await _uv(*install, *(word for words in parts for word in words), directory=suite)
         return {}, True
-    if python.packages:  # those of the servers come first
+    if python.packages:  # the servers' packages take precedence
         (packages,) = (directory / "lib").glob("python3*/site-packages")
         (packages / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
     return await _install_wheels(install, requirements, tell) if requirements else ({}, True)
@@ -231,7 +231,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return one line with the reason why uv failed: causes, the hint of a build, or the compiler's last error."""
+    """Return the reason why uv failed in one line: its causes, a build hint, or the compiler's last error."""
     if _UNREACHED.search(output):
         return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
@@ -255,7 +255,7 @@ async def run_command(
     """Run the command and wait until it ends.
 
     Args:
-        reason: returns the reason of a failure, given the output.
+        reason: function that extracts the reason for a failure from the output.
 
     Raises:
         BadInputError: the command failed, or took too long.
@@ -282,7 +282,7 @@ class Tool:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Return the environment with the tool's own home, and without the user's settings."""
+        """Return environment variables with the tool's own home directory, and without the user's settings."""
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
@@ -306,7 +306,7 @@ class Tool:
 
 @contextmanager
 def isolated_tool(driver: Driver) -> Iterator[Tool]:
-    """Yield the tool with a temporary home; raise BadInputError like `find`."""
+    """Yield the tool with a temporary home directory; raise BadInputError if it is not installed."""
     program = find(driver)
     with TemporaryDirectory(prefix="under-siege-") as name:
         _write(Path(name), driver.settings)
@@ -314,9 +314,9 @@ def isolated_tool(driver: Driver) -> Iterator[Tool]:
 
 
 async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
-    """Return the tool with that directory as its home, and its version.
+    """Return the tool, with `home` as its home directory, and its version.
 
-    A tool from PyPI gets its own environment on first use if it is missing or has an unsupported version.
+    A PyPI tool that is missing or has an unsupported version is installed in its own environment on first use.
 
     Raises:
         BadInputError: the tool is not installed and can't be installed.

@@ -66,7 +66,7 @@ def _commit() -> str:
     """Return the commit of this checkout, followed by `+` if files have changed since; empty outside git."""
     if IS_INSTALLED or shutil.which("git") is None:
         return ""
-    # If the bench is killed, or the disk is full, a lock would be left in the user's repository.
+    # Without this option, a killed bench or a full disk could leave a lock in the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
     status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
     head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
@@ -83,13 +83,13 @@ class Finding:
 
 
 class OtherWork:
-    """The CPU time of other processes, excluding this process and its descendants."""
+    """The CPU time of all processes except this one and its descendants."""
 
     def __init__(self) -> None:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return the share of all CPUs in percent since this object was created, at least `watch_s` seconds ago."""
+        """Return their CPU usage since creation in percent of all CPUs; wait until `watch_s` seconds have passed."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
@@ -101,7 +101,7 @@ def _own_s() -> float:
 
 
 def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None = None) -> list[Finding]:
-    """Return the conditions that would distort a run with that load tool.
+    """Return the conditions that would distort a run with this load tool.
 
     Args:
         watch_s: how long to watch the CPUs.
@@ -178,7 +178,7 @@ def _limits() -> Iterator[Finding]:
 
 
 def _settings(path: str) -> list[str]:
-    """Return the words of a file; empty if this system lacks it."""
+    """Return the words of a file; empty if the file does not exist on this system."""
     try:
         return Path(path).read_text().split()
     except OSError:

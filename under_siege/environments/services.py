@@ -25,20 +25,20 @@ from under_siege.processes.ports import claimed_port
 from under_siege.processes.supervisor_client import kept
 
 READY_LIMIT_S = 30.0
-NOBODY = ("postgres", "redis", "nobody")  # the first existing user among these runs services if the bench is root
+NOBODY = ("postgres", "redis", "nobody")  # if the bench is root, services run as the first of these users that exists
 _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The start of a service. Its options and address may contain {folder}, {host} and {port}."""
+    """How to start a service. Its options and address may contain {folder}, {host} and {port}."""
 
     name: str
     program: str
     options: str
     address: str
     first_port: int
-    prepare: tuple[str, str] | None = None  # program to run before, and its options
+    prepare: tuple[str, str] | None = None  # program to run first, and its options
 
 
 SERVICES = {
@@ -46,7 +46,7 @@ SERVICES = {
         "postgresql",
         "postgres",
         "-D {folder}/data -p {port} -c listen_addresses={host} -c unix_socket_directories={folder} "
-        # mmap keeps the shared memory in files in the folder, which is removed.
+        # With mmap, shared memory consists of files in the folder, which is removed at the end.
         "-c dynamic_shared_memory_type=mmap -c fsync=off -c max_connections=300",
         "postgresql://under_siege@{host}:{port}/postgres",
         15432,
@@ -63,14 +63,14 @@ SERVICES = {
 
 
 class Services:
-    """The running services, by name. Each starts when it is first needed, and again if it died."""
+    """The running services, by name. Each starts when it is first needed, and restarts if it has died."""
 
     def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
         self._stack = stack or contextlib.AsyncExitStack()
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Start the needed services that don't run yet, and return the address of each; raise CaseFailedError."""
+        """Start the needed services that aren't running, and return all addresses; raise CaseFailedError on failure."""
         names = [name for name in needs if name in SERVICES]
         for name in names:
             if name not in self._running or self._running[name].process.ended():
@@ -93,7 +93,7 @@ class Services:
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Record the CPU time that the services use inside the context."""
+        """Record the CPU time that the services use during the context."""
         before_s = self.cpu_s(needs)
         try:
             yield
@@ -162,7 +162,7 @@ def _path(service: str, program: str) -> str:
 def _unprivileged() -> tuple[list[str], int | None]:
     """Return the command that drops all privileges, and the resulting user id (None if the bench is not root).
 
-    A killed PostgreSQL leaves its shared memory behind, so it runs in an IPC namespace, which disappears with it.
+    A killed PostgreSQL leaves shared memory behind, so it runs in its own IPC namespace, which is removed with it.
     """
     if os.getuid() != 0:
         return [], None

@@ -23,8 +23,8 @@ from under_siege.stats.rate import median_of
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import NOT_REPORTED
 
-MUCH_MORE = 1.1  # ratio to the lower bound; beyond it, the highest rate that met the goals is shown, too
-IN_FLIGHT = "at once"  # the metric of a trace
+MUCH_MORE = 1.1  # if the highest rate that met the goals is this multiple of the lower bound, it is shown, too
+IN_FLIGHT = "at once"  # metric of a trace: the maximum number of requests in flight
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
     "memory_bytes": formatting.megabytes,
@@ -35,7 +35,7 @@ HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # Texts for a ratio near 1; the key is whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
-MARGIN = 1.1  # factor by which an interval may exceed the limit of its claim, because it makes no practical difference
+MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
 
 
 class Figure(NamedTuple):
@@ -89,7 +89,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a metric of `--require`, or a metric of the lesson; raise LookupError if the case lacks it."""
+        """Return the value of a metric of `--require` or of the lesson; raise LookupError if the case lacks it."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -187,7 +187,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
 
 
 def _in_flight(trace: Trace) -> Figure:
-    """Return the largest number of tasks that had started and not ended."""
+    """Return the largest number of tasks that were in flight at the same time."""
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
         return unknown(trace.failure.message if trace.failure else NOT_REPORTED)
@@ -228,7 +228,7 @@ def _estimated_rate(capacity: Capacity) -> Figure:
 
 
 def _growth(capacity: Capacity) -> Figure:
-    """Return p99 at the highest offered rate, as a multiple of p99 at the lowest."""
+    """Return the p99 response time at the highest offered rate, as a multiple of that at the lowest."""
     waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
     if len(waits) < 2:
         return unknown(capacity.failure or "too few rates were offered")
@@ -261,7 +261,7 @@ Ratio = tuple[float, float, float]  # lower end, value and upper end of one figu
 
 
 def limits_of(relation: str) -> tuple[float, float]:
-    """Return the limits of a ratio in this relation; raise BadInputError if it is unknown."""
+    """Return the range of ratios for which the relation holds; raise BadInputError if the relation is unknown."""
     named = {
         "same": (1 / SAME, SAME),
         "more": (MORE, math.inf),
@@ -311,7 +311,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
-    """Return whether the relation holds for the value and, within `MARGIN`, for the whole interval."""
+    """Return the outcome; a relation holds if the value and, within `MARGIN`, the whole interval fulfil it."""
     low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
@@ -334,7 +334,7 @@ def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
     if figure.low is None or figure.high is None or reference.low is None or reference.high is None:
         return None
     low, high = _quotient(figure.low, reference.high), _quotient(figure.high, reference.low)
-    bound = low if figure.value is None else high  # an unreached figure is at least its lower bound
+    bound = low if figure.value is None else high  # an unknown figure is at least its lower bound
     return low, bound if value is None else value, high
 
 
@@ -349,7 +349,7 @@ def _number(value: float) -> str:
 
 
 class QuestionResult(NamedTuple):
-    """The claims of a question, decided by a result, and the answer that follows."""
+    """The outcome of a question's claims, and the answer that follows from them."""
 
     claims: tuple[ClaimResult, ...]
     right: str  # letter of the right answer; empty if undecided, or if no answer is right

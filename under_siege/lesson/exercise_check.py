@@ -39,7 +39,7 @@ UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server together with a known one, print a report, save raw values, and return the exit code.
+    """Measure the server together with a known server, print a report, save raw values, and return the exit code.
 
     Raises:
         BadInputError: the file is not a server, or does not start.
@@ -100,7 +100,7 @@ class CheckReport:
         self.faults = [reason for reason in self._case.reasons if reason.code not in excused]
         self.doubts = [reason for reason in self._case.reasons if reason.code in excused]
         claims = () if self._case.verdict == FAILED else exercise.claims
-        # Trust the figures of a suspect server, too: it can't solve the exercise, but can miss a claim.
+        # Trust the figures of a suspect server, too. It can't solve the exercise, but its figures can refute a claim.
         self.claims = [decide(msgspec.structs.replace(claim, of=name), view, trusted=True) for claim in claims]
 
     @property

@@ -23,7 +23,7 @@ FAILED, NOT_DECIDED = 1, 3
 
 
 class LessonSession:
-    """Run steps; predictions come from `answers`, or from the terminal if there are none."""
+    """Run steps, with predictions from `answers` or, if it is empty, from the terminal."""
 
     def __init__(self, progress: LessonProgress, html: Path | None, answers: Sequence[str]) -> None:
         self._progress, self._html = progress, html
@@ -124,7 +124,7 @@ class LessonSession:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._print)
             except BadInputError as error:
-                if not run.pythons:  # show the error; only a missing Python is replaced by a committed result
+                if not run.pythons:  # show the error; a committed result only replaces runs with a missing Python
                     raise
                 return None, str(error)
         if stopped_by:
@@ -157,7 +157,7 @@ class LessonSession:
         return decision
 
     def _show_committed(self, step: LessonStep, question: Question) -> None:
-        """Show the result of a quieter machine."""
+        """Show the committed result, which was measured on a quieter machine."""
         if not (findings := terminal.committed_findings(step, question)):
             return
         self._print_wrapped(findings)
@@ -183,7 +183,7 @@ class LessonSession:
         return self._is_asking and sys.stdin.isatty() and sys.stdout.isatty()
 
     def _pause(self, prompt: str) -> None:
-        """Wait for the reader on a terminal; q stops."""
+        """On a terminal, wait for Enter; `q` exits."""
         if self._is_interactive:
             click.echo(click.style(f"[{prompt}] ", dim=True), nl=False)
             if sys.stdin.readline().strip().lower() == "q":
@@ -205,7 +205,7 @@ def _parts(result: Result) -> list[Any]:
 
 
 def overview(steps: Sequence[LessonStep], progress: LessonProgress) -> str:
-    """Return a line for each step, with its state and the prediction."""
+    """Return a line for each step, with its state and prediction."""
     lines = []
     for step in steps:
         line = f"{step.number:2}        {step.title}"

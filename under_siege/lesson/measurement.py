@@ -54,7 +54,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether the name is an interpreter, free-threaded if and only if the name ends in `t`."""
+    """Return whether the name is an installed Python that is free-threaded if and only if the name ends in `t`."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:
@@ -64,7 +64,7 @@ def is_python(name: str) -> bool:
 def measure(
     question: Question, out: Path, watcher: ProgressListener, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Result, int | None]:
-    """Run the measurement, save the raw values, and return the result and the signal that stopped it, or None.
+    """Run the measurement and save the raw values; return the result, and the signal that stopped the run or None.
 
     Raises:
         BadInputError: the measurement can't be run; nothing was started.

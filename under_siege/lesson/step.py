@@ -51,7 +51,7 @@ class Choice(_Strict, frozen=True):
 
 
 class Run(_Strict, frozen=True):
-    """The measurement of a step: a drill with `faults`, a capacity search with `goals`, a trace without `time_s`."""
+    """The measurement of a step: a drill if it has `faults`, a capacity search if `goals`, else sieges and traces."""
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)
@@ -97,10 +97,10 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
     claims: tuple[Claim, ...]
     run: Run | None = None
     needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; if missing, a committed result is shown
-    result: str = ""  # path of the committed result, if it differs from the step's
+    result: str = ""  # path of the committed result, if it differs from that of the step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
-    pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, by their names in `report --picture`
+    pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, named as in `report --picture`
     why: str = ""
     code: tuple[Code, ...] = ()
 
@@ -163,14 +163,14 @@ class Exercise(_Strict, frozen=True):
     beside: str = "1"  # the strategy to compare with
     task: str = "primes"
     users: int = 4
-    workers: int | None = None  # options of both servers; None: their defaults
+    workers: int | None = None  # number of workers of both servers; None: their defaults
     hint: str = ""
     claims: tuple[Claim, ...] = ()
 
 
 @cache
 def all_exercises() -> dict[str, Exercise]:
-    """Return all exercises by the stems of their files."""
+    """Return all exercises by file stem."""
     return msgspec.toml.decode((LESSON / "exercises" / "exercises.toml").read_bytes(), type=dict[str, Exercise])
 
 

@@ -22,7 +22,7 @@ from under_siege.report.case_names import cases_of, in_plain_words, in_words, va
 from under_siege.trace.timeline_text import TimelinesAsText
 
 WIDTH = 80
-TRACES = ROOT / "results/sample.json"  # has a trace of every server with the task primes
+TRACES = ROOT / "results/sample.json"  # contains a trace of every strategy with the task primes
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # undecided claims get `?`
 # The column heading of each metric, and a short explanation.
 COLUMNS = {

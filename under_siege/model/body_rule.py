@@ -1,4 +1,7 @@
-"""Decide whether the body of a response is correct. The load generator needs a module without dependencies."""
+"""Decide whether the body of a response is correct.
+
+This module has no dependencies, because the load generator imports it.
+"""
 
 import itertools
 import json
@@ -17,7 +20,7 @@ _Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expe
 class BodyRule:
     """How a body is compared with the expected one: byte by byte, as JSON, by its fields, by a pattern, or not at all.
 
-    A path such as `items.0.id` leads to a value in JSON; `*` stands for every key or index.
+    A path such as `items.0.id` names a value in JSON; `*` matches every key or index.
     """
 
     mode: str = SAME
@@ -26,7 +29,7 @@ class BodyRule:
     pattern: str = ""  # for PATTERN: a regular expression that must match somewhere
 
     def problem(self, body: bytes, right: bytes) -> str:
-        """Return a short description of how the body differs from the expected one; empty if it matches."""
+        """Return how the body differs from the expected one, in a few words; empty if it matches."""
         if self.mode == ANY or (self.mode == SAME and body == right):
             return ""
         if self.mode == SAME:
@@ -66,7 +69,7 @@ class BodyRule:
         return next((path for path in self.ignored if not list(values_at(value, path.split(".")))), "")
 
     def checked(self) -> str:
-        """Return a description of the comparison, for a note; empty if every byte is compared."""
+        """Return a note that describes the comparison; empty if every byte is compared."""
         return {
             SAME: "",
             ANY: "only the status was checked, because bodies may differ (body = any)",

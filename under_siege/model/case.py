@@ -1,4 +1,4 @@
-"""Define a case: a target and a value on each axis. It identifies a measurement in plan, record and report."""
+"""Define a case: a target and a value on each axis. A case identifies a measurement in plans, records and reports."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Case:
 
     @property
     def task(self) -> str:
-        """Return the task; empty if the server is not one of the demo servers."""
+        """Return the task; empty if requests don't run a task of the bench."""
         return str(self.get("task") or "")
 
     @property
@@ -91,7 +91,7 @@ class Case:
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values that determine what a single request asks for."""
+        """Return the values of `work` that describe the request, and not how the server runs."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property
@@ -113,7 +113,7 @@ class Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
     def for_target(self, server: str, axes: Collection[str]) -> Case:
-        """Return the case of another target that depends on these axes only."""
+        """Return the case of another target that depends only on these axes."""
         return Case(server, self.on(axes))
 
     def covers(self, other: Case) -> bool:
@@ -130,7 +130,7 @@ def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
 def load_axes(cases: Collection[Case]) -> frozenset[str]:
     """Return the axes of the load. Cases with the same values on these axes compete.
 
-    The paths and settings of a single server compete with each other. Servers with one path each compete, too.
+    The paths and settings of a single server compete with each other. Servers with only one path each compete, too.
     """
     names = {name for case in cases for name, _ in case.load}
     paths: dict[str, set[Value | None]] = {}

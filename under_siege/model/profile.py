@@ -1,4 +1,4 @@
-"""Define the profile of a server: the sampled stacks of its threads, and how often each one occurred."""
+"""Define the profile of a server: the sampled stacks of its threads, and how often each stack occurred."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ class Frames(msgspec.Struct):
 
 
 class Stacks(msgspec.Struct):
-    """The distinct stacks of a profile, and in how many samples each occurred."""
+    """The distinct stacks of a profile, and the number of samples of each."""
 
     pid: list[Count] = []
     thread: list[str] = []
@@ -45,10 +45,10 @@ class Profile(msgspec.Struct, kw_only=True):
     stacks: Stacks = msgspec.field(default_factory=Stacks)
     samples: dict[str, SmallCount] = {}  # number of samples of each thread: "wall", "cpu" and "gil"
     listeners: list[Count] = []  # ids of the processes that listen on the server's port; empty if unknown
-    waits: dict[int, list[SmallCount]] = {}  # by process id: samples of its main thread, in total and at a lock
+    waits: dict[int, list[SmallCount]] = {}  # by process id: samples of the main thread: all, and waiting for a lock
     answers: Count = 0
     load_s: Seconds = 0.0
-    other_work: Share = 0.0  # share of all CPUs that other processes used, including load tool and profiler
+    other_work: Share = 0.0  # share of all CPUs used by other processes, including load tool and profiler
     failure: str = ""  # why there are no stacks
 
     @property

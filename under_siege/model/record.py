@@ -1,4 +1,4 @@
-"""Define the record of a measurement: raw values, one `Record` for each case in each round, and their file.
+"""Define the result file and its records: the raw values of each case in each round.
 
 Times in a record are in seconds since the load began, unless a comment says otherwise.
 
@@ -8,9 +8,9 @@ History of the file format:
     3  adds traces, skipped servers, and whether the GIL was enabled
     4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
        the kind of the speed probe is in the environment
-    5  a case is a server with values on any axes; the run without a server is a ceiling; any load tool, including tools
-       that report totals only; added later, and empty in older files: incidents, steps, profiles, and how long threads
-       waited for a CPU
+    5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
+       tool, including tools that report only totals; later additions, empty in older files: incidents, steps, profiles,
+       and how long threads waited for a CPU
 """
 
 from pathlib import Path
@@ -53,11 +53,11 @@ Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class BadResultError(BadInputError):
-    """The file is not a valid result. The message is one line."""
+    """Raised for a file that is not a valid result. The message is one line."""
 
 
 class CaseFailedError(Exception):
-    """The case has no results. `code` is for programs, the message for people."""
+    """Raised if a case has no results. `code` is for programs, the message for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -82,21 +82,21 @@ class Transactions(msgspec.Struct, frozen=True):
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """The totals of each run of a tool that reports no single responses; None: the tool does not report the value."""
+    """The totals of each run of a tool that reports no individual responses; None: the value is not reported."""
 
     began_s: list[Moment] = []  # approximate time of the first request
-    took_s: list[PositiveSeconds] = []  # duration as reported, starting with the first request
-    right: list[Count] = []  # responses with a good status; the tool may not check their bodies
+    took_s: list[PositiveSeconds] = []  # duration since the first request, as reported
+    right: list[Count] = []  # responses with a good status; not every tool checks bodies
     wrong_status: list[Count] = []  # all other responses
-    unanswered: list[Count] = []  # requests without a response: refused, broken off, or timed out
-    connect_errors: list[Count] = []  # refused requests among these
+    unanswered: list[Count] = []  # requests without a response: refused, interrupted, or timed out
+    connect_errors: list[Count] = []  # refused requests, which `unanswered` includes
     p50_s: list[Seconds | None] = []  # response times
     p95_s: list[Seconds | None] = []
     p99_s: list[Seconds | None] = []
     max_s: list[Seconds | None] = []
-    kept_alive: list[Count | None] = []  # responses after which the connection stayed open
+    kept_alive: list[Count | None] = []  # responses after which the server kept the connection open
     body_bytes: list[Count | None] = []  # total size of all bodies
-    wrong_contents: list[Count] = []  # responses in `wrong_status` with a good status but a wrong body
+    wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
     odd_bytes: list[Count | None] = []  # difference between the bytes received and the size of the requested files
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
     tool_awake: list[Cpus | None] = []  # CPUs that the tool used or waited for
@@ -115,7 +115,7 @@ class Pings(msgspec.Struct, frozen=True):
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from due_s only if the bench was late
     waited_s: list[Seconds] = []  # latency: time between `due_s` and the response or the timeout
-    problem: list[str] = []  # empty if the response was right
+    problem: list[str] = []  # empty if the response was correct
 
 
 class Checks(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class Checks(msgspec.Struct, frozen=True):
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []  # time of the response or the timeout
-    code: list[str] = []  # the problem, for programs; empty if the response was right
+    code: list[str] = []  # the problem, for programs; empty if the response was correct
     problem: list[str] = []  # the problem, for people
 
 
@@ -177,13 +177,13 @@ class Requests(msgspec.Struct, frozen=True):
 
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
-    # Empty if the response was right; `refused`: status 503 with Retry-After; `lost`: no response, or an incomplete
+    # Empty if the response was correct; `refused`: status 503 with Retry-After; `lost`: no response, or an incomplete
     # one; `late`: timeout; `wrong`: any other response.
     outcome: list[str] = []
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """The requests after a fault that check whether the server has recovered."""
+    """The requests after a fault, which check whether the server has recovered."""
 
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
@@ -191,10 +191,10 @@ class Recovery(msgspec.Struct, frozen=True):
     process: list[str] = []  # the process id in `X-Worker`; empty without that header
 
     def is_passed(self, answers: int, processes: int) -> bool:
-        """Return whether no request failed and the check ended with enough right responses in a row.
+        """Return whether no request failed and the check ended with enough consecutive correct responses.
 
         Args:
-            answers: the required number of consecutive right responses.
+            answers: the required number of consecutive correct responses.
             processes: the required number of distinct processes among them.
         """
         streak_start = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
@@ -225,7 +225,7 @@ class Drain(msgspec.Struct, frozen=True):
 class _CaseMeasurement(msgspec.Struct, kw_only=True):
     """A measurement of a case. It is mutable only while the measurement runs."""
 
-    server: str  # the stem of its file, with as many parent directories as needed to make it unique
+    server: str  # file stem, with as many parent directories as needed to make it unique
     title: str
     values: dict[str, Value]  # by axis: task, users, python, ...
 
@@ -247,11 +247,11 @@ class Record(_CaseMeasurement, kw_only=True):
     workers: Positive | None = None  # number of tasks that the server runs concurrently, as it reports
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
-    answer_bytes: Bytes = 0  # size of the right response
+    answer_bytes: Bytes = 0  # size of the correct response
     answer_status: Status = 200
     other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
     ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
-    warm_s: Seconds | None = None  # time between the start of the server and a task in every worker
+    warm_s: Seconds | None = None  # time between the start of the server and the first task in every worker
     warm_up_answers: Count = 0  # responses during the warm-up
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
@@ -282,7 +282,7 @@ class Record(_CaseMeasurement, kw_only=True):
     machine_before: Machine | None = None  # CPU time during start and warm-up
     machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None
-    # Runs of the task alone, before and after the load; up to schema 3 only for the run without a server.
+    # Runs of the task alone, before and after the load; up to schema 3, only in the run without a server.
     alone_at_s: list[Moment] = []
     alone_wall_s: list[CpuSeconds] = []
     alone_cpu_s: list[CpuSeconds] = []
@@ -324,9 +324,9 @@ class Incident(_CaseMeasurement, kw_only=True):
     idle_answer_s: Seconds | None = None  # response time of the idle server
     left_whole: bool | None = None  # whether the server recovered and was reused for the next fault; None: not checked
     recovery: Recovery = msgspec.field(default_factory=Recovery)
-    recovery_answers: SmallCount = 0  # right responses in a row that count as a recovery
-    recovery_processes: SmallCount = 0  # distinct processes that must have sent them
-    seen: dict[str, Metric] = {}  # other metrics of the fault, by name
+    recovery_answers: SmallCount = 0  # consecutive correct responses that count as a recovery
+    recovery_processes: SmallCount = 0  # distinct processes that must send these responses
+    seen: dict[str, Metric] = {}  # further metrics of the fault's effect, by name
     without: str = ""  # why the fault does not apply to this server; empty if it does
     failure: Failure | None = None
 
@@ -355,12 +355,12 @@ class RateStep(msgspec.Struct, kw_only=True):
 
 
 class SkippedServer(msgspec.Struct, frozen=True):
-    """A server that was skipped, because it does not run with this Python."""
+    """A server that was skipped, because it can't run with this Python or accepts no jobs."""
 
     server: str
     title: str
     python: str
-    reason: str  # why, and what to do about it
+    reason: str  # why, with a remedy
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

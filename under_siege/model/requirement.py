@@ -1,6 +1,6 @@
-"""Parse goals: thresholds for a metric, such as `p99 < 1s`, `ping p99 < 50ms`, `rate >= 30/s`.
+"""Parse goals, which are limits for a metric, such as `p99 < 1s`, `ping p99 < 50ms` or `rate >= 30/s`.
 
-The operators and the names `p(99)`, `med` and `http_req_duration` are those of k6's thresholds, but times need a unit.
+The operators and the names `p(99)`, `med` and `http_req_duration` are from k6's thresholds, but times need a unit.
 """
 
 import difflib
@@ -64,7 +64,7 @@ class Goal:
         return bool(_OPERATORS[self.operator](value, self.limit))
 
     def decided(self, low: float, high: float) -> bool | None:
-        """Return whether the goal holds in the whole interval; None if it holds only in a part of it."""
+        """Return whether the goal holds in the whole interval; None if it holds only in part of the interval."""
         is_held = self.holds(low)
         return is_held if is_held is self.holds(high) else None
 
@@ -104,17 +104,17 @@ def _unit_error(text: str, unit: str, units: Mapping[str, float], position: int)
 
 
 def _has_base(figure: str) -> bool:
-    """Return whether the change of the metric between two results is estimated."""
+    """Return whether the bench estimates how this metric changes between two results."""
     return figure not in ("of_ceiling", "availability_pct") and not figure.endswith("_max_s")
 
 
 def goal_names() -> dict[str, str]:
-    """Return for each metric its name in a goal and its name in a result."""
+    """Return the name of each metric in a result, by its name in a goal."""
     return {name: figure for name, (figure, _) in _FIGURES.items() if not name.startswith("response")}
 
 
 class Required(msgspec.Struct, frozen=True):
-    """A requirement of a result. It does not apply to the ceiling."""
+    """A requirement for the cases of a result, except for the ceiling."""
 
     text: str  # such as `ping p99 < 50ms`
     server: str = ""  # empty: applies to all servers

@@ -35,7 +35,7 @@ _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 
 _NO_SERVER = "bare"  # the name of the ceiling up to schema 4
-_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old and new names, since schema 5
+_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # names before and since schema 5
 _RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python")
@@ -43,7 +43,7 @@ _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s") 
 
 
 class UnwritableError(BadInputError, OSError):
-    """The file can't be written. The message is one line."""
+    """Raised if a file can't be written. The message is one line."""
 
 
 def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
@@ -51,7 +51,7 @@ def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYT
 
     Raises:
         OSError: the file can't be read.
-        ValueError: it is too large, or does not begin with `begins_with`.
+        ValueError: the file is too large, or does not begin with `begins_with`.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
         os.set_blocking(file.fileno(), True)
@@ -115,7 +115,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return the target, and whether to replace it (not a device, pipe or open file descriptor)."""
+    """Follow links; return the target, and whether it is replaceable (no device, pipe or open file descriptor)."""
     for _ in range(_MAX_LINKS):
         if Path("/proc") in path.parent.resolve().parents:  # the target of /dev/stdout and /dev/fd/63
             return path, False
@@ -150,7 +150,7 @@ def legible(text: str, *, lines: bool = False) -> str:
 
 
 def made_legible(value: T, *, lines: bool = False) -> T:
-    """Return the value with `legible` applied to all texts in it, at any depth."""
+    """Return a copy of the value with `legible` applied to all strings in it, at any depth."""
     copy: Any = value
     if isinstance(value, str):
         copy = legible(value, lines=lines)
@@ -181,7 +181,7 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def inconsistencies(struct: "msgspec.Struct", path: str = "") -> Iterator[str]:
-    """Yield a message for each contradiction in a result that the types of its fields don't exclude.
+    """Yield a message for each invalid value in a result that the types of its fields allow.
 
     Args:
         path: the field in the result that holds the struct, such as `records[0]`.

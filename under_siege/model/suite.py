@@ -1,4 +1,4 @@
-"""Define a suite: the targets to compare, the load, and the right response."""
+"""Define a suite: the targets to compare, the load, and the correct response."""
 
 import random
 import re
@@ -39,7 +39,7 @@ def filled_all(texts: Iterable[str], values: Mapping[str, object]) -> list[str]:
 
 
 def parse_time_s(text: str) -> float | None:
-    """Parse `30`, `30s`, `500ms`, `2m` or `1h` into seconds; return None unless it is between 0 and a day."""
+    """Parse `30`, `30s`, `500ms`, `2m` or `1h` into seconds; return None unless it is above 0 and at most a day."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text, re.ASCII)
     time_s = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     return time_s if 0 < time_s <= LONGEST_TIME_S else None
@@ -70,20 +70,20 @@ class WarmUp:
 class Target:
     """A demo server, any command that starts a server, a server that is already running, or no server at all.
 
-    A command, URL, environment or requirement may contain placeholders: axes, and for a command also host and port.
+    A command, URL, environment or requirement may contain placeholders for axes; a command also for host and port.
     """
 
     AXES: ClassVar = ("task", "users", "python", "workers")
 
-    name: str  # the stem of the server's file; in a plan with as many parent directories as needed to make it unique
+    name: str  # file stem; in a plan, with as many parent directories as needed to make it unique
     title: str
     path: Path | None = None  # a script that follows the server contract
     requires: str = ""  # the script's REQUIRES, such as "python>=3.14"
     kind: Kind = Kind.UNKNOWN
-    axes: tuple[str, ...] = AXES  # axes that the target depends on
+    axes: tuple[str, ...] = AXES  # axes on which the target depends
     command: tuple[str, ...] = ()
-    command_if: tuple[str, ...] = ()  # arguments to add to the command if all axes in them have a value
-    url: str = ""  # address of a server that chooses its own
+    command_if: tuple[str, ...] = ()  # arguments to add to the command if all axes that they name have a value
+    url: str = ""  # address of a server that chooses its own address
     environment: tuple[tuple[str, str], ...] = ()
     requirements: tuple[str, ...] = ()  # packages of a virtual environment for this target
     needs: tuple[str, ...] = ()  # programs and services
@@ -157,26 +157,26 @@ class MixedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The requests to send. The number of users is not a field, because it is an axis."""
+    """The requests to send. The number of users is an axis, and therefore not a field."""
 
     tool: str = "siege"
     path: str = "/"  # may contain axes: `/report?size={size}`
     request: Request = GET
-    time_s: float | None = None  # None: chosen for each case
+    time_s: float | None = None  # None: the bench chooses it for each case
     requests: int | None = None  # number of requests; replaces the duration
     keep_alive: bool = False
     threads: int = 1  # number of threads of the tool
     options: tuple[str, ...] = ()  # arguments added to the tool's command line
-    own_network: bool = False  # whether the run has its own network namespace, and thus its own ports
+    own_network: bool = False  # whether the run has a network namespace with its own ports
     ports: int | None = None  # number of local ports in that namespace; ports in TIME_WAIT are not reused
     warm_up: WarmUp | None = None
-    files: str = ""  # a directory; each request replaces {file} in the path by a random file in it
+    files: str = ""  # a directory; each request replaces {file} in the path with a random file in it
     script: str = ""  # source code that each user runs instead of requesting the path
     mix: tuple[MixedRequest, ...] = ()  # different requests, which replace path and request
     has_random_order: bool = True  # whether the mix is sent in random order, by weight
 
     def order(self, seed: int) -> list[int]:
-        """Return the order in which users send the requests of the mix; they repeat it."""
+        """Return the order in which users send the requests of the mix, again and again."""
         indexes, weights = range(len(self.mix)), [one.weight for one in self.mix]
         if not self.has_random_order:
             return [index for index in indexes for _ in range(weights[index])]
@@ -195,7 +195,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """The right response."""
+    """The correct response."""
 
     status: int = 200
     rule: BodyRule = BYTES
@@ -205,7 +205,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The health check. A correct response has status 200 and this body, or without `body` any status below 400."""
+    """The health check. A correct response has status 200 and `body`; if that is None, any status below 400."""
 
     path: str = "/ping"
     body: bytes | None = None
@@ -235,15 +235,15 @@ class Suite:
     ping: Ping | None = PONG
     backlog: Backlog | None = None
     drain_limit_s: float = DRAIN_LIMIT_S
-    prepare: tuple[str, ...] = ()  # command to run before any server starts
+    prepare: tuple[str, ...] = ()  # command to run once before any server starts
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
     revisions: Mapping[str, Path] = field(default_factory=dict)  # folder of each revision; the base is first
-    folder: Path | None = None  # the working directory of the commands; None: the bench's own
+    folder: Path | None = None  # working directory of the commands; None: that of the bench
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()
 
     def right_statuses(self) -> set[int]:
-        """Return the statuses of right responses."""
+        """Return the statuses of correct responses."""
         return {one.status for one in self.load.mix} or {self.expect.status}

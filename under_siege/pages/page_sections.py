@@ -30,14 +30,14 @@ from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headli
 MOST_SETTINGS, MOST_CASES = (
     4,
     24,
-)  # loads with charts of their own (if there are more, only the first two), and cases in each chart
+)  # maximum loads with charts (of more loads, only the first two have charts), and maximum cases in a chart
 ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
 )
-MOST_ROWS = 15  # with more rows, each has fewer marks to limit the size of the page
-MOST_STEPS = 600  # points of a curve
+MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
+MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
 _BRACKET = (
     "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
@@ -51,7 +51,7 @@ _CEILING = "The dashed line is the ceiling, the rate that the same users reach {
 
 
 def sections(comparison: Comparison) -> Iterator[Section]:
-    """Yield all sections that a result has charts for."""
+    """Yield each section for which the result has charts."""
     loads = comparison.loads()
     if comparison.result.traces:
         yield Section("What ran when", [traced(comparison.result)])
@@ -155,7 +155,7 @@ def _rate(case: Summary) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Cases with the same load and a rate, as indices into the comparison."""
+    """The cases with a rate and the same load, as indices into the comparison."""
 
     comparison: Comparison
     places: list[int]
@@ -296,13 +296,13 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 
 
 def _by_the_clock(field: Field) -> str:
-    """Return the wall-clock time of the task, which other charts on the page show."""
+    """Return a text with the wall-clock time of the task, which other charts on the page show."""
     alone_s = field.alone_s
     return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:
-    """Return the explanation of the GIL, for strategies with a task that holds it, on several cores."""
+    """Return the explanation of the GIL if all strategies ran a task that holds it, on several cores."""
     holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
@@ -327,7 +327,7 @@ def _first(field: Field, case: Summary) -> Round:
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:
-    """Return a text that names the server of the ceiling, or says that there is none."""
+    """Return the server that measured the ceiling as text, or `without a server`."""
     names = {ceiling.server for ceiling in comparison.ceilings if not ceiling.title.startswith("No server")}
     return f"with {next(iter(names))}" if names else "without a server"
 

@@ -1,1 +1,1 @@
-"""Start processes, and always stop all of them."""
+"""Start processes, and make sure that all of them stop."""

@@ -20,7 +20,7 @@ from under_siege.model.result_file import legible
 from under_siege.processes.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
 from under_siege.processes.supervisor_client import Child
 
-LONGEST_BYTES = 65536  # longest line; the rest of a longer one is dropped
+LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
 LONGEST = 200  # characters of an error
 _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ class Tail:
         assert stream is not None
         self._kept = b""
         self.lines = 0  # number of lines read so far
-        self._fd = os.dup(stream.fileno())  # a duplicate stays open while it is read
+        self._fd = os.dup(stream.fileno())  # a duplicate stays open until it is read to its end
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
         self._thread.start()
 
@@ -49,7 +49,7 @@ class Tail:
                 self.lines += chunk.count(b"\n")
                 self._kept = (self._kept + chunk)[-self.KEPT_BYTES :]
                 if len(chunk) > 4096:
-                    time.sleep(self.BREATH_S)  # a flood of output must not take CPU time from the measurement
+                    time.sleep(self.BREATH_S)  # reading a flood of output must not disturb the measurement
 
     def reading(self) -> bool:
         """Return whether the stream is still open."""
@@ -65,7 +65,7 @@ class Tail:
 
 @contextlib.contextmanager
 def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
-    """Call `take(line, time.monotonic())` for each line; yield a function that reads what is available now."""
+    """Call `take(line, time.monotonic())` for each line; yield a function that reads available data now."""
     rest = b""
 
     def read() -> None:
@@ -80,7 +80,7 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
         for line in lines:
             take(line[:LONGEST_BYTES].decode(errors="replace"), arrived_s)
         if not chunk:
-            loop.remove_reader(fd)  # at the end of a stream, asyncio would call it again and again
+            loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
 
     os.set_blocking(fd, False)
     loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ def how_it_ended(status: int) -> str:
 
 
 class ManagedProcess:
-    """A process that leads its own session. The process and its descendants descend from the supervisor."""
+    """A process that leads its own session. The supervisor is an ancestor of the process and its descendants."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class ManagedProcess:
         return await until(self.ended, limit_s, look_s)
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Send SIGTERM, wait, then send SIGKILL to the group and to processes that left it."""
+        """Send SIGTERM, wait, then send SIGKILL to the process group and to processes that left it."""
         if not self.ended():
             self.process.terminate()
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
-        # Python's resource trackers remove the semaphores of the other processes after these have ended.
+        # After other processes have ended, Python's resource trackers remove their semaphores.
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
@@ -161,7 +161,7 @@ class ManagedProcess:
         """Return the processes that have the mark, and unmarked orphans that the supervisor has inherited since.
 
         Unmarked orphans have cleared their environment, so it is unknown which process started them. They are ignored
-        if this process is known never to hide its children.
+        if `may_hide` is False, because then this process never hides its children.
         """
         left = processes(pids_with_variable(MARK, self._mark))
         if self._may_hide:
@@ -214,8 +214,8 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
 def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     """Run the coroutine; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
 
-    Cancellation takes effect only where the coroutine awaits, so no started process is forgotten. It happens only once,
-    so a second signal does not interrupt the cleanup.
+    Cancellation takes effect only where the coroutine awaits, so no process that was just started is forgotten. A
+    second signal is ignored, so it does not interrupt the cleanup.
     """
     stopped_by: list[int] = []
 

@@ -32,10 +32,10 @@ _FIRST_PORT = 32_768
 
 
 def claimed_port(first: int) -> socket.socket:
-    """Claim the first port from `first` on without a listener; the claim ends when the returned socket is closed.
+    """Claim the first free port, starting at `first`; the claim ends when the returned socket is closed.
 
-    The socket has the UDP port of the same number: servers don't notice it, other runs on this machine skip it, and
-    the system frees it when this process ends.
+    The socket is bound to the UDP port with the same number. Servers don't notice it, other runs on this machine skip
+    it, and the system frees it when this process ends.
     """
     for port in range(first, 65536):
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -57,12 +57,12 @@ def port_is_free(port: int) -> bool:
 
 
 def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
-    """Raise CaseFailedError if a process listens on the port that is neither this process nor its descendant.
+    """Raise CaseFailedError if a process listens on the port that is neither `pid` nor one of its descendants.
 
-    There is no error if the system does not report which process listens.
+    If the system does not report which process listens, don't raise an error.
 
     Args:
-        supervisor_pid: the process that inherits processes that left the server's session.
+        supervisor_pid: the process that inherits processes that left the server's session; these may listen, too.
     """
     try:
         if (
@@ -78,7 +78,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 
 
 def listening_processes(pid: int, port: int) -> int:
-    """Return how many of the process and its descendants listen on the port; at least 1."""
+    """Return how many processes, among `pid` and its descendants, listen on the port; at least 1."""
     try:
         return max(1, len(listeners(pid, port)))
     except psutil.Error:
@@ -86,12 +86,12 @@ def listening_processes(pid: int, port: int) -> int:
 
 
 def listeners(pid: int, port: int) -> list[int]:
-    """Return the ids of the process and its descendants that listen on the port; raise psutil.Error."""
+    """Return which of `pid` and its descendants listen on the port; raise psutil.Error if that is unknown."""
     return [process for process, its_port in _ports(pid) if its_port == port]
 
 
 def where_it_listens(pid: int) -> str:
-    """Return `; it listens on port 5000 instead: ...`; empty if the process listens on no port or on unknown ports."""
+    """Return `; it listens on port 5000 instead: ...`; empty if it listens on no or unknown ports."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
@@ -101,7 +101,7 @@ def where_it_listens(pid: int) -> str:
 
 
 def _ports(pid: int) -> list[tuple[int, int]]:
-    """Return each port on which the process or a descendant listens, with its process id; raise psutil.Error."""
+    """Return (process id, port) pairs of `pid` and its listening descendants; raise psutil.Error if unknown."""
     root = psutil.Process(pid)
     listening = _listening()
     ports: list[tuple[int, int]] = []
@@ -122,7 +122,7 @@ def _ports(pid: int) -> list[tuple[int, int]]:
 def _listening() -> dict[str, int] | None:
     """Return the ports of all listening sockets, by the inode of the socket; None if Linux does not report them.
 
-    During a siege there are thousands of other sockets, and psutil would parse every one of them.
+    During a siege, there are thousands of other sockets, and psutil would parse all of them.
     """
     try:
         tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
@@ -132,10 +132,10 @@ def _listening() -> dict[str, int] | None:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that the process has open; raise psutil.Error."""
+    """Yield the inodes of the process's open sockets; raise psutil.Error if they can't be read."""
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # just closed
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was just closed
                 if match := _SOCKET.fullmatch(str(descriptor.readlink())):
                     yield match[1]
     except PermissionError:
@@ -148,7 +148,7 @@ def _sockets(pid: int) -> Iterator[str]:
 def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterator[bool]:
     """Enter a new network namespace with only a loopback interface; yield whether that succeeded, and warn if not.
 
-    Only this thread enters the namespace (network_namespaces(7)), together with the processes of a new supervisor.
+    Only this thread and the processes of a new supervisor are in the namespace (network_namespaces(7)).
 
     Args:
         ports: number of local ports. If it is set, ports in TIME_WAIT are not reused, as on macOS.
@@ -179,7 +179,7 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
 
 
 def _call(name: str, *numbers: int) -> None:
-    """Make a system call that `os` has from Python 3.12 on; raise OSError."""
+    """Make a system call that `os` provides only since Python 3.12; raise OSError if it fails."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -2,8 +2,8 @@
 
 Descendants are hard to find: some fork twice, leave their session and clear their environment. On Linux, the orphans
 among a subreaper's descendants become its children (prctl(2)), so the supervisor adopts all of them. On other systems,
-it finds the processes with the mark of the run in their environment. It waits without polling, so it uses no CPU time
-during a measurement.
+it finds the processes that have the mark of the run in their environment. The supervisor waits without polling, so it
+uses no CPU time during a measurement.
 
 Orders are lines of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}`
 and `{"forget": path}`. The supervisor answers each start with `{"pid": ...}` or `{"error": [...]}`, and reports
@@ -29,12 +29,12 @@ if not HAS_CHILDREN_FILES:
 
 RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all descendants inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
-LIMIT_S, LOOK_S = 10.0, 0.01  # seconds for killing the remaining processes; polling interval
-TIDY_S = 2.0  # enough for Python's resource tracker to remove the semaphores of processes that were killed
+LIMIT_S, LOOK_S = 10.0, 0.01  # timeout for killing the remaining processes; polling interval
+TIDY_S = 2.0  # time for Python's resource tracker to remove the semaphores of killed processes
 
 
 class Supervisor:
-    """The processes that the supervisor has started, and the directories to remove at the end."""
+    """Start and watch processes, and remember the directories to remove at the end."""
 
     def __init__(self, bench: socket.socket, mark: str) -> None:
         self._bench, self._mark = bench, mark
@@ -102,7 +102,7 @@ class Supervisor:
             self._bench.sendall(json.dumps(message).encode() + b"\n")
 
     def _report_ended(self) -> None:
-        """Report processes that ended (they keep their pid until they are reaped), and reap all orphans."""
+        """Report the processes that ended, which keep their pid until they are reaped, and reap all orphans."""
         for pid in list(self._running):
             end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is not None:
@@ -139,7 +139,7 @@ class Supervisor:
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:
-    """Return the ids of all processes that started with this environment variable, if it is readable."""
+    """Return the ids of all processes that started with this environment variable, as far as it is readable."""
     if not HAS_CHILDREN_FILES:
         return [pid for pid in psutil.pids() if inherited(pid, name) == value]
     wanted = f"{name}={value}".encode()
@@ -172,7 +172,7 @@ def is_running(pid: int) -> bool:
 
 
 def is_resource_tracker(pid: int) -> bool:
-    """Return whether this is a Python resource tracker, which exits by itself after the processes it serves."""
+    """Return whether this is a Python resource tracker, which exits by itself after the processes that it serves."""
     if HAS_CHILDREN_FILES:
         return b"multiprocessing.resource_tracker" in read_proc(f"{pid}/cmdline")
     try:

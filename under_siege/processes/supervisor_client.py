@@ -1,4 +1,4 @@
-"""Start processes as children of the supervisor, as `subprocess.Popen` starts children of this process."""
+"""Start processes as children of the supervisor, with an interface like that of `subprocess.Popen`."""
 
 import atexit
 import contextlib
@@ -23,7 +23,7 @@ from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S: starts faster; only psutil needs packages
+FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S starts faster; only psutil needs site-packages
 
 
 class SupervisorClient:
@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """Start a process in that directory (None: the bench's); return its pid, or raise OSError if it can't start."""
+        """Start a process in that directory (None: the bench's); return its pid; raise OSError if it can't start."""
         order = {
             "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -89,7 +89,7 @@ class SupervisorClient:
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """Return the exit status (negative: a signal), or None while it runs. The pid is not reused until `reap`."""
+        """Return the exit status (negative: a signal); None while the process runs. `reap` frees the pid."""
         with self._lock:
             self._receive(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
@@ -100,10 +100,10 @@ class SupervisorClient:
         """Let the system reuse the pid of a process that has ended."""
         self._started.discard(pid)
         self._statuses.pop(pid, None)
-        self._send({"reap": pid})  # last, because afterwards another thread may get the same pid
+        self._send({"reap": pid})  # last, because another thread may get the same pid afterwards
 
     def end_if_idle(self) -> None:
-        """If the supervisor has nothing to supervise, end it and all processes that it has inherited."""
+        """If the supervisor has nothing left to supervise, end it and all processes that it has inherited."""
         if not self._started and not self.folders:
             self.is_lost = True
             self._close()
@@ -112,7 +112,7 @@ class SupervisorClient:
         """Return the processes that the supervisor has inherited but not started."""
         orphans = []
         for pid in children(self.pid):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended
                 if pid not in self._started:
                     orphans.append(psutil.Process(pid))
         return orphans
@@ -134,7 +134,7 @@ class SupervisorClient:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _receive(self, *, wait: bool) -> None:
-        """Read the messages of the supervisor; if there are none, wait for a while."""
+        """Read messages of the supervisor; if there are none and `wait` is set, wait up to `PATIENCE_S`."""
         self._socket.settimeout(PATIENCE_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
@@ -168,7 +168,7 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """Use a new supervisor inside the context, and keep the former one.
+    """Use a new supervisor inside the context, and the former one again afterwards.
 
     The new supervisor removes the same directories, because the processes that it kills may still write into them.
     """
@@ -186,7 +186,7 @@ def another_supervisor() -> Iterator[None]:
 
 
 class Child:
-    """A process that leads its own session; a stream that is no pipe is None."""
+    """A process that leads its own session. Its stream attributes are None unless they are pipes."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Child:
                 raise
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while it runs. The process is not reaped yet, so its pid can't be reused."""
+        """Return the exit status; None while the process runs. It is not reaped yet, so its pid can't be reused."""
         return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:
@@ -222,7 +222,7 @@ class Child:
         return self.returncode
 
     def terminate(self) -> None:
-        """Send SIGTERM, unless the process was reaped."""
+        """Send SIGTERM, unless the process has been reaped."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)

@@ -13,10 +13,10 @@ from scipy.stats import binomtest
 from under_siege.model.profile import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
-LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
-LEAST_BLOCKED_S = 0.002  # a shorter blocking part of each request is no fault
-BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # shares of the time
-MANY = 1.3  # threads that want to compute at the same time
+LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is named
+LEAST_BLOCKED_S = 0.002  # blocking the event loop for less time per request is not reported
+BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time
+MANY = 1.3  # mean number of computing threads, above which they compete for the GIL
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 _IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
@@ -34,11 +34,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A stack of one thread, and the shares of the time that the thread spent in it: in all, on a CPU, with the GIL."""
+    """A stack of one thread, and the shares of time spent in it: in total, on a CPU, and with the GIL."""
 
     pid: int
     thread: str
-    frames: tuple[Frame, ...]  # without those below the event loop or the server
+    frames: tuple[Frame, ...]  # only those called by the event loop or the server
     wall: float
     cpu: float
     gil: float
@@ -50,13 +50,13 @@ class Sampled:
 
     @property
     def callees(self) -> tuple[Frame, ...]:
-        """Return the frames that the application called; all of them if it has no frame."""
+        """Return the frames called by the innermost frame of the application; all frames if there is none."""
         own = [index for index, frame in enumerate(self.frames) if frame.kind != "library"]
         return self.frames[own[-1] + 1 :] if own else self.frames
 
     @property
     def named(self) -> Frame | None:
-        """Return the frame that a diagnosis names: the application's, or the outermost of serialization or logging."""
+        """Return the frame to report: the innermost of the application, or the outermost that serializes or logs."""
         return self.own or next((frame for frame in self.frames if _purpose([frame])), None)
 
     @property
@@ -74,7 +74,7 @@ class Hotspot:
     """A function that takes time, and what it does."""
 
     frame: Frame  # its most frequent line
-    wall: float  # in threads: 2.0 if two threads are in it all of the time
+    wall: float  # mean number of threads in the function
     state: str
     detail: str  # the library or call that takes the time, or what the time is spent on
     stacks: list[Sampled]
@@ -101,14 +101,14 @@ class Diagnosis:
     def __init__(self, profile: Profile) -> None:
         self.profile, rows = profile, stacks_of(profile)
         looping = {row[:2] for row in rows if row[0] in (profile.listeners or [row[0]]) and any(map(_is_loop, row[2]))}
-        # A master process may run a loop in another thread, which serves no requests.
+        # A master process may run an event loop in another thread, which serves no requests.
         self._loops = {key for key in looping if key[1] == "MainThread"} or {
             row[:2] for row in rows if row[:2] in looping and any(frame.kind != "library" for frame in row[2])
         }
         totals = Counter[tuple[int, str]]()
         for pid, thread, _, wall, *_ in rows:
             totals[pid, thread] += wall
-        # Threads with one name are counted together, so no thread has more samples than the pass.
+        # Threads with the same name are counted together, so their samples can exceed those of the pass.
         self.samples = max(1, min(profile.samples.get("wall", 1), max(totals.values(), default=1)))
         of_cpu, of_gil = (max(1, profile.samples.get(name, 1)) for name in ("cpu", "gil"))
         self._least_told = LEAST_SAMPLES / min(of_cpu, of_gil)
@@ -118,31 +118,31 @@ class Diagnosis:
         ]
         self.on_loop = [stack for stack in self.stacks if (stack.pid, stack.thread) in self._loops]
         self.busy_on_loop = [stack for stack in self.on_loop if not stack.is_idle]
-        # Threads other than those of event loops that run code of the application.
+        # Stacks of the application in threads without an event loop.
         self.in_threads = [stack for stack in self.stacks if (stack.pid, stack.thread) not in self._loops and stack.own]
         self.loop_processes = sorted({pid for pid, _ in self._loops})
 
     @property
     def gil_held(self) -> float:
-        """Return the largest share of the time in which the application's threads of one process held its GIL."""
+        """Return the largest share of the time in which the application threads of a process held the GIL."""
         return max((_total(stacks, "gil") for stacks in self._by_process().values()), default=0.0)
 
     @cached_property
     def is_gil_contended(self) -> bool:
-        """Return whether threads or the event loop wait because another thread has the GIL most of the time."""
+        """Return whether threads or the event loop wait because other threads hold the GIL most of the time."""
         return any(self._is_contended(pid, stacks) for pid, stacks in self._by_process().items())
 
     def _is_contended(self, pid: int, stacks: Sequence[Sampled]) -> bool:
         spots = [spot for spot in _hotspots(stacks, contended=True) if spot.state in (CPU_GIL, FOR_GIL)]
         computing = [stack for spot in spots for stack in spot.stacks]
-        # On busy CPUs, nobody has a GIL that the next thread can't take yet. That thread is ready to run, though.
+        # On busy CPUs, the GIL may be free while the next thread waits for a CPU. py-spy counts it as on a CPU.
         wanted = max(_total(computing, "gil"), _total(computing, "cpu"))
         return wanted >= WANTED and (_total(computing, "wall") > MANY or self._main_at_lock([pid]) >= AT_LOCK)
 
     def _main_at_lock(self, processes: Collection[int]) -> float:
         """Return the share of the time in which main threads waited in the kernel for the GIL.
 
-        A main thread that waits for a lock of its own, such as a thread that joins others, doesn't count.
+        A main thread that waits for another lock, for example to join other threads, doesn't count.
         """
         main = [stack for stack in self.stacks if stack.thread == "MainThread" and stack.is_at_lock]
         joining = {pid for pid in processes if _total([stack for stack in main if stack.pid == pid], "wall") > 0.5}
@@ -150,12 +150,12 @@ class Diagnosis:
         return sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
 
     def _by_process(self) -> dict[int, list[Sampled]]:
-        """Return the stacks of the application in other threads."""
+        """Return the stacks in `in_threads` by process."""
         return _grouped(self.in_threads, lambda stack: stack.pid)
 
     @cached_property
     def loop_shares(self) -> dict[str, float]:
-        """Return how the event loops spent their time: `app`, `framework`, `gil` (waiting for it) and `idle`."""
+        """Return the shares of the event loops' time: `app`, `framework`, `gil` (waiting for it) and `idle`."""
         count = len(self.loop_processes) or 1
         column = "cpu" if self.is_gil_contended else "wall"
         app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
@@ -165,21 +165,21 @@ class Diagnosis:
 
     @cached_property
     def blocking(self) -> list[Hotspot]:
-        """Return what blocks the event loop for long in each request, the longest first."""
+        """Return the functions that block the event loop for long in each request, longest first."""
         spots = [spot for spot in _hotspots(self.busy_on_loop) if self.per_request_s(spot) >= LEAST_BLOCKED_S]
-        if self.is_gil_contended:  # then the loop waits for the GIL wherever it is
+        if self.is_gil_contended:  # then every line of the loop may wait for the GIL
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
         return self._enough(spots, len(self.loop_processes))
 
     @cached_property
     def thread_hotspots(self) -> list[Hotspot]:
-        """Return what the application does in other threads, the longest first."""
+        """Return the functions that the application runs in other threads, longest first."""
         return self._enough(_hotspots(self.in_threads, contended=self.is_gil_contended), self.threads)
 
     def _enough(self, spots: Sequence[Hotspot], threads: int) -> list[Hotspot]:
-        """Return the functions that have enough of the time of these threads, and enough samples, to be named."""
+        """Return the functions with enough of these threads' time, and enough samples, to be named."""
         least = max(LEAST * threads, LEAST_SAMPLES / self.samples)
-        # The passes on CPU and GIL may have too few samples to tell what a function does.
+        # The CPU and GIL passes may have too few samples to determine what a function does.
         unknown = [replace(spot, state=UNKNOWN, detail="") if spot.wall < self._least_told else spot for spot in spots]
         return [spot for spot in unknown if spot.wall >= least]
 
@@ -189,28 +189,28 @@ class Diagnosis:
         return min(1.0, sum(spot.wall for spot in self.blocking) / (len(self.loop_processes) or 1))
 
     def per_request_s(self, spot: Hotspot) -> float:
-        """Return how long each request is in the function; infinite if none was answered."""
+        """Return the mean time that a request spends in the function; infinite if no request was answered."""
         return spot.wall * self.profile.load_s / self.profile.answers if self.profile.answers else math.inf
 
     @cached_property
     def threads(self) -> int:
-        """Return how many other threads run the application, in all processes."""
+        """Return the number of threads without an event loop that run the application, in all processes."""
         pools = {(stack.pid, stack.thread) for stack in self.in_threads}
         return max(1, round(sum(stack.wall for stack in self.stacks if (stack.pid, stack.thread) in pools)))
 
     @property
     def threads_busy(self) -> float:
-        """Return the share of their time in which these threads run the application."""
+        """Return the share of their time that threads without an event loop spend in the application."""
         return min(1.0, _total(self.in_threads, "wall") / self.threads)
 
     @property
     def is_pool_full(self) -> bool:
-        """Return whether all threads beside an event loop are busy with waiting, and fewer than there are users."""
+        """Return whether all threads beside an event loop are busy waiting, and there are more users than threads."""
         is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
-        """Return how many processes with the same job are idle beside busy ones, and how many there are."""
+        """Return how many processes are idle while others with the same job are busy, and how many there are."""
         use = [
             _total(part, "cpu") for part in _grouped(self.in_threads or self.on_loop, lambda stack: stack.pid).values()
         ]
@@ -218,7 +218,7 @@ class Diagnosis:
         return sum(cpu < IDLE * most for cpu in use) if most > 0.5 else 0, len(use)
 
     def margin(self, share: float) -> float:
-        """Return the half-width of the 95 % interval of a share (Wilson), with no more samples than requests."""
+        """Return the half-width of the 95 % Wilson interval of a share, counting at most one sample per request."""
         count = max(1, min(self.samples, self.profile.answers or self.samples))
         interval = binomtest(min(count, round(share * count)), count).proportion_ci(method="wilson")
         return float(interval.high - interval.low) / 2
@@ -229,7 +229,7 @@ def _is_loop(frame: Frame) -> bool:
 
 
 def _above(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """Return the frames above the event loop, or those above the script that started the server."""
+    """Return the frames called by the event loop or, without one, by the script that started the server."""
     loops = [index for index, frame in enumerate(frames) if _is_loop(frame)]
     if loops:
         return frames[loops[-1] + 1 :]
@@ -256,7 +256,7 @@ def _total(stacks: Sequence[Sampled], column: str) -> float:
 
 
 def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hotspot]:
-    """Return a hotspot for each function, and one of its own for each line of it that waits while others compute."""
+    """Return a hotspot for each function, and a separate one for each of its lines that waits while others compute."""
     parts = list[list[Sampled]]()
     functions = _grouped(stacks, lambda stack: (stack.named.file, stack.named.name) if stack.named else None)
     for function in (group for key, group in functions.items() if key):
@@ -268,7 +268,7 @@ def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hot
 
 
 def _waits_apart(part: Sequence[Sampled], whole: Sequence[Sampled]) -> bool:
-    """Return whether a line has much of a function's time, but hardly any of its time with the GIL or on a CPU."""
+    """Return whether a line takes much of a function's time, but little of its time on a CPU or with the GIL."""
     time, used = _total(part, "wall") / _total(whole, "wall"), _total(whole, "gil") + _total(whole, "cpu")
     return time >= 0.2 and (_total(part, "gil") + _total(part, "cpu")) < 0.25 * time * used
 
@@ -277,7 +277,7 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     wall, cpu, gil = (_total(stacks, column) for column in ("wall", "cpu", "gil"))
     heaviest = max(stacks, key=lambda stack: stack.wall)
     frame = heaviest.named or heaviest.frames[-1]
-    # On busy CPUs, several threads of a process are ready to run, but only one can have its GIL.
+    # On busy CPUs, several threads of a process are ready to run, but only one can hold the GIL.
     needs_gil = gil >= 0.25 * min(cpu, len({stack.pid for stack in stacks}))
     if cpu >= 0.5 * wall:
         state = CPU_GIL if needs_gil else CPU_FREE
@@ -286,14 +286,14 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     else:
         at_lock = _total([stack for stack in stacks if stack.is_at_lock], "wall")
         state = LOCK if at_lock > 0.5 * wall or (_LOCK.search(frame.source) and not heaviest.callees) else WAITS
-    purposes = _grouped(stacks, lambda stack: _purpose(stack.callees))  # a library may also log a line now and then
+    purposes = _grouped(stacks, lambda stack: _purpose(stack.callees))  # a library may also log occasionally
     main = next((purpose for purpose, part in purposes.items() if _total(part, "wall") > 0.5 * wall), "")
     detail = main or (_called(frame, heaviest) if state in (WAITS, CPU_FREE) else "")
     return Hotspot(frame, wall, state, detail if state != LOCK else "", stacks)
 
 
 def _called(frame: Frame, heaviest: Sampled) -> str:
-    """Return the library that a line calls, or else the call in its source: `requests`, `time.sleep`."""
+    """Return the library that a line calls (`requests`), or else the call in its source (`time.sleep`)."""
     files = [callee.file for callee in heaviest.callees if not callee.file.startswith("<")]
     libraries = [re.split(r"[/.]", file)[0] for file in files if not _STDLIB_CALLERS.match(file)]
     if libraries and heaviest.own:

@@ -1,6 +1,6 @@
-"""Show profiles as flame graphs: as charts, with the frameworks folded, and as a file for speedscope.app.
+"""Draw profiles as flame graphs with folded library frames, and export them for speedscope.app.
 
-A bar above the chart shows what the event loop did.
+A bar above each flame graph shows how the event loops spent their time.
 """
 
 import re
@@ -24,8 +24,8 @@ _HOW = (
     "boxes below it are what it called. A box is as wide as its share of the time in which threads were not idle."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
-_Folded = tuple[list[tuple[bool, str]], float]  # the labels of a stack, each with whether it is the application's
-_Box = tuple[bool, str, float, float, int]  # whether it is the application's, label, left edge, width, level
+_Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) of each frame, and share of time
+_Box = tuple[bool, str, float, float, int]  # is application code, label, left edge, width, level
 
 
 def profile_pictures(result: Result) -> Iterator[Picture]:
@@ -46,9 +46,9 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
 
 
 def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
-    """Draw the stacks from top to bottom; a box is as wide as its share of all time in which threads were busy."""
+    """Draw the stacks from top to bottom; the width of a box is its share of the time in which threads were busy."""
     width = look.width - 8.0
-    # Stacks that only the passes for CPU and GIL saw have no width.
+    # Stacks that occur only in the CPU and GIL passes have no width.
     busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
     stacks = [(list(_folded(stack.frames)), stack.wall) for stack in busy]
     unit = width / max(1e-9, sum(stack.wall for stack in busy))
@@ -104,7 +104,7 @@ def _package(file: str) -> str:
 
 
 def _placed(stacks: Sequence[_Folded], x: float, unit: float, level: int = 0) -> Iterator[_Box]:
-    """Yield a box for all stacks that are the same up to this level, and those below it, the widest first."""
+    """Yield a box for each group of stacks with the same label at this level, then the boxes below it, widest first."""
     groups = defaultdict[tuple[bool, str], list[_Folded]](list)
     for labels, wall in stacks:
         if len(labels) > level:

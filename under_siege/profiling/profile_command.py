@@ -1,4 +1,4 @@
-"""The command `profile`."""
+"""Provide the command `bench.py profile`: show which lines block each server under load."""
 
 import sys
 from pathlib import Path

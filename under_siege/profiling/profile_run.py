@@ -29,7 +29,7 @@ from under_siege.run.tool_request_replay import RequestReplays
 from under_siege.targets.expectation import Expectations
 
 TIME_S = 20.0
-RAMP_UP_S, START_S = 0.5, 1.5  # time for all users to send a request, and for three starts of py-spy
+RAMP_UP_S, START_S = 0.5, 1.5  # time for all users to send a request, and to start py-spy three times
 
 
 def profile_servers(
@@ -40,7 +40,7 @@ def profile_servers(
 
 
 class Profiler:
-    """Profiles each case once: with the server of its last siege, or else with one of its own."""
+    """Profile each case once, with the server of its last siege or, without a siege, with a new server."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Profiler:
             await self._keep_profile(case_run.case, lambda profile: self._sample(profile, case_run, server))
 
     async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
-        """Profile the remaining cases, each with a server of its own."""
+        """Profile the remaining cases, each with a new server."""
         for case in self._plan.cases:
             if case not in self._profiled:
                 watcher.case_begins(f"profile  {case.server}", self._time_s)
@@ -67,7 +67,7 @@ class Profiler:
                 watcher.case_ends()
 
     async def _keep_profile(self, case: Case, work: Callable[[Profile], Awaitable[None]]) -> None:
-        """Keep a profile when it is complete, or with the reason why there is none."""
+        """Profile a case and keep the profile, which contains the reason if profiling failed."""
         profile = Profile(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
         try:
             await work(profile)
@@ -89,7 +89,7 @@ class Profiler:
             await self._sample(profile, case_run, server)
 
     async def _sample(self, profile: Profile, case_run: CaseRun, server: Server) -> None:
-        """Sample the server while the load is on."""
+        """Sample the server under load."""
         if server.pid is None:
             raise CaseFailedError("no_process", "this program did not start it, so its processes are unknown")
         if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:

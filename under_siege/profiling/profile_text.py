@@ -1,4 +1,4 @@
-"""Say in at most six lines per server what blocks it, and what to do about it."""
+"""Describe in at most six lines per server what blocks it, and what to do about it."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -9,11 +9,11 @@ from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UNKNOWN, WAITS, Diagnosis, Hotspot
 from under_siege.report.case_names import full_name
 
-MUCH_OTHER_WORK = 0.3  # then threads also wait for a CPU, which looks as if they waited for something else
-MUCH_WAITING = 0.3  # share of the threads' time that is worth a finding
+MUCH_OTHER_WORK = 0.3  # share of all CPUs; beyond it, threads that wait for a CPU seem to wait for something else
+MUCH_WAITING = 0.3  # minimum share of the threads' time that is reported
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 _NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
-_ADVICE = {  # on a function that blocks the event loop
+_ADVICE = {  # for a function that blocks the event loop
     "background": (
         "It runs as a background task on the event loop: make it a plain `def`, or move it to a process pool "
         "(docs/questions/03-background-tasks.md)."
@@ -112,7 +112,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
 
 
 def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
-    """Return `89 %  shop/report.py:23  render  CPU-bound, holds the GIL  38 ms per request`."""
+    """Return a line such as `89 %  shop/report.py:23  render  CPU-bound, holds the GIL  38 ms per request`."""
     processes = len(diagnosis.loop_processes) if spot.stacks[0] in diagnosis.on_loop else diagnosis.threads
     per_request_s = diagnosis.per_request_s(spot)
     cost = f"  {formatting.seconds(per_request_s)} per request" if per_request_s < float("inf") else ""

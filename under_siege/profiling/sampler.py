@@ -1,7 +1,7 @@
 """Sample the stacks of all Python processes of a server with py-spy, which reads their memory from outside.
 
-Three passes, one after the other, tell what a thread does: in any state ("wall"), on a CPU ("cpu"), and holding the GIL
-("gil"). Meanwhile the kernel says how often the main thread of each process waits for a lock.
+Three consecutive passes sample threads in any state ("wall"), on a CPU ("cpu"), and holding the GIL ("gil"). Meanwhile,
+the bench asks the kernel how often the main thread of each process waits for a lock.
 """
 
 import ast
@@ -30,7 +30,7 @@ from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
 from under_siege.processes.managed_process import ManagedProcess, Tail, processes, until
 
-RATE_PER_S = 10  # each sample costs about 0.35 ms of a CPU, and each start of py-spy 13 ms
+RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
 LOOK_S = 0.05
@@ -53,7 +53,7 @@ class Frame(NamedTuple):
     file: str
     line: int
     kind: str  # "app", "async" (a coroutine function of the application), or "library"
-    source: str  # the line itself, only of the application
+    source: str  # text of the line; empty for libraries
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
     """Sample the process and its descendants, and add the stacks to the profile.
 
     Args:
-        folder: the directory of the application, which its files are named relative to.
+        folder: directory of the application; the names of its files are relative to it.
 
     Raises:
         CaseFailedError: no process could be sampled.
@@ -96,7 +96,7 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
 
 
 def pass_s(time_s: float) -> int:
-    """Return how long each pass takes; py-spy counts in whole seconds."""
+    """Return the duration of each pass in whole seconds, as py-spy requires."""
     return max(1, round(time_s / len(PASSES)))
 
 
@@ -123,14 +123,14 @@ def cpu_times_s(pids: Sequence[int]) -> dict[int, float]:
 def processes_for(name: str, pid: int, used_s: Mapping[int, float]) -> list[int]:
     """Return the Python processes to sample in a pass, given their CPU times before the first pass.
 
-    A process that has used no CPU since then, such as a forkserver, has neither been on a CPU nor held its GIL.
+    The passes for CPU and GIL skip processes that have used no CPU time since then, such as a forkserver.
     """
     now_s = cpu_times_s(python_processes(pid))
     return [each for each, time_s in now_s.items() if name == "wall" or time_s != used_s.get(each)]
 
 
 def record_command(pid: int, options: list[str], duration_s: int, file: Path) -> list[str]:
-    """Return the command that samples a process, and writes a line for each distinct stack."""
+    """Return the command that samples a process and writes a line for each distinct stack."""
     # With --subprocesses, py-spy would read the parent of every process of the machine ten times a second.
     every = ["--threads", "--full-filenames", "--format", "raw", "--rate", str(RATE_PER_S)]
     these = ["--pid", str(pid), "--duration", str(duration_s), "--output", str(file)]
@@ -157,10 +157,10 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
 
 
 def py_spy() -> str:
-    """Return the path of py-spy, which is installed next to this Python.
+    """Return the path of py-spy, next to this Python or on the PATH.
 
     Raises:
-        CaseFailedError: it is missing.
+        CaseFailedError: py-spy is missing.
     """
     beside = Path(sys.executable).with_name("py-spy")
     if path := str(beside) if beside.exists() else shutil.which("py-spy"):
@@ -169,7 +169,7 @@ def py_spy() -> str:
 
 
 async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
-    """Look at the main thread of each process from time to time: does the kernel let it wait for a lock?"""
+    """Check the main threads repeatedly; count the checks, and those that find a thread waiting for a lock."""
     while True:
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -181,10 +181,10 @@ async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
 
 
 def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], Counter[str]]) -> None:
-    """Add what py-spy wrote about a process in one pass to the counts by process, thread and stack."""
+    """Add the samples of a process in one pass to the counts by process, thread and stack."""
     text = read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace") if file.exists() else ""
     for number, thread, stack, count in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
-        thread = "MainThread" if number == str(pid) else thread or number  # gevent hides the names
+        thread = "MainThread" if number == str(pid) else thread or number  # gevent hides thread names
         counts.setdefault((pid, thread, stack), Counter())[name] += int(count)
 
 

@@ -7,9 +7,9 @@ from under_siege.analysis.summary import Summary
 from under_siege.formatting import capitalized
 from under_siege.model.case import Case, Value, axis, load_axes
 
-SHORT = 8  # letters
+SHORT = 8  # maximum letters of a short name
 _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
-LONGEST_PLAIN, BRIEF = 70, 30  # letters of a plain name in text, and in a chart
+LONGEST_PLAIN, BRIEF = 70, 30  # maximum letters of a plain name in text, and in a chart
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
@@ -78,7 +78,7 @@ def load_in_words(case: Case, beside: Sequence[Case]) -> str:
 
 
 def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
-    """Return a short form of each text without the common beginning and end, if any text is longer than `most`."""
+    """Return a short form for each text: if any text is longer than `most`, without their common beginning and end."""
     longs = list(dict.fromkeys(texts))
     if len(longs) < 2 or max(map(len, longs)) <= most:
         return {text: text for text in longs}
@@ -104,7 +104,7 @@ def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
 
 
 def short(name: str) -> str:
-    """Return the number of a server, or else the beginning of its name."""
+    """Return the number of a server, or the beginning of its name if it has no number."""
     number = name.split("_")[0]
     return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
 
@@ -140,7 +140,7 @@ def with_capital(what: str, server: str) -> str:
 
 
 def without_capital(what: str) -> str:
-    """Return the text as inside a sentence; a name like `FastAPI` keeps its capital."""
+    """Return the text with a lowercase first letter; a name like `FastAPI` keeps its capital."""
     return what if any(map(str.isupper, what.split(" ")[0][1:])) else f"{what[:1].lower()}{what[1:]}"
 
 

@@ -1,6 +1,6 @@
-"""Write the headlines of charts from the figures in the charts.
+"""Write the headlines of charts from the figures that they show.
 
-A headline with too many names shows their number, and a second line lists the names.
+If there are too many names, the headline shows their number, and a second line lists them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_tradeoff(cases: Sequence[Summary]) -> str:
 
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
-    """Return a headline with the longest pings of the first round, which the chart shows."""
+    """Return a headline about the longest pings of the first round, which the chart shows."""
     longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
@@ -82,7 +82,7 @@ def of_memory(cases: Sequence[Summary]) -> str:
 
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
-    """Return a headline with the case that spends significantly the most CPU time on top of the task."""
+    """Return a headline about the case that spends the most CPU time on top of the task, if that is significant."""
     known = [
         (metric.value, metric, case) for metric, case in zip(spent, cases, strict=True) if metric.value is not None
     ]

@@ -17,14 +17,14 @@ CellText = Callable[[Summary], str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric of the summary with its name and format; the cell is empty if a case does not have it."""
+    """A metric with its name and format. The cell of a case without the metric is empty."""
 
     name: str
     in_terminal: str  # heading in two lines, as in `Heading`
     text: CellText
     figure: str = ""  # name in `Summary.best`; empty if "best" has no meaning
     is_wide: bool = False  # whether a terminal shows the column only with --wide
-    margin: CellText | None = None  # half the width of the confidence interval
+    margin: CellText | None = None  # half-width of the confidence interval
 
     @property
     def heading(self) -> Heading:
@@ -35,7 +35,7 @@ class Column:
         text = self.text(summary)
         if self.margin and (margin := self.margin(summary)):
             text = f"{text} ± {margin}"
-        if self.figure in summary.best:  # the star is for readers who can't see bold letters
+        if self.figure in summary.best:  # the star is for readers who can't see bold text
             return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text}*")
         return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text} " if self.figure else text)
 
@@ -58,7 +58,7 @@ def _mean(name: str, text: Callable[[float], str]) -> CellText:
 
 
 def _latency(name: str, percentile: str) -> CellText:
-    """Return a format for a percentile, or for its lower bound if it was not reached."""
+    """Return a format for a latency percentile; if the percentile is unknown, the format shows its lower bound."""
 
     def text(summary: Summary) -> str:
         latency: Latency | None = getattr(summary, name)
@@ -97,7 +97,7 @@ COLUMNS = (
 def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]:
     """Return the columns in which at least one case has a figure.
 
-    Unless `wide`, these are only the most important ones, and `workers` if the cases differ in it.
+    Unless `wide`, return only the most important columns, and `workers` if the cases differ in it.
     """
     differing = varying([summary.case for summary in shown])
     return [

@@ -1,4 +1,4 @@
-"""Show a comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
+"""Render a comparison as a terminal table, as a matrix of loads or axes, or as Markdown, and its records as CSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
@@ -25,7 +25,7 @@ from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
 
 NOTHING = "Nothing was measured."
-WIDEST_HEADING, WIDEST_VALUE = 24, 40  # letters of a value
+WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum letters of an axis value, in a heading and in a row
 
 
 def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
@@ -104,7 +104,7 @@ def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return the same contents as Markdown, for a comment on a pull request."""
+    """Return the contents of `as_table` as Markdown, for a comment on a pull request."""
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
@@ -216,7 +216,7 @@ def _matrix(comparison: Comparison) -> Grid:
 
 
 def _legend_of_cells(comparison: Comparison) -> str:
-    """Name the figures that at least one cell of the matrix shows."""
+    """Return the names of the figures that at least one cell of the matrix shows."""
     cases, ceilings = comparison.cases, comparison.ceilings
     figures = ["transactions per second"]
     if any(case.of_ceiling is not None for case in cases):

@@ -25,10 +25,10 @@ from under_siege.report.case_names import (
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 
-MOST_NAMES = 6  # names in a sentence
-MOST_LOADS = 8  # loads that get a line of their own
-MUCH_LESS = 0.8  # share of the memory that is worth a remark
-ABOUT_AS_FAST = math.log(0.9)  # minimum ratio to the best rate of a recommended case
+MOST_NAMES = 6  # maximum names in a sentence
+MOST_LOADS = 8  # maximum loads that each have their own line
+MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
+ABOUT_AS_FAST = math.log(0.9)  # minimum ratio of the rate of a recommended case to the best rate
 POWER = 0.8  # probability of detecting a difference
 LABEL_WIDTH = 14
 
@@ -69,7 +69,7 @@ class _Candidate:
     name: str  # as in the table
     measured: dict[str, Estimate | None]
     rate: Estimate
-    keeps_pings_short: bool  # shorter than one task, so no ping waited for more than one
+    keeps_pings_short: bool  # whether pings are shorter than a task, so no ping waited for more than one task
 
     @property
     def plain(self) -> str:
@@ -242,7 +242,7 @@ class _Field:
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
     def _detectable(self) -> str:
-        """Return the smallest difference between the fastest cases that is detected with a power of 80 %."""
+        """Return the smallest difference between the fastest cases that is detected with a probability of 80 %."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
             return ""
@@ -287,7 +287,7 @@ def _number(server: str, name: str) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Return all numbers, or the first names."""
+    """List all names if they are numbers, else only the first names."""
     return ", ".join(names) if all(name.isdecimal() for name in names) else listed(names, MOST_NAMES)
 
 
@@ -346,7 +346,7 @@ def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Yield the parameters of the law for servers that follow it, and the misfit of those that do not."""
+    """Yield the parameters of the scaling law for servers that follow it, and the misfit of those that do not."""
     laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
     for law, line, name in laws:
         if law.fits:

@@ -27,10 +27,10 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
         yield verdict, names, message
 
 
-CHANGED = 1.25  # ratio of the highest to the lowest speed of a machine that is unsteady
-NOTEWORTHY = 0.03  # share of all CPUs
+CHANGED = 1.25  # minimum ratio of the highest to the lowest CPU speed that is worth a note
+NOTEWORTHY = 0.03  # minimum share of all CPUs that is worth a note
 LATE_S = 0.010  # pings with a longer delay measure the bench, not the server
-WARMING = 1.4  # CPU time of the first answers as a multiple of later ones; beyond it, a warm-up is worth a note
+WARMING = 1.4  # minimum ratio of the CPU time of the first answers to that of later ones that is worth a note
 
 
 def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -56,7 +56,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     result = comparison.result
     if result.suite is None or not comparison.cases:
         return
-    if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files only have the mode
+    if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files contain only the mode
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
         yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"
@@ -74,7 +74,7 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers that closed every connection despite keep-alive, because load tools don't report this."""
+    """Yield the servers that closed every connection despite keep-alive, which load tools don't report."""
     reported = set()
     for rounds in comparison.rounds:
         asked = [run.record for run in rounds if run.record.keep_alive and run.completed]
@@ -125,7 +125,7 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the disturbances of the machine, which corrections and intervals take into account."""
+    """Yield notes on disturbances of the machine, which corrections and intervals take into account."""
     everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
     changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
     if changed:

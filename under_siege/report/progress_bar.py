@@ -41,14 +41,14 @@ class ProgressBar:
         self._progress.stop()
 
     def warn(self, message: str) -> None:
-        """Print one line, with or without a terminal."""
+        """Print a warning on one line, with or without a terminal."""
         with contextlib.suppress(OSError):  # a full disk must not stop the run
             self._progress.console.print(
                 f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
             )
 
     def say(self, message: str) -> None:
-        """Print one line, unless quiet."""
+        """Print a message on one line, unless quiet."""
         if not self._quiet:
             self.warn(message)
 
@@ -62,7 +62,7 @@ class ProgressBar:
         self._answers += 1
         if now_s > self._began_s:
             took_s = now_s - self._began_s
-            part = min(0.9, took_s / self._time_s)  # moves the bar without distorting the estimated time left
+            part = min(0.9, took_s / self._time_s)  # advance the bar without distorting the estimated time left
             live = f"{formatting.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 

@@ -1,4 +1,4 @@
-"""Describe requirements: each with its case, its outcome, and the measured interval."""
+"""Describe requirements, each with its case, its outcome, and the measured interval."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -120,7 +120,7 @@ def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
 
 
 def required_as_markdown(results: Sequence[Judged]) -> str:
-    """Return the same as Markdown; empty without requirements."""
+    """Return the table of `required_as_table` as Markdown; empty without requirements."""
     if not results:
         return ""
     rows = [

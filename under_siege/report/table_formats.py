@@ -14,15 +14,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-UNLIMITED = 10_000  # columns of a terminal
+UNLIMITED = 10_000  # columns of a terminal that never wraps lines
 
 
 class TableCell(NamedTuple):
     """A table cell, with its style in a terminal and in Markdown."""
 
     text: str
-    style: str = ""  # in a terminal
-    is_strong: bool = False  # in Markdown
+    style: str = ""  # style in a terminal
+    is_strong: bool = False  # whether Markdown shows it in bold
     in_terminal: str | None = None  # the text in a terminal, if it differs
 
     def as_markdown(self) -> str:
@@ -33,17 +33,17 @@ class Heading(NamedTuple):
     """The heading of a column of figures."""
 
     name: str
-    in_terminal: str = ""  # a leading line break: the first line is that of the column before
+    in_terminal: str = ""  # a leading line break means that the first line belongs to the previous column
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A table with names on the left and figures on the right.
 
-    A terminal that is too narrow shows several tables, so no figure is cut.
+    On a narrow terminal, the grid is split into several tables, so no figure is cut off.
     """
 
-    names: Sequence[str]  # headings
+    names: Sequence[str]  # headings of the columns with names
     figures: Sequence[Heading]
     rows: Sequence[Sequence[TableCell]]
     gap: int = 1
@@ -88,7 +88,7 @@ def plain_table(gap: int) -> Table:
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
-    """Return a table of cells that are Markdown already; all columns after the names are aligned to the right."""
+    """Return a table of Markdown cells; all columns after the first `names` are aligned to the right."""
     rules = ["---"] * names + ["---:"] * (len(headings) - names)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *rows))
 
@@ -107,7 +107,7 @@ CsvValue = str | float | None
 
 
 def rows_as_csv(headings: Sequence[str], rows: Iterable[Sequence[CsvValue]]) -> str:
-    """Return the rows as CSV. Unknown values are empty, and spreadsheets don't read any text as a formula."""
+    """Return the rows as CSV. Unknown values are empty, and texts are escaped so that spreadsheets read no formulas."""
     page = io.StringIO()
     writer = csv.writer(page, lineterminator="\n")
     writer.writerow(headings)

@@ -1,1 +1,1 @@
-"""Measure: the plan, the rounds, one case, the ceiling."""
+"""Plan a run, and measure its cases and ceilings in rounds."""

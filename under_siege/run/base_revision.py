@@ -28,7 +28,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
         pythons: the paths of the interpreters that run the servers; empty: the interpreters of the suite.
 
     Raises:
-        BadInputError: there is no such revision or directory, or it lacks the suite's folder, or can't be imported.
+        BadInputError: the base does not exist or lacks the suite's folder, or a Python would not import it.
     """
     if (folder := suite.folder) is None:
         raise BadInputError(
@@ -59,7 +59,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
 
 def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError for a Python that imports an editable package of the work tree for every revision."""
+    """Raise BadInputError if a Python would import the work tree, installed in editable mode, for every revision."""
     for python in pythons:
         for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -77,7 +77,7 @@ def _work_tree(folder: Path) -> str:
 
 
 def _checkout(root: Path, commit: str) -> Path:
-    """Return a directory with that commit of the repository, which is created once."""
+    """Return a directory with a checkout of that commit, which is created on first use."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()
     directory = DIRECTORY / "revisions" / f"{digest[:8]}-{commit[:12]}"
     if not directory.is_dir():
@@ -93,7 +93,7 @@ def _checkout(root: Path, commit: str) -> Path:
 
 
 def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
-    """Return the output of git; if git fails, return an empty text, or raise BadInputError if `strict`."""
+    """Return the output of git; if git fails, return an empty string, or raise BadInputError if `strict`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         ran = subprocess.run(

@@ -47,12 +47,12 @@ from under_siege.targets.expectation import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
-FIRST_PART = 6  # the first sixth of a warm-up shows the cost of answers before the server is warm
+FIRST_PART = 6  # the first 1/6 of a warm-up shows how much CPU time a cold server uses
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """The inputs of the measurement of a case, and the record that it fills."""
+    """The inputs for the measurement of a case, and the record for its results."""
 
     plan: Plan
     case: Case
@@ -93,10 +93,10 @@ class CaseRun:
             await self._send_warm_up_load(server)
             jobs = self._jobs(server, session)
             if jobs is not None:
-                await jobs()  # an error should occur before the load
+                await jobs()  # if this request fails, it should fail before the load
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
-            # A tool that starts slowly is started before the measurement.
+            # Start slow tools before the measurement.
             waits = self.tool.driver.waits_to_begin
             replay = await self.replays.of(spec)
             async with started(self.tool, spec, self.record) if waits else contextlib.nullcontext() as running_tool:
@@ -120,7 +120,7 @@ class CaseRun:
         return partial(pending, session, server.url, backlog, self.expected.patience_s(self.record.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
-        """Run the suite's warm-up load, during which servers do their just-in-time compilation."""
+        """Run the suite's warm-up load, so that servers complete their just-in-time compilation."""
         load, users = self.plan.warm_up_of(self.case), self.record.users
         if load is None:
             return
@@ -172,7 +172,7 @@ class CaseRun:
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         monitors = [
-            # The first ping is sent later, because the start of the load tool would delay it by milliseconds.
+            # Send the first ping later, because starting the load tool would delay it by milliseconds.
             probing(session, server.url, server.ping, patience_s, record.pings, began_s, first_s=PING_INTERVAL_S),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
@@ -187,7 +187,7 @@ class CaseRun:
             await server.while_alive(driven)
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
-        # The last answer arrives after the server has processed the queue that the load tool left.
+        # This answer arrives after the server has processed the requests that the load tool left in its queue.
         await server.while_alive(check.check(IN_A_ROW))
         pong = await server.while_alive(last_pong(session, server, patience_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
@@ -205,7 +205,7 @@ class CaseRun:
             status in (record.answer_status, *record.other_statuses) for status in record.transactions.status
         )
         sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
-        size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report it
+        size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report sizes
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
         values |= await self.services.addresses(self.plan.targets[self.case.server].needs)
         start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values)
@@ -230,8 +230,8 @@ async def run(
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
-        choose: returns the cases of a round to measure, given the last duration of each.
-        after_last_siege: functions that use each server in the last planned round before it stops.
+        choose: returns which cases of a round to measure, given the last duration of each case.
+        after_last_siege: functions to call before each server of the last planned round stops.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
@@ -259,7 +259,7 @@ async def run(
 async def _lone_task_timers(
     plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
 ) -> dict[object, LoneTaskTimer]:
-    """Start a process for each task, which performs the task alone between sieges."""
+    """Start a process for each task; it times the task alone between sieges."""
     workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         patience_s = expectations[case.work].patience_s(users=1)

@@ -1,4 +1,4 @@
-"""Check before the load that the server is ready, its answer is correct, and all of its processes have worked."""
+"""Before the load, wait until the server is ready, verify its answer, and warm up all of its processes."""
 
 import asyncio
 import re
@@ -17,11 +17,11 @@ from under_siege.targets.expectation import Expectation
 
 BATCHES = 10
 LONG_S = 1.0
-MOST_VERIFIED = 20  # requests of a mix; checks under load verify the others
+MOST_VERIFIED = 20  # requests of a mix verified before the load; checks under load verify the others
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
-    """Wait for the server, check its answer, and send requests until each of its worker processes has worked.
+    """Wait for the server, verify its answer, and send requests until each of its worker processes has handled one.
 
     Returns:
         The ids of the processes that answered; empty if the server doesn't send `X-Worker`.
@@ -33,15 +33,15 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     if "transfer-encoding" in answer.headers:
-        record.answer_bytes = -1  # siege includes the framing of chunks
+        record.answer_bytes = -1  # siege counts the framing of chunks, too
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
     for batch in range(0 if _is_the_server(server, answer) else BATCHES):
         if len(seen) >= wanted:
             break
-        # Send twice as many requests as workers, because a pool starts a worker only if none is idle. Send only a few
-        # at first, and to threads, because a batch for all threads would compute for seconds under the GIL.
+        # Send twice as many requests as workers, because a pool starts a worker only if none is idle. Send fewer in the
+        # first batch and to threads, because a batch for all threads would compute for seconds under the GIL.
         at_once = 2 * (wanted if batch and not _are_threads(seen) else few)
         before, began_s = set(seen), server.age_s()
         requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
@@ -50,18 +50,18 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         if None in seen:
             break  # the server doesn't report its workers
         if _are_threads(seen) and _processes(seen) == _processes(before):
-            break  # threads of one process share what they load
+            break  # threads of one process share imported modules
         if seen == before and server.age_s() - began_s > LONG_S:
-            break  # all workers have answered, although the server reports more
+            break  # no new workers answer, although the server reports more
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:
-    """Return whether the listening process did the work itself; its threads share what they load."""
+    """Return whether the listening process performed the task itself; its threads share imported modules."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
-    return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share nothing
+    return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share no modules
 
 
 def _processes(workers: Collection[str | None]) -> set[str]:
@@ -83,7 +83,7 @@ def _workers_told(pong: HttpResponse | None) -> int | None:
 async def verify(
     session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, replay: ReplayedRequest | None = None
 ) -> HttpResponse:
-    """Send the request of the load, in the form of the load tool if `replay` is given; return the answer.
+    """Send the load's request, with `replay` exactly as the load tool sends it; return the verified answer.
 
     Raises:
         CaseFailedError: the answer is wrong or missing.
@@ -107,7 +107,7 @@ async def verify(
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> HttpResponse | None:
-    """Return the answer to a ping after the siege; None without an answer, which is no failure if the server runs."""
+    """Send a ping after the siege and return its answer; None without one, which is not a failure by itself."""
     if server.ping is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Run the load tool for an exact time or in bursts, and measure the ceiling: the same users without a server."""
+"""Run the load tool continuously or in bursts, and measure the ceiling: the same users without a server."""
 
 import asyncio
 import contextlib
@@ -31,27 +31,27 @@ from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import Interpreter
 
-OVERRUN_S = 60.0  # seconds; a burst may last longer if the server is stuck, or the tool waits for answers
-REQUESTS_LIMIT_S = 3600.0  # seconds; the time limit for a given number of requests
+OVERRUN_S = 60.0  # extra time for a burst, if the server is stuck or the tool waits for answers
+REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
 SHORTEST_S = 1e-3
 MOST_KEPT = 4000  # characters of a tool's output
 FIRST_PORT = 5557  # Locust's default
 START_LIMIT_S = 30.0
-LIFT_LIMIT_S = 5.0  # timeout for the end of the tool; 0.02 s is usual
+LIFT_LIMIT_S = 5.0  # timeout for the exit of the tool, which usually takes 0.02 s
 UNKNOWN_LINES_KEPT = 20
 RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its terminal
 
 # A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
-# while all threads of its process wait, even if threads of the other process wait for their GIL.
+# while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
 START_S = 30.0  # seconds for starting Python and importing the task
-SLOWER = 3  # maximum slowdown of a task beside others, compared with its trial
+SLOWER = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
 _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
 
 def spec_of(load: Load, users: int) -> LoadSpec:
-    """Return the load for a tool, still without time and URL."""
+    """Return the load for a tool, without its time and URL, which the caller sets."""
     return LoadSpec(
         users,
         time_s=0.0,
@@ -119,14 +119,14 @@ async def drive(
     tell: Callable[[], None],
     running: RunningTool | None = None,
 ) -> None:
-    """Send the load to the URL for that length, and write the results to the record.
+    """Run the load tool for the length of the siege, and write its results to the record.
 
     Args:
-        tell: called for each answer, if the tool reports single ones.
-        running: the tool, if it has already been started.
+        tell: called for each answer, if the tool reports them individually.
+        running: the tool, if it is already running.
 
     Raises:
-        CaseFailedError: the tool ended by itself, or reported nothing.
+        CaseFailedError: the tool exited early or did not finish in time, or reported nothing.
     """
     record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
     record.keep_alive, record.tool_cpus = spec.keep_alive, tool.driver.cpus(spec)
@@ -179,7 +179,7 @@ async def _listen(
 
 
 def _let_begin(process: ManagedProcess) -> float:
-    """Send the line that starts a waiting tool; return the CPU time of its start-up in seconds."""
+    """Send the line that starts a waiting tool; return the CPU time in seconds that the tool used before it."""
     start_cpu_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
     process.process.stdin.write(b"go\n")
@@ -200,7 +200,7 @@ async def _drive_in_bursts(tool: Tool, spec: LoadSpec, record: Record, length: L
     count, each_s = (1, spec.time_s) if spec.requests else length.bursts(tool.driver.least_s)
     length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + tool.driver.start_s)
     record.tool_cpu_s = 0.0
-    # The processes of one tool communicate over a port, which no other run may take.
+    # The processes of a tool communicate over a port, which no other run may use.
     with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
         burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
         for _ in range(count):
@@ -250,7 +250,7 @@ def _why_no_totals(name: str, output: ToolOutput) -> str:
 
 
 def processes_for(users: int) -> int:
-    """Return the number of processes for the users."""
+    """Return how many processes to start for this number of users."""
     return min(users, PROCESSES_PER_CPU * usable_cpus())
 
 
@@ -259,7 +259,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
     The processes share the CPUs, and each one imports and performs the task itself.
     """
-    in_line = math.ceil((processes + 1) / usable_cpus())  # plus the process of the checks
+    in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
     return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
 
 
@@ -272,10 +272,10 @@ async def compute_bare(
     tell: Callable[[], None],
     folder: Path | None = None,
 ) -> None:
-    """Make all users run the task for that length, and record every completed task.
+    """Let all users run the task for the length of the siege, and record every completed task.
 
     Raises:
-        CaseFailedError: the users could not begin, or ended by themselves.
+        CaseFailedError: the processes of the users did not get ready, or exited early.
     """
     lines, processes = _BaselineLines(record, length, tell), processes_for(case.users)
     options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
@@ -305,7 +305,7 @@ async def compute_bare(
 
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
-    await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep it open
+    await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep stderr open
     lines = [line for line in errors.text().splitlines() if line.strip()]
     said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it printed nothing on stderr"
     return CaseFailedError(

@@ -25,25 +25,25 @@ from under_siege.targets.strategies import all_strategies
 _NO_JOBS = "accepts no jobs"
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
-# Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
+# On a machine whose speed varies, shorter sieges would more often rank equal servers differently.
 LEAST_S = 3.0
-SETTLED_USERS = 0.9  # share of users with an answer at the start of the settled part, as in the report
-# Length of a siege as a multiple of the time until the settled part. It leaves more than one and a half cycles of
-# request and answer. Rates of shorter sieges are less accurate on a slow machine.
+SETTLED_USERS = 0.9  # the settled part begins when this share of users has an answer, as in the report
+# Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
+# half cycles of request and answer. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
-SLOWER = 2.0  # maximum length of a siege, as a multiple of running the tasks one after the other
-CYCLES_OF_A_BURST = 10  # cycles of request and answer in a burst, if the server performs one task at a time
+SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
+CYCLES_OF_A_BURST = 10  # cycles of request and answer in a burst, on a server that performs one task at a time
 MOST_BURSTS = 8
-BESIDES_S = 1.5  # seconds for start, warm-up and stop of each case
+BESIDES_S = 1.5  # seconds for the start, warm-up and stop of each case
 LEAST_ROUNDS = 2
 # A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
-# rounds exceed the upper limit slightly, clear losers get one round. If they exceed it MUCH_LONGER times, all get two.
+# rounds slightly exceed LIMIT_S, clearly slower cases get one. If they take over MUCH_LONGER × LIMIT_S, all get two.
 MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
-CPU_BOUND = 0.2  # the share of CPU time in a CPU-bound task on a busy machine
+CPU_BOUND = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
 
 class ProgressListener(Protocol):
-    """Receives the progress of a run."""
+    """Receive the progress of a run."""
 
     def warn(self, message: str) -> None: ...
     def say(self, message: str) -> None: ...
@@ -67,15 +67,15 @@ class Plan:
     targets: Mapping[str, Target]  # by the name in cases
     pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
-    ceilings: tuple[Case, ...]  # cases with the same load without a server, or with the suite's ceiling
+    ceilings: tuple[Case, ...]  # the same loads without a server, or on the suite's ceiling
     suite: Suite
     load: Load
     rounds: int
     seed: int
-    left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with these Pythons
+    left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with a Python, or accept no jobs
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
-    unprepared: Mapping[Case, str] = field(default_factory=dict)  # reasons of cases that could not be prepared
+    unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
 
     def in_order(self) -> Iterator[list[Case]]:
         """Yield the cases of each round, including ceilings, shuffled for each round."""
@@ -138,7 +138,7 @@ def make_plan(
         time_s: duration of each load; None: the value of the suite.
 
     Raises:
-        BadInputError: there is no such Python, or no target that can run with it or depends on an axis.
+        BadInputError: a Python does not exist, no target can run, or no target depends on one of `axes`.
     """
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
@@ -184,14 +184,14 @@ def _cases(
 
 
 def _why_left_out(suite: Suite, target: Target, python: Interpreter) -> str:
-    """Return the reason why the target can't run, with a remedy; empty if it can."""
+    """Return why the target can't run, with a remedy; empty if it can."""
     if lacking := unmet(target.requires, python.minor):
         return f"{lacking}; {remedy(target.requires)}"
     return _NO_JOBS if suite.load.posts_jobs and not target.takes_jobs else ""
 
 
 def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
-    """Return the reason why no case is left, and alternatives to servers that accept no jobs."""
+    """Return why no case is left; name alternatives to servers that accept no jobs."""
     why = "; ".join(f"{skip.server} {skip.reason}" for skip in left_out)
     if all(skip.reason != _NO_JOBS for skip in left_out):
         return why
@@ -200,7 +200,7 @@ def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
-    """Raise BadInputError for an axis that no target depends on; strategies always accept workers."""
+    """Raise BadInputError for an axis on which no target of a suite depends; strategies accept every axis."""
     used = {name for target in suite.targets for name in target.axes} | {"users"}
     for name in axes:
         if suite.title and name not in used and name != "python":
@@ -211,7 +211,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values, inserted into the path (except the task, which is shown separately)."""
+    """Return every combination of values. Fill them into the path, except the task, which is shown separately."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
@@ -259,14 +259,14 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
 
 
 class Length:
-    """Decide from the answers when a siege ends."""
+    """Decide when a siege ends, from the time of its answers."""
 
     def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
         self._is_fixed = asked_s is not None
         self._needed = max(1, round(SETTLED_USERS * users))
         self._answered: set[int] = set()
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
-        self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
+        self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # seconds since the siege began
 
     def last_until(self, end_s: float) -> None:
         """End the siege at this time, regardless of the answers."""
@@ -283,8 +283,8 @@ class Length:
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return the number of bursts in the siege, and the length of each burst, which is at least `least_s`.
 
-        Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if waits may be long,
-        there are few bursts or only one.
+        Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if responses may be
+        slow, there are only a few bursts, or one.
         """
         count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
         return count, self.end_s / count
@@ -296,12 +296,12 @@ def most_needed_s(users: int, expected: Expectation) -> float:
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """Return the time in seconds that a server needs if it uses every CPU and overlaps all waits."""
+    """Return the time in seconds that a server needs if it uses all CPUs and overlaps all waits."""
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the minimum and the maximum duration of this many rounds."""
+    """Return the minimum and the maximum duration of these rounds in seconds."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
         expected = expectations[case.work]
@@ -315,7 +315,7 @@ def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
 
     It allows for two rounds of all cases, and for more rounds of close cases.
     """
-    # Other programs may have kept a CPU-bound task waiting when it was tried.
+    # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
     undisturbed = {
         work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND * each.task_s else each
         for work, each in expectations.items()
@@ -333,7 +333,7 @@ def in_words(least_s: float, most_s: float) -> str:
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """Return the cases for which the given time is too short, one of each job, and the time that they need."""
+    """Return one case of each job for which the given time is too short, and the time in seconds that it needs."""
     needed: dict[object, tuple[Case, float]] = {}
     for case in plan.cases:
         least_s = most_needed_s(case.users, expectations[case.work])
@@ -345,7 +345,7 @@ def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case
 def say_how_long(
     plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
 ) -> None:
-    """Announce how long the run will take, and warn about tasks that are too long for the sieges.
+    """Announce how long the run will take, and warn about tasks that take too long for the given time.
 
     Args:
         most_s: the time budget of a run whose number of rounds is not fixed.

@@ -26,12 +26,12 @@ from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
 MOST_BYTES = 16_000_000
-REFERENCE_REQUESTS = 3  # the fastest one is the duration of an answer
+REFERENCE_REQUESTS = 3  # number of requests; the fastest response counts
 UNKNOWN_S = 0.1  # assumed duration if no server answers
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
-    """Return the import names of needed packages; None if a user's script or task may need any package."""
+    """Return the import names of the packages that are needed; None if a user's script or task may need others."""
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
@@ -59,7 +59,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Run each prepare command once; return the plan with the cases that can't be measured because one failed."""
+    """Run each prepare command once; return the plan with the reasons of cases whose command failed."""
     everything = (*plan.cases, *plan.ceilings)
     for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
         if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
@@ -82,7 +82,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
-    """Run the command; return the reason if it failed, else an empty text."""
+    """Run the command; return why it failed, or an empty string."""
     command = " ".join(start.words)
     watcher.say(f"preparing: {command}")
     try:
@@ -95,7 +95,7 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Return the plan with the packages of the servers installed for its Pythons or in its environments."""
+    """Install the packages of the servers, for the plan's Pythons or in its environments; return the new plan."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):
@@ -124,7 +124,7 @@ async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected answers and their durations, from each interpreter's tasks or from the first server.
+    """Return the expected answers and their durations, from a trial of each task or from the first server.
 
     Raises:
         BadInputError: a task can't be performed; no server was started.
@@ -148,7 +148,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: ProgressLi
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
-    """Return the answer of the first server with the expected status; each server is started only once."""
+    """Return the answer of the first server that responds with the expected status; start each server only once."""
     expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
@@ -174,7 +174,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
 
 
 def _without_answer(wanted: MixedRequest) -> Expectation:
-    """Return the expectation if no server answers."""
+    """Return what to expect if no server has answered."""
     is_known = wanted.answer is not None or wanted.rule.mode in (FIELDS, PATTERN)
     rule = wanted.rule if is_known else BodyRule(ANY)
     return Expectation(wanted.answer or b"", UNKNOWN_S, 0.0, wanted.status, rule)
@@ -202,7 +202,7 @@ def _expectation(
 
 
 def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
-    """Return the key that would accept both answers."""
+    """Return the key of [expect] that would accept both answers."""
     if paths := rule.differing_paths(body, right):
         names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
         return f"ignore = [{names}]"
@@ -219,7 +219,7 @@ def _files(plan: Plan) -> Files:
 async def _answers(
     plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
 ) -> list[tuple[list[HttpResponse], float]]:
-    """Return answers to each request, and the duration of the fastest; raise CaseFailedError for a wrong status."""
+    """Return, for each request, its answers and the shortest duration; raise CaseFailedError for a wrong status."""
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
         found = []

@@ -43,14 +43,14 @@ from under_siege.processes.ports import (
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
-DYING_LIMIT_S = 2.0  # timeout for the end of a process, after a request failed because the process is ending
-LATE = 0.1  # share of the time; requests sent later than this explain less than earlier problems
-STDERR_LIMIT_S = 0.1  # how long to wait for the traceback on stderr after an error response
+DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
+LATE = 0.1  # last share of the time limit, in which failed requests don't replace earlier problems
+STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
 
 class Server:
-    """A server. `url` is its address, and `pid` the id of its process (None if unknown)."""
+    """A server under test. `url` is its address, and `pid` its process id (None if unknown)."""
 
     def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
         target, suite = plan.targets[case.server], plan.suite
@@ -60,7 +60,7 @@ class Server:
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
-        self.grace_s = GRACE_S  # timeout for the end of the server
+        self.grace_s = GRACE_S  # timeout for the exit of the server
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._start = start
         self._begin()
@@ -104,18 +104,18 @@ class Server:
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
-        """Return the exit status, negative for a signal; None if the server runs or if it is unknown."""
+        """Return the exit status, negative for a signal; None if the server is running, or the status is unknown."""
         return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
-        """Return the last lines on stderr."""
+        """Return the last lines of stderr."""
         return self._stderr.text() if self._stderr else ""
 
     async def while_alive(self, work: Awaitable[T]) -> T:
-        """Return the result of the work, unless the server dies before the end, or soon after the work fails.
+        """Await the work while the server is alive, and return its result.
 
         Raises:
-            CaseFailedError: the server died; the work is cancelled.
+            CaseFailedError: the server died during the work, which is cancelled, or soon after the work failed.
         """
         begun = asyncio.ensure_future(work)
         task = asyncio.ensure_future(self.explaining(begun))
@@ -151,7 +151,7 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Wait to see whether the server survives, because a request may fail before the process visibly ends.
+        """Check for a while that the server is alive, because a request may fail before its process visibly exits.
 
         Raises:
             CaseFailedError: the server died.
@@ -163,7 +163,7 @@ class Server:
         assert self._started is not None
         assert self._stderr is not None
         stderr, process = self._stderr, self._started.process
-        await until(lambda: not stderr.reading(), 1.0)  # a running child may keep it open
+        await until(lambda: not stderr.reading(), 1.0)  # a running child may keep stderr open
         status = process.wait()
         if process.supervisor.is_lost:
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
@@ -274,10 +274,10 @@ def _begun(start: Start) -> ManagedProcess:
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """Start the server of a case; always stop it at the end, and record how long stopping took.
+    """Start the server of a case; always stop it at the end, and record how long that took.
 
     Raises:
-        CaseFailedError: the server can't be started, or something that it needs is missing.
+        CaseFailedError: the server can't be started, or lacks something that it needs.
     """
     target = plan.targets[case.server]
     addresses = await services.addresses(target.needs)
@@ -285,7 +285,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
         port, start = None, None
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
-            if plan.load.ports is not None:  # a new port, because ports in TIME_WAIT block only the old one
+            if plan.load.ports is not None:  # use a new port, because connections in TIME_WAIT block the old one
                 first += record.round * len(cases) + cases.index(case)
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
@@ -299,7 +299,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             try:
                 await server.stop()
             except CaseFailedError:
-                task = asyncio.current_task()  # an error during cancellation would let the run continue
+                task = asyncio.current_task()  # an error during cancellation would make the run continue
                 if task is None or not task.cancelling():
                     raise
             finally:

@@ -35,8 +35,8 @@ from under_siege.run.prepare import expectations_of, package_versions, prepared,
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
 
-LONGEST_FOLDER = 70  # characters; socket paths have at most 104 on macOS, and about 30 follow
-LOOK_AROUND_S = 0.3  # time to observe the CPUs before a run
+LONGEST_FOLDER = 70  # characters; macOS limits socket paths to 104, and file names take about 30
+LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
 Kept = Record | Trace | Profile | Incident | RateStep
@@ -44,10 +44,10 @@ Keep = Callable[[Kept], None]
 
 
 class Tracer(Protocol):
-    """Traces or profiles each case once, mostly with the server of its last siege."""
+    """Trace or profile each case once, usually on the server of its last siege."""
 
     async def after_siege(self, case_run: CaseRun, server: Server) -> None:
-        """Trace the case whose siege has just ended, while its server still runs."""
+        """Trace the case whose siege has just ended, while its server is still running."""
 
     async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
         """Trace all other cases, each on a separate server."""
@@ -111,7 +111,7 @@ def run_and_save(
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Run work without a load tool until it is done or a signal arrives; save its results if there is a file.
+    """Run work without a load tool until it is done or a signal arrives; save its results if `out` is given.
 
     Returns:
         The same as `run_plan`.
@@ -198,9 +198,9 @@ def traced_case(case: Case) -> Case:
 
 @contextlib.contextmanager
 def _home() -> Iterator[Path]:
-    """Create a directory for all temporary files, which is always removed.
+    """Create a directory for all temporary files, and always remove it.
 
-    Killed processes don't remove their temporary files, such as multiprocessing's sockets.
+    Killed processes leave temporary files behind, such as multiprocessing's sockets.
     """
     with TemporaryDirectory(prefix="under-siege-") as name, kept().removing(home := Path(name)):
         is_short = len(name) <= LONGEST_FOLDER
@@ -242,7 +242,7 @@ async def _prepared(
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected answers and the services.
 
-    The versions of packages are added to the result. If the load needs its own network, the context is inside it.
+    Package versions are added to the result. If the load needs its own network, the context runs inside it.
     """
     with contextlib.ExitStack() as network:
         async with services() as needed:

@@ -18,17 +18,17 @@ from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
 from under_siege.targets.suite_file import template_text
 
-_LIBRARY = "lib"  # prefix of a need that is a library
+_LIBRARY = "lib"  # prefix of libraries in `Target.needs`
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command, its environment and its directories."""
+    """A command with its environment and directories."""
 
     words: list[str]
     environment: dict[str, str]
     folder: Path | None  # working directory; None: the bench's
-    own_folder: str = ""  # directory for files of the target; removed at its end
+    own_folder: str = ""  # directory for files of the target; removed after it exits
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         services: the addresses of the services that the target needs.
 
     Raises:
-        CaseFailedError: something that it needs is missing.
+        CaseFailedError: something that the target needs is missing.
     """
     target, python = plan.targets[case.server], plan.python_of(case)
     words, values = target.command_for(case), {"host": HOST, "port": port, **services}
@@ -94,7 +94,7 @@ def _path(programs: Path) -> str:
 
 
 def _environment(plan: Plan, case: Case) -> dict[str, str]:
-    """Return this process's environment with the programs of the target's Python first.
+    """Return this process's environment, with the programs of the target's Python first on the PATH.
 
     Raises:
         CaseFailedError: something that the target needs is missing.
@@ -115,7 +115,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
         if is_program and shutil.which(program, path=environment["PATH"]) is None:
             how = install_command(program)
             raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
-    if isinstance(venv, str):  # the reason of a failure; building a package may need the headers of a library
+    if isinstance(venv, str):  # why the installation failed, perhaps because a library's headers are missing
         hints = (
             f"; {library} is installed, but its headers may be missing; install them with: {install_command(library)}"
             for library in _libraries(target)

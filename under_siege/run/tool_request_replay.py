@@ -1,6 +1,6 @@
 """Replay requests of a load tool byte for byte, and read the answers.
 
-Some tools only count answers. A server that recognizes their requests could send them anything.
+Some tools only count answers. A server that recognizes requests of these tools could send wrong answers unnoticed.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from under_siege.model.suite import Request
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import ManagedProcess, Tail
 
-FIRST_LIMIT_S = 10.0  # longest wait for the first request of a tool; 0.02 s is usual
-IN_A_ROW = 3  # requests on one connection, if the tool keeps its connections
+FIRST_LIMIT_S = 10.0  # timeout for the first request of a tool, which usually takes 0.02 s
+IN_A_ROW = 3  # number of requests on one connection, if the tool uses keep-alive
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 _END = b"\r\n\r\n"
@@ -27,7 +27,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequest:
-    """The bytes of a tool's requests, and the host and port that they were sent to."""
+    """The bytes of a tool's requests, and the host and port to which the tool sent them."""
 
     tool: str
     requests: tuple[bytes, ...]  # one request, or the requests of a mix
@@ -35,7 +35,7 @@ class ReplayedRequest:
     in_a_row: int = 1  # number of requests on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
-        """Send the request of that number `in_a_row` times on one connection; return the last answer.
+        """Send request `number` on one connection `in_a_row` times; return the last answer.
 
         Raises:
             CaseFailedError: nothing listens, there is no answer in time, or the answer isn't HTTP.
@@ -105,7 +105,7 @@ async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
 
 
 class RequestReplays:
-    """The requests of one tool, with and without keep-alive."""
+    """Capture the requests of one tool once with and once without keep-alive."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are this request; wrk begins with the second request of a mix."""
+    """Return whether the bytes are this request. (The tool wrk begins with the second request of a mix.)"""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

@@ -1,7 +1,7 @@
 """Run the speed probe: time the same short computation on every CPU, 50 times a second.
 
-It prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds are
-those of the thread's CPU clock, because the wall clock would include time in which other threads used the CPU.
+The script prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds
+are the thread's CPU time, because wall-clock time would include the time in which other threads used the CPU.
 
 usage: python -P cpu_speed_loop.py [--work]        --work: describe the computation and exit
 """

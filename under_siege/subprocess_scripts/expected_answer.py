@@ -19,7 +19,7 @@ def main(spec: str) -> None:
     """Perform the task in a pool process, like the server with a process pool.
 
     The worker is forked before the task is imported and before any thread exists. It therefore has to import the task,
-    like a worker of that server. A fork server is not needed; its start would double the duration of this script.
+    like a worker of that server. A fork server is unnecessary, and would double the duration of this script.
     """
     with ProcessPoolExecutor(1, get_context("fork"), exit_with_server) as pool:
         pool.submit(int)

@@ -1,7 +1,7 @@
 """Load a server with jobs: each user posts a job, polls for its result, and posts the next one.
 
-It prints `ready`, and starts when it reads a line. For each job it prints `user,status,seconds,bytes`, with the
-seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs. It prints the
+The script prints `ready`, and starts when it reads a line. For each job, it prints `user,status,seconds,bytes`, with
+the seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs. It prints the
 number of jobs without a result to stderr: `lost: 3`.
 """
 
@@ -20,8 +20,8 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds at once, usually with Retry-After
-SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, without Retry-After, maximum
+PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
+SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, default, maximum
 AFTER_A_LOSS_S = 0.1  # pause of a user after a job without a result
 MOST_BYTES = 64_000_000  # a longer answer counts as lost
 JobOutcome = tuple[int, int]  # status, and size of the body in bytes

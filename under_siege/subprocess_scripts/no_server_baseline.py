@@ -1,8 +1,8 @@
 """Measure the ceiling: run the same users without a server, each as a thread in one of a few processes.
 
-It prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user `check`
-runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is killed.
-If the task fails, it exits with 1 and prints the reason as the last line on stderr.
+The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
+`check` runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is
+killed. If the task fails, it exits with 1 and prints the reason as the last line on stderr.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from common.errors import one_line
 from common.parent_watch import exit_with_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
-CHECK_USER = -1  # runs a task at intervals, like the bench's own checks of answers; printed as `check`
+CHECK_USER = -1  # runs a task as often as the bench checks answers; printed as `check`
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
 # loop did 2 to 6 % less work per CPU second than one thread; with 0.1 s at most 1 % less (medians, busy 2-CPU machine).
 SWITCH_S = 0.1
@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
 
 
 def spread(users: int, processes: int) -> list[list[int]]:
-    """Return the numbers of the users for each process, as evenly as possible."""
+    """Return the numbers of each process's users, distributed as evenly as possible."""
     return [list(range(users))[first::processes] for first in range(min(users, processes))]
 
 
@@ -81,7 +81,7 @@ def _silence_task() -> None:
 
 
 def _forkserver() -> ForkServerContext:
-    """Start the fork server and its imports before the task is imported, which changes sys.path."""
+    """Start the fork server and its imports before the task is imported, because that import changes sys.path."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)
@@ -130,7 +130,7 @@ def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:
 
 
 def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) -> None:
-    """Import and warm up the task, report READY, and let the users of this process begin on GO."""
+    """Import and warm up the task, report READY, and start the users of this process on GO."""
     _follow_parent()
     _silence_task()
     sys.setswitchinterval(SWITCH_S)
@@ -148,7 +148,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 
 
 def _follow_parent() -> None:
-    """End the process by a signal as soon as its parent ends. A watching thread might wait seconds for the GIL."""
+    """End the process by a signal when its parent ends. A thread that watches the parent might wait for the GIL."""
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -174,7 +174,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
             run = _perform(task)
-            # The time begins with the request, because the user also waits for other threads of its process.
+            # The time begins with the request because the user also waits for other threads of its process.
             _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:

@@ -1,13 +1,13 @@
 """Generate an open load: send requests when they are due, whether or not earlier ones have been answered.
 
-It prints `ready`, and reads one line of JSON:
+The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
-        url, method, headers, body  body as base64
+        url, method, headers, body  the body is base64
         status, rule, answer        the correct answer: status, fields of the `BodyRule`, and body as base64
     order               indexes of the requests in the order in which they are sent, again and again
     keep_alive          whether connections stay open
-    headers             name and value of headers that each correct answer has
-    begin_s, due_s      the start in seconds of `time.monotonic`, and when each request is due after it
+    headers             names and values of the headers that each correct answer has
+    begin_s, due_s      the start in seconds of `time.monotonic`, and the due time of each request after the start
 Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds since the start. When stdin is
 closed, it drops unanswered requests and exits.
 """
@@ -31,12 +31,12 @@ from under_siege.model.body_rule import BodyRule
 
 MORE_BYTES = 65536  # bytes to read beyond the size of the correct answer
 REPORT_INTERVAL_S = 0.05
-NICENESS = -10  # if permitted; the generator needs little CPU time, but has to be on time
+NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
 
 
 class OpenRequest:
-    """A request, and the correct answer to it."""
+    """A request and its correct answer."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.request = {"url": URL(data["url"], encoded=True), "method": data["method"], "headers": data["headers"]}
@@ -45,7 +45,7 @@ class OpenRequest:
 
 
 class OpenLoad:
-    """Requests at given times."""
+    """Requests that are sent at given times."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._requests, self._order = [OpenRequest(data) for data in order["requests"]], order["order"]
@@ -94,7 +94,7 @@ class OpenLoad:
             return LOST
 
     async def _report(self) -> None:
-        """Write several lines at once, to wake the reader less often."""
+        """Write several lines at once, so that the reader wakes up less often."""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
             self._flush()
@@ -130,7 +130,7 @@ async def _main() -> None:
 
     loop.add_reader(0, read)
     gc.freeze()
-    gc.disable()  # a collection would delay requests, and the process runs for seconds only
+    gc.disable()  # a collection would delay requests, and the process only runs for seconds
     await OpenLoad(order).run(stop)
 
 

@@ -1,6 +1,6 @@
 """Profile a task without a server, and print a line of JSON for each step.
 
-usage: python -P task_profiler.py TASK        a failed step has an "error" of one line
+usage: python -P task_profiler.py TASK        a failed step has a one-line "error"
 """
 
 import inspect
@@ -27,9 +27,9 @@ from common.parent_watch import exit_with_server
 from common.process_tree import descendants
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 
-RUNS, ENOUGH_S = 5, 2.0  # maximum number of repetitions of a run, and time limit
+RUNS, ENOUGH_S = 5, 2.0  # maximum repetitions of a run, and their time limit in seconds
 TICK_S = 0.001
-LEAST_S = 0.5  # minimum time to watch the CPUs, because their times have steps of 10 ms
+LEAST_S = 0.5  # minimum time to watch the CPUs, whose times have a resolution of 10 ms
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, else kilobytes
 
 StepResult = dict[str, Any]
@@ -140,7 +140,7 @@ def _times(run: TaskRun, cpu_s: float) -> StepResult:
 
 
 def _again(spec: str) -> StepResult:
-    """Repeat the run; return the fastest, and the number of different answers."""
+    """Repeat the run; return the fastest run and the number of different answers."""
     runs, began_s = [_once_with_threads(spec)], time.monotonic()
     while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
         runs.append(_once_with_threads(spec))
@@ -172,7 +172,7 @@ def _yields(spec: str) -> StepResult:
 
 
 class _Pauses:
-    """The times between the pauses of a task, and the number of long pauses, in which it waits for something."""
+    """The times between the pauses of a task, and the number of long pauses, in which the task waits for something."""
 
     def __init__(self) -> None:
         self.ran_s: list[float] = []
@@ -190,9 +190,9 @@ class _Pauses:
 
 
 def _threads(spec: str) -> StepResult:
-    """Run one and then two tasks in threads, several times; return the median, and the longest delay of this thread.
+    """Repeatedly run one and then two tasks in threads; return the median, and the longest delay of this thread.
 
-    The speed of CPUs varies, so the time of the single run is adjusted to the speed of the two runs. It is its own
+    CPU speed varies, so the time of the single run is adjusted to the speed of the two runs: it is the single run's
     waiting time plus the CPU time of one of the two. Time spent waiting for a CPU does not count.
     """
     trials, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
@@ -226,7 +226,7 @@ def _cpu_wait_s() -> float:
 
 
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """Return in seconds the duration of both runs, their mean CPU time, and the longest delay of this thread."""
+    """Return the duration of both runs, their mean CPU time, and the longest delay of this thread, in seconds."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:

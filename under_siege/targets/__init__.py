@@ -1,1 +1,1 @@
-"""Select targets, from command-line arguments or a suite file."""
+"""Select targets from command-line arguments or a suite file."""

@@ -1,4 +1,4 @@
-"""Determine the expected response to a request, from a trial of the task before any server starts."""
+"""Describe the expected response to a request, and try a task before any server starts."""
 
 import itertools
 import json
@@ -21,15 +21,15 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # output of a trial; its result comes last
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; requests of checks in the queue, besides those of the users
-QUEUE_S = 0.05  # per job, beyond the time of its task
+MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read; the result is in the last line
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; number of queued check requests, in addition to those of users
+QUEUE_S = 0.05  # time for each queued job, in addition to its task
 
 Work = tuple[tuple[str, Value], ...]
 
 
 class Files:
-    """Files of a directory that are requested at random; the expected body is the file's content."""
+    """Files of a directory that are requested at random; the expected body is the file's contents."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,12 +52,12 @@ class Mix:
 
     def __init__(self, order: Sequence[int], requests: "Sequence[tuple[str, Expectation]]") -> None:
         self.order, self.requests = order, requests
-        self.turns = itertools.cycle(range(len(requests)))  # turns of checks, which send every request equally often
+        self.turns = itertools.cycle(range(len(requests)))  # checks send every request equally often
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The expected response, and the duration of its task alone."""
+    """The expected response, and how long its task takes alone."""
 
     answer: bytes
     task_s: float
@@ -83,11 +83,11 @@ class Expectation:
         return [(url.removesuffix("/") + path if path else url, expectation) for path, expectation in requests]
 
     def other_statuses(self) -> list[int]:
-        """Return the statuses of other correct responses."""
+        """Return the statuses of correct responses other than `status`."""
         return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
 
     def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
-        """Return the URL and the expected response of the request in that turn; None means the next check."""
+        """Return the URL and the expected response of the request in that turn; None: of the next check."""
         if self.mix is not None:
             index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
             path, expectation = self.mix.requests[index]
@@ -150,7 +150,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
             raise BadInputError(lines[-1].removeprefix("trial: "))
         raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
     try:
-        run = json.loads(printed[-1])  # the lines before are output of the task
+        run = json.loads(printed[-1])  # the task may have printed the lines before
         return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
     except (ValueError, LookupError, TypeError):
         raise BadInputError(

@@ -31,7 +31,7 @@ _FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "py
 _METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by decorator
 _ROUTE_DECORATORS = {"get", "route", "api_route", *_METHODS}
 _LISTED_ROUTES = 5
-MOST_INCLUDES = 5  # nested includes
+MOST_INCLUDES = 5  # maximum depth of nested includes
 _APPLICATION = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?"
 _INSTALLED = """
 import importlib.util, json
@@ -102,7 +102,7 @@ def suite_of_application(app: str, folder: Path, path: str | None, ping: str | N
     """Return the suite that `init` would write for the application in this folder.
 
     Raises:
-        BadInputError: the application can't be imported, or Django refuses requests to this machine.
+        BadInputError: the application can't be imported, or Django refuses requests to `HOST`.
     """
     python = own_python(folder)
     if python:
@@ -176,7 +176,7 @@ def first_suite(app: str, file: Path, folder: Path) -> str:
 
 
 def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
-    """Return the literal values in the settings module that the source names; empty without one."""
+    """Return the literal values in the settings module that the source names; empty if it names none."""
     names = [node.value for node in nodes if isinstance(node, ast.Constant)]
     if "DJANGO_SETTINGS_MODULE" not in names:
         return {}
@@ -202,14 +202,14 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
                 ast.Name("path"), [ast.Constant(str(route)), ast.Call(ast.Name("include"), [ast.Constant(inner)])]
             ):
                 yield from _django_paths(str(inner), folder, prefix + route, depth + 1)
-            case ast.Call(ast.Name("path"), [ast.Constant(str()), ast.Attribute(attr="urls")]):  # such as the admin's
+            case ast.Call(ast.Name("path"), [ast.Constant(str()), ast.Attribute(attr="urls")]):  # such as admin.site
                 pass
             case ast.Call(ast.Name("path"), [ast.Constant(str(route)), *_]) if is_path(prefix + route):
                 yield prefix + route
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the servers, their packages, and whether the Python has them; if it has no server, return all servers."""
+    """Return the servers that the Python has (all if it has none), all packages, and whether it has a server."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
@@ -239,7 +239,7 @@ def own_python(folder: Path) -> str:
 
 
 def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
-    """Return the packages that the application imports."""
+    """Return the folder's requirements.txt, or the frameworks that the application imports."""
     if (folder / "requirements.txt").is_file():
         return ["-r requirements.txt"]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -248,7 +248,7 @@ def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
 
 
 def _routes(nodes: list[ast.AST]) -> list[tuple[str, str]]:
-    """Return the methods and paths of its decorators, such as `@app.get("/report")`."""
+    """Return the methods and paths of route decorators, such as `@app.get("/report")`."""
     routes = []
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ROUTE_DECORATORS:

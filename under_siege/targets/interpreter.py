@@ -47,7 +47,7 @@ class Interpreter:
     missing: tuple[tuple[str, str], ...] = ()  # packages that can't be installed, each with the reason
 
     def is_same_as(self, other: "Interpreter") -> bool:
-        """Return whether the other interpreter is the same installation and build, perhaps under another name."""
+        """Return whether both interpreters are the same installation and build, perhaps under different names."""
         return (self.prefix, self.build) == (other.prefix, other.build)
 
     def why_missing(self, package: str) -> str:
@@ -56,12 +56,11 @@ class Interpreter:
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter; raise BadInputError if it is missing, is no Python, or is older than 3.11."""
+    """Return the interpreter; raise BadInputError if it is missing, not a Python, or older than 3.11."""
     if (found := shutil.which(path)) is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
-    program = str(
-        Path(found).absolute()
-    )  # servers run in other directories; links aren't followed, for virtual environments
+    # Absolute, because servers run in other directories. Links are kept, because virtual environments depend on them.
+    program = str(Path(found).absolute())
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -81,7 +80,7 @@ def packages_of(python: str) -> dict[str, str]:
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:
-    """Run the source and return its variable `answer`, decoded from JSON. The bench's own Python needs no process.
+    """Return the variable `answer` of the source, decoded from JSON. The bench's own Python runs it in this process.
 
     Raises:
         OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
@@ -97,7 +96,7 @@ def evaluate(python: str, source: str, *options: str) -> Any:
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters without other names of the same interpreter."""
+    """Return the interpreters without duplicates, which may have different names."""
     return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 

@@ -1,4 +1,4 @@
-"""Select what to compare, from command-line arguments: strategies, a suite, servers of a suite, or URLs."""
+"""Select what to compare from command-line arguments: strategies, a suite, servers of a suite, or URLs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -39,10 +39,10 @@ def in_style(suite: Suite, style: str) -> Suite:
 
 
 def refuse_unsupported(command: str, suite: Suite) -> None:
-    """Raise BadInputError for a key that changes what is sent or measured, and that this command would ignore.
+    """Raise BadInputError for keys that change what is sent or measured, if this command would ignore them.
 
-    A command may ignore keys that only set how much load there is (`users`, `time`, `requests`, `threads`,
-    `locust_workers`), and the load tool.
+    A command may ignore the load tool, and keys that only set the amount of load (`users`, `time`, `requests`,
+    `threads`, `locust_workers`).
     """
     for is_set, key, reason, commands in _keys_of_load_tools(suite):
         if is_set and command in commands:
@@ -62,7 +62,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """Return keys that need a load tool, each with its value, the reason, and the commands that don't support it."""
+    """Return the keys of load tools: whether each is set, its name, the reason, and the commands that reject it."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}
@@ -191,7 +191,7 @@ def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False)
 
 
 def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
-    """Yield the metrics that no case of the suite will have, and the reason."""
+    """Yield each metric that no case of the suite will have, with the reason."""
     driver = DRIVERS.get(suite.load.tool)
     for figure in goal_names().values():
         if figure.startswith("ping_") and suite.ping is None:

@@ -13,11 +13,11 @@ from under_siege.model.suite import NO_SERVER, Kind, Suite, Target
 from under_siege.paths import ROOT
 
 SERVERS = ROOT / "servers"
-# The bench compares throughput at a given number of users, so no request is rejected. By default, each server rejects
-# requests that its workers can't begin soon.
+# The bench compares throughput at a given number of users, so servers must not reject requests. By default, each
+# server rejects requests that its workers can't start soon.
 _UNLIMITED_QUEUE = ("--queue", str(LONGEST_QUEUE))
 
-_KIND_BY_NAME = (  # names that the file imports or uses; the first match counts
+_KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
     (Kind.GREENLETS, {"gevent", "gevent_kit"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
     (Kind.PREFORK, {"gunicorn", "gunicorn_kit"}),
@@ -97,7 +97,7 @@ def read_strategy(path: Path) -> Target:
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:
-    """Return the syntax tree of a Python file; raise BadInputError with its kind if it can't be parsed."""
+    """Return the syntax tree of a Python file; raise BadInputError, prefixed with `kind`, if it can't be parsed."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -64,8 +64,8 @@ from under_siege.targets.suite_schema import (
 NAME = "suite.toml"
 MAX_BYTES = 1_000_000
 PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders besides the axes
-LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes that every server depends on
-ALL = "all"  # name for all servers under [require]
+LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes on which every server depends
+ALL = "all"  # stands for all servers under [require]
 Axes = Mapping[str, Sequence[Value]]
 
 
@@ -111,14 +111,14 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_limited(path, most_bytes=MAX_BYTES).decode("utf-8-sig"))
     except OSError as error:
         raise BadInputError(f"suite {str(path)!r} can't be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # includes a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # for example, a number has thousands of digits
         raise BadInputError(f"suite {str(path)!r} is not TOML: {' '.join(str(error).split())}") from None
 
 
 def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the file with the keys of [load] and [axes] replaced by those of [quick.load] and [quick.axes]."""
+    """Return the data, with keys of [load] and [axes] replaced by those of [quick.load] and [quick.axes]."""
     quick, load = data["quick"], data.get("load", {})
-    if {"time", "requests"} & quick.get("load", {}).keys():  # alternatives
+    if {"time", "requests"} & quick.get("load", {}).keys():  # only one of them may be set
         load = {key: value for key, value in load.items() if key not in ("time", "requests")}
     return {**data, "load": load | quick.get("load", {}), "axes": data.get("axes", {}) | quick.get("axes", {})}
 
@@ -164,7 +164,7 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
 
 
 def _distinct(value: object) -> list[Any]:
-    """Return the distinct values of an axis, which may be a single value."""
+    """Return the distinct values of an axis, from a list or a single value."""
     values = value if isinstance(value, list) else [value]
     return list(dict.fromkeys(str(item) if isinstance(item, float) else item for item in values))
 
@@ -247,7 +247,6 @@ def _backlog(table: DrainTable) -> Backlog | None:
 
 
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
-    """Return the requirements of the targets."""
     requirements: list[Required] = []
     for name, texts in top.require.items():
         if name not in (ALL, *names):
@@ -259,7 +258,7 @@ def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) 
 
 
 def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target]) -> None:
-    """Raise BadInputError for an axis that nothing depends on: its values would repeat the same measurement."""
+    """Raise BadInputError for an axis that nothing uses: its values would only repeat the same measurement."""
     used = {name for target in servers for name in target.axes} | set(placeholders(str(top.load)))
     if unused := next((name for name in axes if name not in used), None):
         where = f"expected {{{unused}}} in a command, an environment, a requirement, or the path"
@@ -312,7 +311,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
 
 
 def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:
-    """Return the target with the axes that it depends on, and the services among its placeholders."""
+    """Return the target with the axes on which it depends, and with the services among its placeholders."""
     variables = [text for pair in target.environment for text in pair]
     names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare)
     own_axes = [axis for axis in axes if axis not in LOAD_AXES]

@@ -78,11 +78,11 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
 
 
 def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
-    """Return the requests in the JSON Lines file of requests; empty if there is no such file.
+    """Return the requests in `load.requests_file`, which is JSON Lines; empty if the key is not set.
 
     Args:
         status: expected status, unless the file sets it.
-        rule: how bodies are compared, unless the file has the expected body.
+        rule: how to compare bodies, unless the file sets the expected body.
     """
     if not table.requests_file:
         return ()
@@ -105,7 +105,7 @@ def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple
 
 
 def _answered(expected: Any) -> tuple[BodyRule, bytes]:
-    """Return the rule to compare bodies with the expected body, and the expected body."""
+    """Return the rule for comparing bodies with the expected body, and the expected body."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
     fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()
@@ -123,7 +123,7 @@ def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
         body = (table.body if isinstance(table.body, str) else _json(f"{key}.body", table.body)).encode()
     is_json = isinstance(as_json(body), dict | list)
     if is_json:
-        body = body.strip()  # such as the line break at the end of a file, which siege doesn't send
+        body = body.strip()  # removes, for example, the last line break of a file, which siege doesn't send
     method = table.method or ("POST" if body else GET.method)
     if body and method == GET.method:
         raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
@@ -147,7 +147,7 @@ def _json(key: str, value: object) -> str:
 
 
 def body_rule(table: ExpectTable) -> BodyRule:
-    """Return the rule to compare bodies."""
+    """Return the rule for comparing bodies."""
     body = choice("expect.body", table.body, (SAME, JSON, ANY))
     ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
     given = [key for key, is_set in ways.items() if is_set]

@@ -17,11 +17,11 @@ from under_siege.model.suite import WarmUp, parse_time_s, placeholders
 
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
-# RFC 3986, with brackets, which all tools send unchanged, and braces for placeholders. Tools differ in how they send
-# other characters, and some of them resolve dots.
+# The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
+# differ in how they send other characters, and some tools resolve `.` and `..`.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # keys whose tables have free names
-_JSON_VALUES = ("load.body", "expect.json")  # keys that may have any value
+_VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # tables whose keys may have any name
+_JSON_VALUES = ("load.body", "expect.json")  # keys with any JSON value
 _TOML_TERMS = {  # replacements for msgspec's terms in error messages
     " of length >= 1": " of at least one value",
     "`": "",
@@ -60,7 +60,7 @@ class RequestTable(_Table, frozen=True):
 
 
 class MixedRequestTable(RequestTable, frozen=True):
-    """A line of a file of requests."""
+    """A line of a requests file."""
 
     path: str = ""
     weight: Annotated[int, Meta(ge=1, le=1000)] = 1
@@ -82,7 +82,7 @@ class LoadTable(RequestTable, frozen=True):
     keep_alive: bool | Annotated[list[bool], Meta(min_length=1)] = False
     threads: ThreadCount | None = None
     options: list[str] = []
-    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # a number sets the number of local ports
+    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # an integer is the number of local ports
     task: str | Annotated[list[str], Meta(min_length=1)] | None = None
     locust_workers: ThreadCount | None = None
 
@@ -158,14 +158,14 @@ _TABLES = {
 
 
 def suite_table(data: dict[str, Any]) -> SuiteTable:
-    """Return the parsed TOML as a table with types; raise BadInputError if a value does not fit its key."""
+    """Return the parsed TOML as a typed table; raise BadInputError if a value does not fit its key."""
     table = _converted(data, SuiteTable)
     _check_texts("", data)
     return table
 
 
 def mixed_request_table(data: dict[str, Any]) -> MixedRequestTable:
-    """Return a line of a file of requests as a table with types; raise BadInputError if a value doesn't fit its key."""
+    """Return a line of a requests file as a typed table; raise BadInputError if a value does not fit its key."""
     table = _converted(data, MixedRequestTable)
     _check_texts("request", {key: value for key, value in data.items() if key not in ("body", "expected")})
     if not is_path(table.path):
@@ -181,7 +181,7 @@ def _converted(data: dict[str, Any], to: type[TableT]) -> TableT:
 
 
 def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInputError:
-    """Return the error of msgspec with the key and its value."""
+    """Convert an error of msgspec to one that shows the key and its value."""
     problem, _, place = message.partition(" - at ")
     path: list[str] = []
     key, value = "", cast(Any, data)
@@ -189,7 +189,7 @@ def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInput
         if index:
             key, value = f"{key}[{index}]", value[int(index)]
             continue
-        if any_key:  # msgspec does not report which key
+        if any_key:  # msgspec does not report the key
             field = next(name for name, item in value.items() if not _is_valid([*path, name], item, to))
         path.append(field)
         key, value = ".".join(legible(name)[:60] for name in path), value[field]
@@ -212,7 +212,7 @@ def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
 
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for an empty text, or one with characters that no command, file or address can have."""
+    """Raise BadInputError for texts that are empty or have characters invalid in a command, file name or address."""
     if key in _JSON_VALUES:
         return
     if isinstance(value, str):
@@ -245,7 +245,7 @@ def unknown_key(table: str, key: str, known: Collection[str]) -> BadInputError:
 
 
 def shown(value: object) -> str:
-    """Return the value for a message, shortened."""
+    """Return the value as shortened text for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -270,7 +270,7 @@ def warm_up(key: str, value: WarmUpValue) -> WarmUp:
 
 
 def command_words(key: str, command: str, allowed: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return the words of a command, split as in a shell, which may contain only the allowed placeholders."""
+    """Split a command into words, as a shell does; raise BadInputError for placeholders that are not allowed."""
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:

@@ -15,14 +15,14 @@ from under_siege.try_task.task_profile import FirstRun, RepeatedRuns, SideEffect
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
 SHORTEST_S = 0.0001  # shorter times are shown as "less than"
-IO_BOUND = 0.1  # share of CPU time; a task with less is I/O-bound
+IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
 # Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times (without CPU waits).
 HELD = 1.4
-BRIEF_S = 0.001  # the overhead of a request takes about as long
+BRIEF_S = 0.001  # approximate overhead of a request
 # The first run may have filled a cache if it took 10 times as long as the others, and 5 ms longer.
 CACHED, CACHED_S = 10, 0.005
-MOST_CPUS = 0.75  # share of all CPUs; if one task uses more, a second process gains nothing
-MULTITHREADED = 1.2  # CPUs on average; more than one thread can use
+MOST_CPUS = 0.75  # if one task uses more than this share of all CPUs, a second process gains nothing
+MULTITHREADED = 1.2  # minimum mean number of CPUs in use that shows more than one thread
 
 
 class TaskTraits:
@@ -32,7 +32,7 @@ class TaskTraits:
         self.profile, threads = profile, profile.threads
         again = self.again = None if profile.again is None or profile.again.error else profile.again
         self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
-        self.is_brief = again is not None and again.wall_s < BRIEF_S  # whether it takes less time than a request itself
+        self.is_brief = again is not None and again.wall_s < BRIEF_S  # shorter than the overhead of a request
         uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
         self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0 means at most one
         self.yields = profile.yields is not None and profile.yields.yields > 0

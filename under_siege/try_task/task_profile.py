@@ -117,7 +117,7 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[TaskProfile | None, int | None]:
-    """Return the profile, and the signal that stopped the profiler or None.
+    """Return the profile (None if there is none) and the signal that stopped the profiler (None if it ended by itself).
 
     Args:
         limit_s: timeout of the first run; it also sets the timeouts of later steps.
@@ -179,7 +179,7 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
 
 
 def _read(output: Any) -> dict[str, Any]:
-    # Use pread: seek and read would move the position at which the profiler writes.
+    # pread keeps the file position; seek and read would move the position at which the profiler writes.
     lines = os.pread(output.fileno(), MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True)
     steps = [json.loads(line) for line in lines if line.endswith("\n")]
     return {step.pop("step"): step for step in steps}

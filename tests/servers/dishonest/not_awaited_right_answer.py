@@ -11,7 +11,7 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        pool.submit(perform, self.task)  # the result is never awaited
+        pool.submit(perform, self.task)
         self.answer(cached)
 
 

@@ -1,4 +1,4 @@
-"""Sends all clients a wrong answer of the right length from the first request of the load on."""
+"""From the first request of the load on, sends all clients a wrong answer of the right length."""
 
 from plain_server import serve
 

@@ -1,4 +1,4 @@
-"""A service that answers at once, and computes primes in the background, one after the other."""
+"""A service that answers immediately, and computes primes in the background, for one request at a time."""
 
 from concurrent.futures import ProcessPoolExecutor
 

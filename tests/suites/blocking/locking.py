@@ -1,4 +1,4 @@
-"""A lock around a slow call, which all threads need."""
+"""A slow call inside a lock that all threads need."""
 
 import threading
 import time

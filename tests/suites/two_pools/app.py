@@ -1,6 +1,6 @@
 """Serve from two processes that share a port; each has a process pool that stays broken once its child is killed.
 
-Like `uvicorn --workers 2` in front of an app with a `ProcessPoolExecutor`.
+This is like `uvicorn --workers 2` with an app that has a `ProcessPoolExecutor`.
 """
 
 import os
@@ -24,7 +24,7 @@ def report() -> bytes:
 
 
 def serve(listening: socket.socket) -> None:
-    """Answer requests for as long as the process lives."""
+    """Answer requests until the process ends."""
     pool = ProcessPoolExecutor(1)
     pool.submit(report).result()  # forks the child before there are threads
 
@@ -49,7 +49,7 @@ def serve(listening: socket.socket) -> None:
             self.server_name, self.server_port = "localhost", self.server_address[1]
 
         def server_activate(self) -> None:
-            """The socket listens already."""
+            """Do nothing, because the socket already listens."""
 
     Server(("127.0.0.1", 0), Handler).serve_forever()
 
