@@ -1,4 +1,4 @@
-"""Show a drill: its conclusion, and its matrix as a table, Markdown, CSV, data and an HTML page with timelines."""
+"""Format a drill: its conclusion, and its matrix as a table, Markdown, CSV, JSON data and HTML with timelines."""
 
 import textwrap
 from collections import Counter
@@ -181,7 +181,7 @@ def as_csv(result: Result) -> str:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return an object for each cell; the keys are a contract."""
+    """Return an object for each cell; don't rename keys, because programs read them."""
     return [
         {
             "server": outcome.case.server,

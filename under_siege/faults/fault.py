@@ -1,4 +1,4 @@
-"""Define a fault, and the format and the marks of its metrics."""
+"""Define a fault, and how to format and mark its metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
