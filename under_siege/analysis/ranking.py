@@ -53,7 +53,7 @@ def ranks(
 def level(cases: int, looks: int = 1) -> float:
     """Return the significance level of one comparison among this many cases.
 
-    Fewer than eleven cases have the level of eleven; otherwise, one of ten results would rank three equal servers
+    With fewer than eleven cases, use the level for eleven; otherwise, one of ten results would rank three equal servers
     differently.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)

@@ -155,7 +155,7 @@ class Line:
 
     @property
     def pings_grow(self) -> int | None:
-        """Return the index of the first number with significantly longer pings than the lowest number; None if none."""
+        """Return the index of the first number with significantly longer pings than at the lowest number, if any."""
         if self.pings is None or len(self.pings) < FEWEST or not all(ping.degrees for ping in self.pings):
             return None
         first, pairs = self.pings[0], len(self.pings) - 1

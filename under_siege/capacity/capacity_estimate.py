@@ -32,9 +32,9 @@ LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # lowest rate: the smaller of 1/s and th
 ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
 MOST_PER_S = 2000.0  # the generator can't send more
 BELOW_LIMIT = 0.7  # highest rate after a step in which the generator was the limit, as a share of the rate of that step
-CPU_BOUND = 0.5  # CPU time as a share of the response time; from this value on, the ceiling limits the rate
+CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
 EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed probe
-SLEEPS = 0.1  # CPU time as a share of the response time; up to this value, the CPU speed has no effect
+SLEEPS = 0.1  # CPU time as a share of the response time; at or below it, the CPU speed has no effect
 GUESS = 0.7  # first guess, as a share of the ceiling
 TOO_MUCH = 2.0  # multiple of the guess that should overload a server; doubled until it does
 UNKNOWN_S = 0.1  # assumed service time if nothing is known
@@ -71,7 +71,7 @@ class Capacity:
         successful = [step for step in self._own if not step.failure]
         self._limited = [step for step in successful if step.is_limited(self.goals)]
         self._valid = [step for step in successful if step not in self._limited]
-        self.steps = sorted(self._valid, key=lambda step: step.per_s)  # the valid steps, by increasing rate
+        self.steps = sorted(self._valid, key=lambda step: step.per_s)
         speeds = [step.speed for step in every_step if step.speed]
         self._mean_speed = float(np.mean(speeds)) if speeds else None
         self.ceiling_per_s = self._ceiling()
@@ -227,7 +227,6 @@ class Capacity:
 
     @cached_property
     def _met_rates(self) -> list[float]:
-        """Return the offered rates that met all goals."""
         return [step.per_s for step in self.steps if not self.missed_at(step)]
 
     @property

@@ -27,7 +27,7 @@ _METRICS = {"answers": "response", "pings": "ping"}
 
 
 def capacity_chart(capacities: Sequence[Capacity], look: Look) -> Drawing:
-    """Draw three charts of latency, ping latency and goodput, one below the other, on the same axis of rates.
+    """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
 
     A slide has room for only one legible chart, so it shows the first.
     """

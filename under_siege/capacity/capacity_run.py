@@ -49,7 +49,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
 
 
 def check_goal(requested: Goal, suite: Suite) -> None:
-    """Raise BadInputError if the goal is unsuitable for a search for the arrival rate."""
+    """Raise BadInputError if a search for the arrival rate can't use the goal."""
     if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
             f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "

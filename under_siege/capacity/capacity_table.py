@@ -114,7 +114,6 @@ def _metric_name(goal: Goal) -> str:
 
 
 def _goal_value(step: StepMetrics, goal: Goal) -> str:
-    """Return the metric of a goal in a step, with its unit."""
     value = step.value(goal)
     if value is None:
         return NONE

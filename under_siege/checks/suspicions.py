@@ -22,8 +22,8 @@ LEAST_FOR_RUNS = 0.15  # relative error of a single run of a task, due to caches
 OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
-# The CPU time of a task is the mean over groups of runs, before and after each siege. The logarithms of these groups
-# usually have this standard deviation, a prior with the weight of this number of groups.
+# The CPU time of a task is the mean over groups of runs, before and after each siege. The first value is the usual
+# standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 

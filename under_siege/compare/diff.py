@@ -2,8 +2,8 @@
 
 Within a result, the rounds of the cases are measured at all speeds of the machine, and they show how strongly a metric
 depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes within
-the results, and theory, limit how strongly a metric depends on this difference. In a closed network of queues, the
-elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is no other
+the results and queueing theory limit how strongly a metric depends on this difference. In a closed network of queues,
+the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is no other
 station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
 of the change.
 """
@@ -33,7 +33,7 @@ Rounds = Sequence[Round]
 
 MOST = 1.3  # upper limit of a slope; a disturbance can slow a task somewhat more than the speed probe
 SPEED = 0.02  # standard deviation of the logarithm of a measured speed, on a quiet machine
-CPU_BOUND = 0.9  # CPU time as a share of wall time; from this value on, a task counts as purely CPU-bound
+CPU_BOUND = 0.9  # CPU time as a share of wall time; at or above it, a task counts as purely CPU-bound
 PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tasks
 
 _Side = tuple[Summary, list[Round]]  # a case of one result

@@ -41,9 +41,9 @@ TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
 LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task
 CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout until the server is idle, and consecutive checks that must confirm it
-MOST_WASTED_CPU = 0.15  # share of the CPU time for the tasks of the disconnected clients
+MOST_WASTED_CPU = 0.15  # share of the disconnected clients' CPU time; up to it, their tasks count as cancelled
 TASKS_LONGER = 2.0  # number of tasks that the next request may wait for, besides its own
-WATCHED_S = 0.8  # duration of the measurement of an endless task in older files, which do not record it
+WATCHED_S = 0.8  # duration of the measurement of an endless task in older results, which don't record it
 
 
 async def disconnect_clients(context: FaultContext) -> None:

@@ -89,7 +89,7 @@ def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
 
 
 def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
-    """Return a sentence such as "worker killed: shop is not degraded; blog is degraded." if there is a single fault."""
+    """Return a sentence for a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
     groups = {
         "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
         "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},

@@ -37,7 +37,7 @@ RESTART_DELAY_S = 0.5
 _ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
 _IN_MEMORY = ("--appendonly", "no")
 
-# The same values as in common.task.drill_tasks.
+# Keep these values in sync with common.task.drill_tasks.
 FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
 USERS = 8  # few enough for the queue of two workers, so that no request is refused
 PING_EVERY_S = 0.025

@@ -6,7 +6,8 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-# The rate before the fault is measured from SETTLE_S on. The share RECOVERED of it, for WINDOW_S, counts as recovered.
+# The rate before the fault is measured from SETTLE_S on. A server has recovered if its rate is at least the share
+# RECOVERED of that rate for WINDOW_S.
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 

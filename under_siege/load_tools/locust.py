@@ -89,7 +89,7 @@ class Locust(Driver):
         if failed > reported.requests:
             return None
         answered = reported.requests - failed + wrong
-        # Limit percentiles to the longest time, because Locust rounds only percentiles (to two digits).
+        # Limit percentiles to the longest time, because Locust rounds them (to two digits) but not the longest time.
         times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
         p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
         return Totals(

@@ -88,7 +88,7 @@ class Totals:
 
 
 class Driver:
-    """One load tool. A driver starts no process.
+    """The interface to one load tool. It starts no process.
 
     A tool that reports every response sets `response_line`; any other tool overrides `totals`.
     """

@@ -1,4 +1,4 @@
-"""Measure the machine during a case: a CPU loop and the task alone for its speed, and the utilization of its CPUs."""
+"""Measure the machine during a case: its speed (by a CPU loop and by the task alone) and its CPU utilization."""
 
 import asyncio
 import contextlib
@@ -134,7 +134,7 @@ async def _record_cpu_times(record: Record) -> None:
 
 
 class LoneTaskTimer:
-    """Control a process that has imported the task and runs it for each line that it reads."""
+    """Control a process that has imported the task and runs it once for each line that it reads."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s

@@ -19,7 +19,7 @@ from scipy import special
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical variance between rounds
-LEAST_DEGREES = 2.0  # minimum, if all cases together have enough; with fewer, no difference is ever significant
+LEAST_DEGREES = 2.0  # minimum for a case, if all cases together have enough; with fewer, nothing is ever significant
 LEAST_VARIANCE = 1e-8  # minimum variance: a standard deviation of 0.01 %
 LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
 # Usual deviation between rounds (standard deviation of the logarithm), and its weight while there are few rounds.

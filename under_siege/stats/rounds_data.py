@@ -28,7 +28,8 @@ from under_siege.stats.rate import (
     steady_rate,
 )
 
-# Share of a siege that is ignored at its start, and the minimum number of answers to use the first and the last one.
+# Share of a siege that is ignored at its start, and the minimum number of answers for computing the rate from the first
+# and the last one.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 

@@ -28,8 +28,9 @@ UNCERTAIN_WAIT = 0.1  # relative uncertainty of the correction for other program
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
 SURE_ERRORS = 3.0  # standard errors; beyond them, the effect of a server's own load on the CPU speed is significant
-ONE_MORE = 1.1  # measured CPUs in use for each usable CPU, at most, because clocks are inexact
-MOSTLY, HARDLY = 0.9, 0.1  # CPU time as a share of wall time: CPU-bound from the first, I/O-bound up to the second
+ONE_MORE = 1.1  # maximum ratio of used to usable CPUs, because clocks are inexact
+# CPU time as a share of wall time: a task is CPU-bound at or above the first, and I/O-bound at or below the second.
+MOSTLY, HARDLY = 0.9, 0.1
 SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
 MOST_SLOPE = 1.1  # maximum; a disturbance hardly slows a task more than the speed probe
 
@@ -120,7 +121,7 @@ class SpeedCorrection:
         """Return the CPU time per transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()
         if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
-            return used / rate  # the number of CPUs in use doesn't depend on the speed, so only the rate adds an error
+            return used / rate  # the CPUs in use don't depend on the speed, so only the rate adds an error
         used_s = run.cpu_s_per_transaction()
         return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
 

@@ -47,7 +47,7 @@ def trace_servers(
 
 
 class RequestTracer:
-    """Trace each case once, whatever its numbers of users: after a siege, or else on a separate server."""
+    """Trace each case once, even if its number of users varies: after a siege, or else on a separate server."""
 
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
