@@ -1,1 +1,1 @@
-"""Analyse rounds: summaries, rankings, sweeps, requirements, and the rule to stop measuring."""
+"""Analyse rounds: summaries, rankings, sweeps, requirements, and the stopping rule."""

@@ -1,7 +1,7 @@
-"""Compare the cases of a result: summarize them, and find those not significantly worse than the best in a metric.
+"""Compare the cases of a result: summarize them, and find those that are not significantly worse than the best.
 
-Each case is compared with every other case (one-sided). The level is shared among the comparisons of one case with all
-others (Edwards and Hsu, JASA 78, 1983). These are fewer comparisons than all pairs, so they detect more differences.
+Each case is compared with every other case (one-sided). The significance level is divided by the number of comparisons
+of one case, not of all pairs, so that more differences are detected (Edwards and Hsu, JASA 78, 1983).
 """
 
 import math
@@ -22,9 +22,9 @@ from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of
 from under_siege.stats.rounds_data import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
-Values = tuple[tuple[str, Value], ...]  # by axis
+Values = tuple[tuple[str, Value], ...]  # pairs of axis and value
 Load = object  # identifies comparable cases; None for a case that can't be trusted
-# Maximum number of times that `--rounds auto` tests the ranks to decide on another round.
+# Maximum number of times that `--rounds auto` tests the ranks to decide whether another round is needed.
 LOOKS = 4
 LEAST_COMPARISONS = 10
 
@@ -36,7 +36,8 @@ def ranks(
 ) -> list[int | None]:
     """Return the rank of each case among those with the same load: 1 plus the number of significantly better cases.
 
-    A case without a load or an interval has no rank. The level is divided by the number of `looks` (Bonferroni).
+    A case without a load or an interval has no rank. The level is divided by `looks`, the number of times that the
+    ranks are tested (Bonferroni).
     """
     case_ranks: list[int | None] = [None] * len(loads)
     for load in dict.fromkeys(load for load in loads if load is not None):
@@ -52,8 +53,8 @@ def ranks(
 def level(cases: int, looks: int = 1) -> float:
     """Return the significance level of one comparison among this many cases.
 
-    With fewer than eleven cases, the level is that of eleven; otherwise, one of ten results would rank three equal
-    servers differently.
+    With fewer than eleven cases, use the level for eleven; otherwise, one of ten results would rank three equal servers
+    differently.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 
@@ -67,7 +68,7 @@ def leaders(
 ) -> list[bool]:
     """Return whether each case gets a star in a metric: it is not significantly worse than the best, but others are.
 
-    Because there are many columns with stars, the level is shared among all pairs (Bonferroni).
+    The level is divided by the number of all pairs (Bonferroni), because many columns have stars.
     """
     case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
     return stars_of(case_ranks, loads, shown, measure)
@@ -78,8 +79,8 @@ def stars_of(
 ) -> list[bool]:
     """Return whether each case gets a star, given the ranks.
 
-    A case with a wide interval is not significantly worse than any other, even if its value is bad. Therefore a case
-    gets no star if a case without one has a better value.
+    A case with a wide interval is not significantly worse than any other, even if its value is bad. Therefore, a case
+    gets no star if a case without a star has a better value.
     """
     stars = [False] * len(case_ranks)
     for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
@@ -103,7 +104,7 @@ class Comparison:
     measured: Estimates  # estimates of each case, by the names in `MEASURES`
     correction: SpeedCorrection
     evidence: Evidence
-    looks: int  # number of times that the ranks were tested to decide on another round
+    looks: int  # maximum number of times that the ranks were tested
     noun: str  # noun for the rows, such as `strategy`
     load_axes: frozenset[str]
 
@@ -115,7 +116,7 @@ class Comparison:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return all cases of each load, by rank and ping p99, with unranked cases last, followed by the ceilings."""
+        """Return all cases by load, rank and ping p99 (failed cases last in each load), followed by the ceilings."""
         loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
@@ -126,7 +127,7 @@ class Comparison:
         return [*sorted(self.cases, key=order), *self.ceilings]
 
     def every_round(self) -> list[Round]:
-        """Return the rounds of all cases, the ceilings first."""
+        """Return the rounds of the ceilings and then of all cases."""
         return [run for case in (*self.ceiling_rounds, *self.rounds) for run in case]
 
     def rounds_of(self, work: object) -> list[Round]:
@@ -151,7 +152,7 @@ def _point(value: float | None) -> Estimate | None:
 
 
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
-    """Return the summary of every case, in the order of the servers' numbers.
+    """Return the summary of every case, ordered by server number.
 
     If `corrected`, intervals, ranks and shares of the ceiling are adjusted to the machine's usual speed.
     """
@@ -280,7 +281,7 @@ def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate |
 
 
 def _difference(total: Estimate | None, task: Estimate | None) -> MetricValue:
-    """Return the difference; the errors of both values are assumed to be independent."""
+    """Return `total` minus `task` (0 if None), assuming that their errors are independent."""
     if total is None:
         return MetricValue(None)
     edges = total.interval()

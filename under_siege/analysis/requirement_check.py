@@ -11,24 +11,24 @@ from under_siege.model.requirement import Goal, Required, goal_names
 from under_siege.stats.estimates import Estimate, more_needed
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
-_OF_FAILURES = {"availability", "pings"}  # reasons that availability already counts
+_OF_FAILURES = {"availability", "pings"}  # reasons that the availability metric already includes
 _NOISE = {"wide_interval"}  # reasons that the interval already includes
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A requirement and a case that it applies to."""
+    """The outcome of a requirement for one case that it applies to."""
 
     goal: Goal
     case: Summary
     known: MetricValue | None  # None: the case has no such metric
     outcome: str
-    doubt: str = ""  # reason why it is undecided, although there may be an interval
+    doubt: str = ""  # reason for the outcome, if it does not follow from the interval
     more: int | None = None  # number of further requests that would decide it, with the same share of failures
 
 
 def judged(comparison: Comparison) -> list[Judged]:
-    """Return each requirement that is not relative to a base, for each case that it applies to."""
+    """Judge each requirement that is not relative to a base, for each case that it applies to."""
     return [
         _judged(required.goal, comparison, place)
         for required in comparison.result.requirements
@@ -62,15 +62,15 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
 def _counts(goal: Goal, case: Summary) -> bool:
     """Return whether a value that meets a requirement can be trusted.
 
-    Skipped work improves every metric. A case that may have skipped work can therefore miss a requirement but not meet
-    it.
+    A case that may have skipped work can miss a requirement but not meet it, because skipped work improves every
+    metric.
     """
     codes = {reason.code for reason in case.reasons}
     return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
 
 
 def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estimate | None) -> Judged:
-    """Judge a requirement about the change from one result to another, at one speed of the machine."""
+    """Judge a requirement that limits the speed-adjusted change from a base."""
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
     if base is None:
@@ -86,7 +86,7 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
 
 
 def outcome_of(goal: Goal, value: MetricValue | None) -> str:
-    """Return the outcome according to the interval; undecided without an interval."""
+    """Return the outcome that follows from the interval; undecided without an interval."""
     edges = value.interval if value else None
     holds = goal.decided(*edges) if edges else None
     return UNDECIDED if holds is None else MET if holds else MISSED
@@ -99,7 +99,7 @@ def exit_code_of(results: Sequence[Judged]) -> int:
 
 
 def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
-    """Raise BadInputError if no case of a result has a metric that is required."""
+    """Raise BadInputError if a requirement is about a metric that no case has."""
     sound = [place for place, case in enumerate(comparison.cases) if case.verdict != FAILED]
 
     def has(figure: str) -> bool:

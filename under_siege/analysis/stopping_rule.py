@@ -1,7 +1,7 @@
 """Decide which cases `--rounds auto` measures again (racing).
 
-All cases are measured twice. More rounds are only for cases that may still be the best, are unclear, or have an
-undecided requirement (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).
+All cases are measured at least twice. Only cases that may still be the best, are unclear, or have an undecided
+requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).
 """
 
 import math
@@ -17,7 +17,7 @@ from under_siege.stats.estimates import ratio
 
 MOST_ROUNDS = 10
 LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown
-ALIKE = math.log(1.05)  # contenders within this range are not worth another round
+ALIKE = math.log(1.05)  # the best cases need no further round if all are within this range
 
 
 def wanted(result: Result) -> list[Case]:

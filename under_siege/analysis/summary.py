@@ -48,13 +48,13 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table, and one object of `report --format json`: the names are a contract."""
+    """One row of the table, and one object of `report --format json`. Programs read it, so don't rename fields."""
 
     server: str
     title: str
     task: str
     users: int
-    workers: int | None  # as the server reports
+    workers: int | None  # as reported by the server
     python: str
     parameters: dict[str, Value] = {}  # values on other axes
     rounds: int
@@ -89,13 +89,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
     def as_measured(self, figure: str) -> float | None:
-        """Return a metric of the comparison, without correction for the speed of the machine."""
+        """Return a metric as measured, not adjusted to the usual speed of the machine."""
         if figure != "rate_per_s":
             return self.shown(figure)
         return None if self.rate_per_s is None else self.rate_per_s.mean
 
     def shown(self, figure: str) -> float | None:
-        """Return a metric of the comparison, as shown in tables."""
+        """Return a metric as tables show it."""
         if figure == "rate_per_s":
             return self.usual_rate_per_s or None
         kind, _, percentile = figure.removesuffix("_s").partition("_")

@@ -1,14 +1,14 @@
-"""Analyse axes: differences from the first value, and how throughput and pings follow a numeric axis.
+"""Analyse axes: differences from the first value, and how throughput and ping latency change along a numeric axis.
 
 The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapters 4-5: lambda, sigma and kappa) is
 
     rate(N) = alone N / (1 + contention (N - 1) + coherency N (N - 1))
 
-It is fitted to the logarithms, weighted by their variances.
+It is fitted to the logarithms of the rates, weighted by the inverse of their variances.
 
-Noise is judged in two ways: by the rounds, with one test for all differences (Holm), and by identical cases with
-different names, such as the versions 3.14.5 and 3.14.5.0. Differences within the range of identical cases are not
-reported.
+A difference is reported only if it exceeds two kinds of noise. It must be significant between rounds, after a Holm
+correction for all differences. It must also exceed every difference between identical cases with different names, such
+as the versions 3.14.5 and 3.14.5.0.
 """
 
 import math
@@ -43,7 +43,7 @@ from under_siege.stats.rate import Floats
 
 FEWEST_FOR_SCALING = 5  # points: three to fit the three parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE
-FEWEST = 3  # points, for a knee or growing pings
+FEWEST = 3  # points needed to find a knee or growing pings
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
 
 
@@ -72,13 +72,13 @@ class Scaling:
 
     @property
     def peak(self) -> float | None:
-        """Return the number with the highest rate; None if no peak beyond 1 is significant."""
+        """Return the number with the highest rate; None if the fit has no significant peak."""
         sigma, kappa = self.contention.value, self.coherency
         return float(np.sqrt((1 - sigma) / kappa.value)) if kappa.low > 0 and sigma < 1 else None
 
 
 def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | None:
-    """Return the law through these points; None if there are too few, their noise is unknown, or the fit fails."""
+    """Fit the law to these points; return None if there are too few, their noise is unknown, or the fit fails."""
     is_noise_known = all(rate.degrees and rate.variance > 0 for rate in rates)
     if len(numbers) < FEWEST_FOR_SCALING or min(numbers) <= 0 or not is_noise_known:
         return None
@@ -87,7 +87,7 @@ def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | No
     at, logs = np.asarray(numbers, dtype=float), np.asarray([rate.log for rate in rates])
     noise = np.sqrt([rate.variance for rate in rates])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy warns if the covariance is unknown, and returns infinity
+        warnings.simplefilter("ignore")  # if the covariance is unknown, scipy warns and returns infinity
         try:
             fitted, covariance = curve_fit(
                 _log_rate, at, logs, p0=_first_guess(at, logs), sigma=noise, absolute_sigma=True, maxfev=10_000
@@ -116,7 +116,7 @@ def _log_rate(at: Floats, log_alone: float, contention: float, coherency: float)
 
 
 def _first_guess(at: Floats, logs: Floats) -> list[float]:
-    """Return a first guess of the parameters: N / rate is a parabola in N."""
+    """Return a first guess of the parameters from a least-squares fit, because N / rate is a parabola in N."""
     columns = np.stack([np.ones_like(at), at - 1, at * (at - 1)], axis=1)
     weights = np.exp(logs) / at
     whole, *parts = np.linalg.lstsq(columns * weights[:, None], np.ones_like(at), rcond=None)[0].tolist()
@@ -155,7 +155,7 @@ class Line:
 
     @property
     def pings_grow(self) -> int | None:
-        """Return the index of the first number with significantly longer pings than the lowest number; None if none."""
+        """Return the index of the first number with significantly longer pings than at the lowest number, if any."""
         if self.pings is None or len(self.pings) < FEWEST or not all(ping.degrees for ping in self.pings):
             return None
         first, pairs = self.pings[0], len(self.pings) - 1
@@ -169,10 +169,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All servers along one axis, with otherwise the same load."""
+    """All servers along one axis, under a load that is otherwise the same."""
 
     along: str
-    load: tuple[tuple[str, Value], ...]  # values of the load without that axis
+    load: tuple[tuple[str, Value], ...]  # values on the other axes of the load
     lines: list[Line]
 
 
@@ -184,14 +184,14 @@ def number(value: Value | None) -> float | None:
 
 
 def axes_of_numbers(cases: Sequence[Case]) -> list[str]:
-    """Return the axes with several values, all of them numbers."""
+    """Return the axes that have several values, all of them numeric."""
     names = dict.fromkeys(name for case in cases for name, _ in case.values if name not in NO_NUMBERS)
     values = {name: {case.get(name) for case in cases} - {None} for name in names}
     return [name for name, of_axis in values.items() if len(of_axis) > 1 and None not in map(number, of_axis)]
 
 
 def sweeps(comparison: Comparison) -> Iterator[Sweep]:
-    """Yield the servers along every axis of numbers, for each load without that axis."""
+    """Yield a sweep for every numeric axis and for each load on the other axes."""
     for along in axes_of_numbers([summary.case for summary in comparison.cases]):
         loads: dict[tuple[tuple[str, Value], ...], dict[Case, list[int]]] = {}
         for place, summary in enumerate(comparison.cases):
@@ -285,7 +285,7 @@ def across_of(comparison: Comparison, axis: str) -> Across:
 def _differences(
     comparison: Comparison, cases: Sequence[Case], axis: str, first: Value, noise: dict[str, float]
 ) -> dict[tuple[str, int], float]:
-    """Return the differences by metric and case that exceed noise, `ACCURACY`, and those of identical cases."""
+    """Return the significant differences that exceed `ACCURACY` and those of identical cases, by metric and case."""
     ratios: dict[tuple[str, int], Estimate] = {}
     for name in SPEED_CORRECTED:
         for index, case in enumerate(cases):
@@ -303,7 +303,7 @@ def _differences(
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """Return the largest difference between identical cases, preferably between `ok` ones."""
+    """Return the largest difference between identical cases that are `ok`, or between any if none are."""
     pairs = [pair for pair in combinations(range(len(cases)), 2) if _are_the_same(*(cases[index] for index in pair))]
     for only_ok in (True, False):
         changes = [_ratio(comparison, name, *pair, only_ok=only_ok) for pair in pairs]
@@ -320,7 +320,7 @@ def _ratio(comparison: Comparison, name: str, index: int, base: int, *, only_ok:
 
 
 def _are_the_same(one: Case, other: Case) -> bool:
-    """Return whether two cases have equal values, which may be different spellings of a version."""
+    """Return whether two cases have equal values; different spellings of a version are equal."""
     if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
         return False
     pairs = zip(one.values, other.values, strict=True)
@@ -344,8 +344,8 @@ def _version(value: Value) -> Version | None:
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
     """Return an object for each server along each numeric axis; unknown values are null.
 
-    `knee` is the number beyond which throughput does not increase. `lost` is the fraction that is lost at the last
-    number. `scaling` is the Universal Scalability Law, fitted to five or more points.
+    `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
+    between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.
     """
     return [
         {

@@ -1,8 +1,8 @@
 """Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps are
-slightly below it. If the replay does not match the steps, the search continues between rates that met the goals and
-rates that did not.
+The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps offer rates
+slightly below the knee. If the replay does not match the steps, the search continues between the rates that met the
+goals and the rates that did not.
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 from under_siege.stats.rounds_data import Round
 
 INTERVAL = (0.025, 0.975)
-PRECISE = 1.08  # upper ÷ lower bound; a search with a narrower interval stops
-FEWEST, MOST = 3, 12  # steps per server
-OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20  # shares of the time budget: the first step, later steps, the shortest
-MOST_REQUESTS = 3000  # requests per step
+PRECISE = 1.08  # ratio of the upper to the lower bound; below it, the search stops
+FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
+# Shares of the time budget: for each step until a goal is missed, for each later step, and for the shortest step.
+OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
+MOST_REQUESTS = 3000  # maximum number of requests per step
 TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
-STARTUP_S = 1.5  # time to start and stop a server, until it has been measured
+STARTUP_S = 1.5  # assumed time to start and stop a server, until it has been measured
 LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # lowest rate: the smaller of 1/s and this share of the first guess
 ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
 MOST_PER_S = 2000.0  # the generator can't send more
-BELOW_LIMIT = 0.7  # after the generator was the limit: the highest rate, as a share of that rate
-CPU_BOUND = 0.5  # share of CPU time in a response; from here on, the ceiling limits the rate
+BELOW_LIMIT = 0.7  # highest rate after a step in which the generator was the limit, as a share of the rate of that step
+CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
 EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed probe
-SLEEPS = 0.1  # share of CPU time; up to here, the CPU speed does not matter
+SLEEPS = 0.1  # CPU time as a share of the response time; at or below it, the CPU speed has no effect
 GUESS = 0.7  # first guess, as a share of the ceiling
 TOO_MUCH = 2.0  # multiple of the guess that should overload a server; doubled until it does
-UNKNOWN_S = 0.1  # service time if nothing is known
+UNKNOWN_S = 0.1  # assumed service time if nothing is known
 OF_SATURATION = 0.9  # next guess, as a share of the throughput under overload
 ABOVE_SATURATION = 1.15  # upper limit of the knee, as a multiple of the throughput under overload
 NEAR_KNEE = (0.97, 0.9, 0.94)  # rates of the next steps in turn, as shares of the estimated knee
 # Limits of the next rate without a replay, as multiples of the highest rate that met the goals, and of the lowest that
 # did not.
 STEPS_UP, STEPS_DOWN = 2.0, 0.25
-TRIED = 2  # steps that miss the goals before STEPS_DOWN applies
+TRIED = 2  # number of steps that must miss the goals before STEPS_DOWN applies
 GAP = 1.25  # ratio of the lowest rate that missed the goals to the highest that met them; beyond it, they are far apart
-INSIDE = 0.2  # if they are far apart, the next rate is at least this share of the (logarithmic) gap away from both
+INSIDE = 0.2  # share of such a gap (logarithmic) that the next rate keeps away from both ends
 # Multiples of the median estimate of the knee: an interval that reaches beyond FAR is checked by a step at NEXT_TO.
 FAR, NEXT_TO = 1.6, 1.25
-QUANTILES = (0.5, 0.3, 0.7)  # rates of the next steps in turn, as quantiles of the knee
+QUANTILES = (0.5, 0.3, 0.7)  # rates of the next steps in turn, as quantiles of the estimated knee
 ENDS = 0.02  # relative difference; a rate this close to the lowest or highest one counts as equal
 MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms; with a larger one, the replay is not used
 MOST_PERCENT = 99.9  # percentile that replaces a maximum
 POINTS = 1500  # size of the grid of rates
-WIDE = 1.35  # upper ÷ lower bound; with a wider interval (±15 %), the result is undecided
+WIDE = 1.35  # ratio of the upper to the lower bound; with a wider interval (about ±15 %), the result is undecided
 USUAL_STEPS = 5  # per server; sets the length of the progress bar
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
@@ -70,7 +71,7 @@ class Capacity:
         successful = [step for step in self._own if not step.failure]
         self._limited = [step for step in successful if step.is_limited(self.goals)]
         self._valid = [step for step in successful if step not in self._limited]
-        self.steps = sorted(self._valid, key=lambda step: step.per_s)  # the valid steps, by increasing rate
+        self.steps = sorted(self._valid, key=lambda step: step.per_s)
         speeds = [step.speed for step in every_step if step.speed]
         self._mean_speed = float(np.mean(speeds)) if speeds else None
         self.ceiling_per_s = self._ceiling()
@@ -90,7 +91,7 @@ class Capacity:
         return per_s * float((self._mean_speed / speeds.mean(0.0, record.load_s or 1.0)) ** np.median(shares))
 
     def _guessed(self, task_s: float) -> float:
-        """Return the first guess, from the ceiling or the unloaded response time."""
+        """Return the first guess of the capacity, from the ceiling or the unloaded response time."""
         if self.ceiling_per_s:
             return GUESS * self.ceiling_per_s
         idle_times = [step.record.idle_answer_s for step in self.steps if step.record.idle_answer_s]
@@ -98,7 +99,7 @@ class Capacity:
         return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
 
     def _highest(self) -> float:
-        """Return the highest rate to offer, which the ceiling of a CPU-bound task or the generator limits."""
+        """Return the highest rate to offer; the ceiling (if the task is CPU-bound) or the load generator limits it."""
         shares = [step.follows_speed for step in self.steps]
         is_cpu_bound = not shares or float(np.median(shares)) >= CPU_BOUND
         most = ABOVE_CEILING * self.ceiling_per_s if self.ceiling_per_s and is_cpu_bound else MOST_PER_S
@@ -117,7 +118,7 @@ class Capacity:
 
     @cached_property
     def _knees(self) -> dict[Goal, Knee]:
-        """Return the rate at which each goal is first missed."""
+        """Return the estimated knee for each goal: the rate at which it is first missed."""
         return {goal: knee for goal in self.goals if (knee := self._knee(goal)) is not None}
 
     def _knee(self, goal: Goal) -> Knee | None:
@@ -153,7 +154,7 @@ class Capacity:
 
     @property
     def _highest_rate(self) -> float:
-        """Return the highest rate at which a knee may lie, including all rates that were offered."""
+        """Return the upper limit of a knee: the highest rate that has been offered or may be offered."""
         return max([self.most_per_s, *(step.per_s for step in self.steps)])
 
     def _quantile(self, share: float) -> float:
@@ -196,7 +197,7 @@ class Capacity:
         return self._clamped(self._most_informative_rate())
 
     def _most_informative_rate(self) -> float:
-        """Return a rate at which the knee may be, or a rate above or below it that has no clear result yet."""
+        """Return a likely rate of the knee, or a rate above or below it that has no clear result yet."""
         low, middle, high = map(self._quantile, (INTERVAL[0], 0.5, INTERVAL[1]))
         if high > FAR * middle and not any(step.step.broke and step.per_s <= FAR * middle for step in self.steps):
             return NEXT_TO * middle
@@ -226,7 +227,6 @@ class Capacity:
 
     @cached_property
     def _met_rates(self) -> list[float]:
-        """Return the offered rates that met all goals."""
         return [step.per_s for step in self.steps if not self.missed_at(step)]
 
     @property
@@ -266,7 +266,7 @@ class Capacity:
 
     @cached_property
     def steady_per_s(self) -> float | None:
-        """Return the estimate for a machine of constant speed; None if the speed does not matter."""
+        """Return the estimate for a constant CPU speed; None if the speed has no effect or there is no replay."""
         if not (self.per_s and self._queue and self._is_replayed and self._queue.follows_speed):
             return None
         percent, limit_s = percentile_of(self._weakest_goal)[1], self._weakest_goal.limit
@@ -296,7 +296,7 @@ class Capacity:
 
     @property
     def verdict(self) -> str:
-        """Return `failed`, `undecided` if the interval is wider than about ±15 %, or `ok`."""
+        """Return `failed`, `undecided` if the interval has no lower bound or is wider than about ±15 %, or `ok`."""
         if self.failure:
             return FAILED
         is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)

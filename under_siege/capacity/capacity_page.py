@@ -22,14 +22,14 @@ from under_siege.report.case_names import in_words
 
 MOST_PICTURES = 6  # maximum number of pictures; each task has one
 _HEIGHT, _LOWER = 240, 170
-_LEAST_S = 5e-4  # shorter times are drawn as this
+_LEAST_S = 5e-4  # shorter times are drawn at this value
 _METRICS = {"answers": "response", "pings": "ping"}
 
 
 def capacity_chart(capacities: Sequence[Capacity], look: Look) -> Drawing:
-    """Draw three charts, one below the other: latency, ping latency and goodput, over the same rates.
+    """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
 
-    A slide has only the first chart.
+    A slide has room for only one legible chart, so it shows the first.
     """
     names = [each.plain if look.is_slide else each.brief for each in named(capacities)]
     rows = _rows(names, capacities)
@@ -42,7 +42,7 @@ def capacity_chart(capacities: Sequence[Capacity], look: Look) -> Drawing:
         )
         for choices in (look.lines, MARKS)
     )
-    if look.height is not None:  # a slide has room for one legible chart
+    if look.height is not None:
         height = look.height - 60 - 20 * math.ceil(len(names) / 3)
         return Drawing(_latency("answers", height, colour, mark, look), rows)
     charts = [_latency("answers", _HEIGHT, colour, mark, look)]

@@ -24,17 +24,18 @@ from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # for the ceiling, which is a closed loop; enough to keep every CPU busy
-TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"  # default goals: p99 is this multiple of the time of the task alone
-FEWEST = 2  # requests per step
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # per server for a goal of 1 s; in proportion for longer goals, up to 30 times
+# Default goals; the limit of p99 is a multiple of the duration of the task alone.
+TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
+FEWEST = 2  # minimum number of requests per step
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for goals up to 1 s, and the maximum factor for longer goals
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """Check all goals and return the plan. If the ceiling of the suite is a server, its capacity is measured, too.
+    """Check all goals and return the plan. If the ceiling of the suite is a server, its capacity is also measured.
 
     Raises:
-        BadInputError: a goal is invalid or unsuitable for a search; also the reasons of `make_plan`.
+        BadInputError: a goal is invalid or unsuitable for a search; see also `make_plan`.
     """
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
@@ -48,7 +49,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
 
 
 def check_goal(requested: Goal, suite: Suite) -> None:
-    """Raise BadInputError if the goal is unsuitable for a search for the arrival rate."""
+    """Raise BadInputError if a search for the arrival rate can't use the goal."""
     if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
             f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "
@@ -121,7 +122,7 @@ class CapacityRun:
                     return
 
     def _goals_of(self, case: Case) -> list[str]:
-        """Return the user's goals, or the defaults: for pings, and for p99 in proportion to the task (at least 1 s)."""
+        """Return the user's goals, or the defaults for p99 (proportional to the task, at least 1 s) and for pings."""
         if self.goals:
             return self.goals
         limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
@@ -142,7 +143,7 @@ class CapacityRun:
             await Offer(self.plan, expected, self.services, step, due_s, goals, self.watcher.answer_came).measure()
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
-        """Measure the ceiling: the same tasks on every CPU without a server."""
+        """Measure the ceiling: run the same tasks on every CPU without a server."""
         expected = self.expectations[case.work]
         length = Length(None, case.users, expected)
         record = new_record(self.plan, case, length.end_s, 1)

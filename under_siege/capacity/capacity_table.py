@@ -1,4 +1,4 @@
-"""Show capacities as sentences, as a table with small curves, as Markdown, as CSV and as JSON data."""
+"""Format capacities as sentences, a table with small bar charts, Markdown, CSV and JSON data."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ COLUMNS = (
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 LARGE_GAIN = 1.03  # ratio of the estimate at constant speed to the estimate; a smaller gain is not mentioned
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_GAP, _CELL = 2, 9  # columns; the gap between two cells, and the width of a cell
-_TALLEST_S, _LOWEST_S = 10.0, 0.001  # range of a curve, on a logarithmic scale
+_GAP, _CELL = 2, 9  # the gap between two cells and the width of a cell, in columns
+_TALLEST_S, _LOWEST_S = 10.0, 0.001  # range of a bar, on a logarithmic scale
 
 
 class NamedCapacity(NamedTuple):
@@ -114,7 +114,6 @@ def _metric_name(goal: Goal) -> str:
 
 
 def _goal_value(step: StepMetrics, goal: Goal) -> str:
-    """Return the metric of a goal in a step, with its unit."""
     value = step.value(goal)
     if value is None:
         return NONE
@@ -222,7 +221,7 @@ def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
 
 
 def as_table(result: Result) -> RenderableType:
-    """Return the conclusion, the capacity of each server, and a curve for each."""
+    """Return the conclusion, the capacity of each server, and a bar chart for each."""
     capacities = capacities_of(result)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(capacities, result.left_out))
     note = Text(f"\n{footnote(result, capacities)}", style="dim")
@@ -245,7 +244,7 @@ def _grid(capacities: Sequence[Capacity]) -> Grid:
 class _Curves:
     """Small bars with the latency of each server at each offered rate; missed goals are red.
 
-    The rates of a server are wrapped if the terminal is too narrow.
+    If the terminal is too narrow for all rates of a server, they are wrapped.
     """
 
     def __init__(self, capacities: Sequence[Capacity]) -> None:
@@ -320,7 +319,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return an object for each server and task; the keys are a contract."""
+    """Return an object for each server and task; don't rename keys, because programs read them."""
     return list(map(_case, capacities_of(result)))
 
 

@@ -1,15 +1,15 @@
 """Estimate the arrival rate at which a metric reaches its limit, from a few steps at other rates.
 
 Response times are estimated by replaying measured service times. The service time of a request begins when a worker is
-free for it, and ends with its answer. It is computed by inverting Lindley's recursion (1952), or with several workers
+free for it, and ends with its answer. It is computed by inverting Lindley's recursion (1952) or, with several workers,
 the recursion of Kiefer and Wolfowitz (1955). A few hundred service times, replayed at other rates, contain more
-information than the percentiles of their steps. They are drawn in blocks, because the speed of the machine correlates
-consecutive requests. A block bootstrap (Künsch 1989) determines the interval.
+information than the percentiles of their steps. A block bootstrap (Künsch 1989) determines the interval, because
+changes of the machine's speed correlate the service times of consecutive requests.
 
-If no queue explains the metric, such as ping latency, it is modelled as a power of the rate. If requests are refused,
-the percentile of the others rises only far beyond the knee. Then the requests that missed the limit are counted, and
-their number is modelled as a power of the rate. The rate, the power and the scatter of the steps are estimated
-together, by Bayes' rule on a grid with weak priors.
+A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
+requests, the percentile of the others rises only far beyond the knee. In that case, the number of requests that missed
+the limit is modelled as a power of the rate. The knee, the power and the scatter of the steps are estimated together,
+by Bayes' rule on a grid with weak priors.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SCATTER_PRIOR = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])
 WIDTH_OF_GUESS = 0.4  # scale of the Cauchy prior of the knee, as a logarithm
 CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a multiple of its mean
 POWER_PRIOR_OF_COUNTS = np.minimum(1.0, POWERS / 4)
-# Beyond 6 times its limit, or below a sixth of it, a metric shows only the side of the knee.
+# Beyond 6 times its limit, or below a sixth of it, a metric shows only whether the rate is above or below the knee.
 CLEAR = math.log(6)
 OUTLIERS = 0.005  # share of steps that contradict the others
 BREAK_OUTLIERS, NEAR = 0.01, 0.03  # share of steps that end early below the knee, and width of the knee for these steps
 POINTS = 240  # size of each grid of rates
-LEAST_ERROR = 0.015  # smallest error of a rate that was estimated from service times
+LEAST_ERROR = 0.015  # minimum error of a rate that was estimated from service times
 DEVIATIONS = 5.0  # half-width of the grid, in standard deviations
 
 
@@ -48,7 +48,7 @@ class StepEvidence:
     excess: float  # the logarithm of the metric divided by its limit; may be infinite
     broke: bool = False  # whether the step ended early because the limit was clearly missed, so the knee is below it
     missed: int = 0  # number of requests that missed the limit
-    allowed: float = 0.0  # number of requests that may miss it; 0: use `excess` instead of these numbers
+    allowed: float = 0.0  # number of requests that may miss it; 0: use `excess` instead of counts
 
 
 class Knee:
@@ -109,7 +109,7 @@ def _likelihood(step: StepEvidence, expected: Floats) -> Floats:
 
 
 def _count_log_likelihood(step: StepEvidence, expected: Floats) -> Floats:
-    """Return the log-likelihood of a negative binomial, without constant terms; misses come in clumps."""
+    """Return the log-likelihood of a negative binomial (misses come in clumps), without constant terms."""
     clumps = step.allowed * np.exp(np.minimum(expected, 20.0))[..., None] / (CLUMPS - 1)
     chances = gammaln(clumps + step.missed) - gammaln(clumps)
     return np.asarray(chances + step.missed * np.log(1 - 1 / CLUMPS) - clumps * np.log(CLUMPS))
@@ -120,14 +120,14 @@ FEWEST = 40  # service times needed for a replay
 REPLICATES, REQUESTS = 60, 1500  # number of replays, and requests in each
 WARM_UP = 200  # requests at the start of a replay that are ignored, because the queue is empty at first
 FULL = 0.999  # highest utilization that is tried
-FULL_QUEUE = 90.0  # percentile of waiting times; the longest wait if requests are refused
+FULL_QUEUE = 90.0  # percentile of waiting times that estimates the longest wait if requests are refused
 HALVINGS = 9  # steps of the bisection
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers that are tried
 TRIES = 30  # replays of each step for comparison
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
-EXACT = 0.1  # smallest standard deviation of the logarithms of these percentiles
-ALIKE = 2.0  # standard deviations (root mean square); with a larger mismatch, the server is no such queue
-INDEPENDENT = math.log(2)  # with a larger difference, service times depend on the load
+EXACT = 0.1  # minimum standard deviation of the logarithms of these percentiles
+ALIKE = 2.0  # standard deviations (root mean square); with a larger mismatch, the queue is no model of the server
+INDEPENDENT = math.log(2)  # difference of logarithms; if it is larger, service times depend on the load
 FEWEST_OF_STEP = 20  # service times needed for a mean
 TINY_S = 1e-6
 
@@ -173,9 +173,9 @@ class Queue:
         return self._rates(arrivals, served_s, percent, limit_s)
 
     def _rates(self, arrivals: Floats, served_s: Floats, percent: float, limit_s: float) -> Floats:
-        """Find the rates by bisection: one rate for the first half of the rows, and one for each other row.
+        """Find the rates by bisection: one common rate for the first half of the rows, and one rate for each other row.
 
-        The first rate is the estimate, and the others show its scatter. The rows of the second half share their
+        The common rate is the estimate, and the other rates show its scatter. The rows of the second half share their
         arrivals, so they differ only in their service times.
         """
         most = FULL * self.workers / served_s.mean(axis=1)
@@ -206,7 +206,7 @@ def queue_from(steps: Sequence[StepRequests], workers: Sequence[int] = WORKERS) 
 
 
 def _queue(steps: Sequence[StepRequests], workers: int) -> Queue:
-    if workers == 1:  # a single worker serves requests in the order of their answers
+    if workers == 1:  # a single worker answers requests in the order in which it serves them
         steps = [_by_answer(step) for step in steps]
     waited, served = zip(*(service_times(step, workers) for step in steps), strict=True)
     steady = [np.asarray(times / step.slowness[step.is_answered]) for times, step in zip(served, steps, strict=True)]

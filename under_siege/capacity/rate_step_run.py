@@ -39,15 +39,15 @@ Floats = NDArray[np.float64]
 
 UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94)
 _PERCENTS = (90.0, 95.0, 99.0)
-DRAWN = 400  # series of arrivals; the most typical one is used
-MOST_DRAWN = 200_000  # total arrivals in all series
-FEWEST = 20  # arrivals needed for a percentile
+DRAWN = 400  # number of random series of arrivals; the most typical one is used
+MOST_DRAWN = 200_000  # maximum number of arrivals in all series together
+FEWEST = 20  # minimum number of arrivals for percentiles
 
 
 def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
     """Return the sorted times of `count` Poisson arrivals between 0 and `count`, in units of the mean interval.
 
-    The most typical of many random series is chosen, according to its waiting times.
+    Of many random series, choose the one whose waiting times are most typical.
     """
     draw = np.random.default_rng(seed)
     candidates = np.sort(draw.random((max(1, min(DRAWN, MOST_DRAWN // count)), count)), axis=1) * count
@@ -57,11 +57,11 @@ def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
 
 
 def _atypical(candidates: Floats) -> Floats:
-    """Return the deviation of each series' percentiles from those of an infinite series, over all utilizations."""
+    """Return how far the waits of each series deviate from those of an infinite series, over all utilizations."""
     distances = np.zeros(len(candidates))
     for busy in UTILISATIONS:
         work = busy * np.arange(candidates.shape[1]) - candidates
-        waits = work - np.minimum.accumulate(work, axis=1)  # Lindley 1952, as a running maximum
+        waits = work - np.minimum.accumulate(work, axis=1)  # Lindley's recursion (1952) in closed form
         for percent, waited in zip(_PERCENTS, np.percentile(waits, _PERCENTS, axis=1), strict=True):
             distances += np.log((waited + busy) / (usual_wait(busy, percent) + busy)) ** 2
     return distances
@@ -70,8 +70,8 @@ def _atypical(candidates: Floats) -> Floats:
 def usual_wait(busy: float, percent: float) -> float:
     """Return a percentile of the waiting time in an M/D/1 queue, in units of the mean interval between arrivals.
 
-    It is computed from the exponential tail, which is exact in the limit. Beyond one service time, the error is less
-    than 0.01 (Tijms, A First Course in Stochastic Models, 2003, section 9.6).
+    It is computed from the exponential tail, which is exact for infinitely long waits. For waits longer than one
+    service time, the error is less than 0.01 (Tijms, A First Course in Stochastic Models, 2003, section 9.6).
     """
     decay = -float(lambertw(-busy * math.exp(-busy), -1).real) - busy  # busy * (e^decay - 1) = decay
     share = (1 - busy) / (busy * math.exp(decay) - 1)
@@ -79,7 +79,7 @@ def usual_wait(busy: float, percent: float) -> float:
 
 
 COMMAND = [sys.executable, *script("open_load")]
-START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for its start, its exit, and its last lines
+START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the start of the process, its exit, and its last lines
 _LINE = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 
 
@@ -159,7 +159,7 @@ class Generator:
 
 @contextlib.asynccontextmanager
 async def generator() -> AsyncIterator[Generator]:
-    """Run the load generator; stop it at the end."""
+    """Start the load generator; stop it at the end."""
 
     def take(line: str, arrived_s: float) -> None:
         load_generator.take(line, arrived_s)
@@ -173,8 +173,8 @@ LIMIT_S = 1.0  # timeout of an answer if no goal sets one
 LEAD_S = 0.25  # delay before the first request
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
-CLEARLY = 10.0  # a step ends early if 10 times as many requests miss a goal as are allowed
-FEWEST_MISSED = 5  # requests; a step never ends early with fewer misses
+CLEARLY = 10.0  # a step ends early if the number of requests that miss a goal is 10 times the allowed number
+FEWEST_MISSED = 5  # minimum number of misses that ends a step early
 STOP_S = 0.5  # how long a server may take to exit; its remaining work does not matter
 LATER = 1.1  # timeout of an answer, as a multiple of its limit
 
@@ -197,7 +197,7 @@ class Offer:
     on_answer: Callable[[], None]
 
     async def measure(self) -> None:
-        """Measure the step; record an error of the server as a failure."""
+        """Measure the step; record any error as a failure."""
         began_s, record = time.monotonic(), self.step.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
@@ -231,8 +231,8 @@ class Offer:
     async def _until_seen(self, sending: Generator) -> None:
         """Wait until all requests are answered or timed out, or until a goal is clearly missed.
 
-        Missed response times don't end a step before all requests were due, because late answers show their service
-        times, too. Missed pings end every step except the first one, which measures the throughput under overload.
+        Slow answers don't end a step before all requests are due, because late answers also show service times. Slow
+        pings can end any step early except the first one, which measures the throughput under overload.
         """
         began_s, answered = self.step.record.load_began_s or 0.0, 0
         due_s, longest = np.asarray(self.due_s), longest_s(self.goals)
@@ -267,7 +267,7 @@ class Offer:
         return any(np.sum(waited_s > goal.limit) >= most for goal, most in self._most_missed("ping", planned))
 
     def _most_missed(self, kind: str, planned: int) -> Iterator[tuple[Goal, int]]:
-        """Yield the goals for a percentile of this kind, and the number of misses that ends the step."""
+        """Yield the goals for a percentile of this kind, each with the number of misses that ends the step."""
         for goal in self.goals:
             goal_kind, percent = percentile_of(goal)
             if goal_kind == kind and percent < 100:

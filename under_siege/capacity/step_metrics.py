@@ -17,11 +17,11 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # p99 of the delay of requests; beyond it, the generator is the limit
+LATE_S = 0.002  # p99 of the delay before a request is sent; beyond it, the generator is the limit
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; beyond it, other programs disturbed the step
-PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is never idle
-SERVED_S = 0.1  # seconds; a request is assumed to be served this long before its answer
-SMOOTHED_S = 0.3  # seconds; extends the window on both sides, because single samples of the speed probe are noisy
+PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is always busy
+SERVED_S = 0.1  # seconds before an answer in which a request is assumed to be in service
+SMOOTHED_S = 0.3  # extends this period on both sides, because single samples of the speed probe are noisy
 TINY = 0.01  # lower limit of the speed, as a share of the mean
 AWAKE = 0.9  # share of a CPU; beyond it, the generator is the limit
 
@@ -41,7 +41,7 @@ class StepMetrics:
 
     @property
     def failure(self) -> str:
-        """Return the reason why the step has no data; empty if it has data."""
+        """Return why the step has no data; empty if it has data."""
         if self.record.failure is not None:
             return self.record.failure.message
         return "" if self.step.arrivals.due_s else "no request was sent"
@@ -122,14 +122,14 @@ class StepMetrics:
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
 
     def rate_at(self, mean_speed: float | None) -> float:
-        """Return the rate that is the same load at the mean speed of the machine."""
+        """Return the rate that would be the same load at the mean speed of the machine."""
         if not mean_speed or not self.speed:
             return self.per_s
         return self.per_s * float((mean_speed / self.speed) ** self.follows_speed)
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether the throughput is at least PACE of one worker; too many concurrent tasks reduce it."""
+        """Return whether the throughput is at least `PACE`; too many concurrent tasks can reduce it below that."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
@@ -162,7 +162,7 @@ class StepMetrics:
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
 
     def requests(self, mean_speed: float | None, exponent: float) -> StepRequests:
-        """Return the requests for a replay; service times depend on the speed of the machine with this exponent."""
+        """Return the requests for a replay; `exponent` is how strongly service times depend on the speed."""
         due_s, slowness = np.asarray(self.step.arrivals.due_s, dtype=np.float64), np.ones(len(self.right))
         if exponent and mean_speed and (speeds := speeds_of(self.record)):
             end_s = np.where(np.isinf(self.waits_s), due_s, due_s + self.waits_s)

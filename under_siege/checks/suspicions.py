@@ -1,6 +1,6 @@
-"""Rules on one round, and their evidence: results that an honest server can't have, and load tools at their limit.
+"""Rules for a single round: detect results that an honest server can't have, and load tools at their limit.
 
-Each rule returns the two values that contradict each other and the likely cause, or None.
+Each rule returns None, or a message with the contradictory values and their likely cause.
 """
 
 import itertools
@@ -16,33 +16,33 @@ from under_siege.stats.estimates import ACCURACY, Estimate
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
-DEVIATIONS = 3.0  # standard deviations that are allowed for noise
-DRIFT_OF_RATES = 0.03  # difference of two cases within a minute without a cause, as observed on a shared machine
-LEAST_FOR_RUNS = 0.15  # accuracy of a single run of a task, because of caches, interrupts, and a warmer interpreter
-OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other programs use less than 0.01
+DEVIATIONS = 3.0  # number of standard deviations allowed for noise
+DRIFT_OF_RATES = 0.03  # difference between two equal cases within a minute, as observed on a shared machine
+LEAST_FOR_RUNS = 0.15  # relative error of a single run of a task, due to caches, interrupts, and a warmer interpreter
+OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
-# The duration of the task is the mean of all runs alone. Groups of these runs, before and after a siege, usually differ
-# by this standard deviation of the logarithm, which counts as much as this number of groups.
+# The CPU time of a task is the mean over groups of runs, before and after each siege. The first value is the usual
+# standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 
-AWAKE = 0.8  # share of the time; a tool that is limited by the server sleeps at least half of it
-GENERATOR = 0.10  # share of all CPUs; on a quiet machine the load tool and the bench use 0.01 to 0.02
+AWAKE = 0.8  # share of the time; a tool that is limited by the server sleeps at least half of the time
+GENERATOR = 0.10  # share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
 PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
-FEWEST_FOR_A_MEAN = 5  # answers
-CYCLES_OF_OTHERS = 4  # a user without an answer is stuck if the others have this many each
+FEWEST_FOR_A_MEAN = 5  # minimum number of answers
+CYCLES_OF_OTHERS = 4  # a user without an answer is stuck if each of the others has this many
 FAST_SHARE = 0.05  # share of answers that may look too fast because the previous line was read late
 ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
-LEAST_DRAIN_S = 0.5  # CPU seconds
+LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
-FEWEST_CHECKS = 3  # answer checks: the same request on other connections
-FEWEST_IN_QUEUE = 2  # with one user, each answer takes about as long as a check
+FEWEST_CHECKS = 3  # minimum number of answer checks, which send the same request on other connections
+FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user an answer takes about as long as a check
 TIGHT = 1.6  # a timer does not queue: its 95th percentile is less than this multiple of the median
 IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
-KNOWN_TIMERS = (  # low, high in seconds, and the likely cause; Locust rounds percentiles to two digits
+KNOWN_TIMERS = (  # limits in seconds, wide enough for the two-digit percentiles of Locust, and the likely cause
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (half of that on average, or ended early by other requests)"),
     (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4 for idle connections"),
@@ -53,12 +53,12 @@ class Needs(NamedTuple):
     """The duration of the task without other load: time spent waiting, and CPU work."""
 
     wait_s: float
-    work: float  # CPU seconds at speed 1 of the speed probe, or just seconds where there was none
+    work: float  # CPU seconds at speed 1 of the speed probe, or as measured if there was no probe
     scatter: float  # robust standard deviation of the logarithm of `work`
 
     @property
     def allowance(self) -> float:
-        """Return the fraction by which an honest run may be faster."""
+        """Return the fraction by which an honest answer may be faster than the task alone."""
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
@@ -76,7 +76,7 @@ class _Run(NamedTuple):
 
 
 class Evidence:
-    """What the runs of the task alone show, over all rounds of a result."""
+    """The runs of each task alone, over all rounds of a result."""
 
     def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
@@ -118,7 +118,7 @@ def _runs(case_round: Round) -> list[_Run]:
 
 
 def _scatter(several: Iterable[Sequence[_Run]]) -> float:
-    """Return the robust deviation of single runs from other runs around the same case, at the same speed."""
+    """Return the robust standard deviation of single runs around the same siege, at the same speed."""
     deviations = []
     for runs in several:
         usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
@@ -146,7 +146,7 @@ def _cpu_need(runs_of: dict[Round, list[_Run]], correction: SpeedCorrection) -> 
 
 
 def paced_by_the_tool(measured: Round) -> bool:
-    """Return whether the load tool was the limit both here and at the ceiling, so that the rate is its own pace."""
+    """Return whether the load tool was the limit both here and at the ceiling, so that both rates are its own."""
     return measured.ceiling is not None and bool(starved_generator(measured) and starved_generator(measured.ceiling))
 
 
@@ -156,7 +156,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
     if needs is None:
         return None
     cpu_s = needs.work / (1.0 if measured.speeds is None else measured.speeds.highest(0.0, measured.load_s))
-    # On a busy machine the task alone waits for a CPU, too, which looks like I/O.
+    # On a busy machine, the task alone also waits for a CPU, which looks like I/O.
     alone_s = cpu_s if is_busy(measured) else needs.wait_s + cpu_s
     least_s = alone_s * (1 - needs.allowance)
     answers_s = measured.checks.duration_s[measured.checks.good].tolist()
@@ -182,7 +182,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
 def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
-    Each user counts from the start to its last answer, because it is always waiting during this time.
+    Each user counts from the start of the siege to its last answer, because it is always waiting during this time.
     """
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
@@ -230,8 +230,9 @@ def availability(measured: Round, _: Evidence) -> str | None:
 def backlog(measured: Round, _: Evidence) -> str | None:
     """Report work that was unfinished when the load ended, although the server had already answered.
 
-    Requests that the load tool abandoned, at most one for each user and burst, don't count, nor do the workers that
-    replace those killed for such requests, as with pebble. A worker costs at most its share of the server's start.
+    Requests that the load tool abandoned, at most one for each user and burst, don't count. The start of workers that
+    replace those killed for such requests, as with pebble, doesn't count either; it costs at most a worker's share of
+    the server's start.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:
@@ -294,7 +295,7 @@ def _busy_tool(measured: Round) -> str | None:
 
 
 def no_ports(measured: Round, _: Evidence) -> str | None:
-    """Report that the machine ran out of local ports, as happens if each request opens a connection."""
+    """Report that the machine ran out of local ports, which can happen if each request opens a connection."""
     record = measured.record
     taken, available = max(record.ports.taken, default=0), record.port_range or 0
     unconnected = sum(record.bursts.connect_errors) + record.socket_failures
@@ -320,7 +321,7 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
 def timer(measured: Round, _: Evidence) -> str | None:
     """Report answers that take as long as a known timer, and longer than if all users shared one queue.
 
-    Answer checks send the same request on new connections at the same time. If all users shared one worker, each user
+    Answer checks send the same request on new connections during the load. If all users shared one worker, each user
     would wait at most the duration of a check multiplied by the number of users.
     """
     waited_s, checks_s = _usual_wait_s(measured), measured.checks.duration_s[measured.checks.good]
@@ -341,9 +342,9 @@ def timer(measured: Round, _: Evidence) -> str | None:
 
 
 def _usual_wait_s(measured: Round) -> float | None:
-    """Return the median; if the tool reports no percentiles, the mean from users and rate (Little's law).
+    """Return the median response time, or the mean from Little's law if the tool reports no percentiles.
 
-    The mean includes the time of the tool itself and of other programs; None if that is large.
+    The mean includes delays by the tool and by other programs, so return None if these are large.
     """
     p50_s, totals = measured.response_s(50), measured.totals
     if p50_s is not None or not totals or not measured.completed or is_busy(measured) or starved_generator(measured):

@@ -1,12 +1,12 @@
-"""Rules that make a case `failed`, `suspect` or `unclear`. They use records only, so they also judge old results.
+"""Rules that mark a case `failed`, `suspect` or `unclear`. They use only records, so they can judge old results, too.
 
-Rules on single answers look at one round; rules on rates look at the intervals of all rounds of a case. Noise widens
-these intervals. It makes a case `unclear` only if an impossible value can't be excluded, or if the interval is useless.
-A rule is skipped if the load tool or the target does not report the values that it needs.
+Rules for single answers check one round at a time; rules for rates check the interval over all rounds of a case. Noise
+widens this interval. It makes a case `unclear` only if the interval includes impossible values or is too wide to be
+useful. A rule is skipped if the load tool or the target does not report the values that it needs.
 
 Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
-1987). A case is flagged if its interval lies above a limit, and cleared if the interval excludes every excess that
-matters.
+1987). A case is flagged if its whole interval is above a limit, and cleared if the interval excludes every excess
+that matters.
 """
 
 import math
@@ -25,13 +25,13 @@ CaseEstimates = Mapping[str, Estimate | None]  # by metric
 OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
 
 SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds for `suspect` and for `ok`
-# An excess below the first may be a measurement error; an excess above the second makes a case `unclear` unless the
-# interval excludes it.
+# An excess up to the first limit may be a measurement error. A case is `unclear` if its interval extends beyond the
+# second limit.
 TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # resolution of the CPU clock
-USELESS = 2.0  # the upper end of an interval as a multiple of the lower end
-HARDLY = 0.1  # share of CPU time; in a task with less, CPU time proves little
+USELESS = 2.0  # the upper end of an interval as a multiple of the lower end; beyond it, the interval is too wide
+HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of an answer proves little
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -42,12 +42,12 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Excess(NamedTuple):
-    """The distance of a case beyond a limit; the last three fields are logarithms of ratios."""
+    """How far a case exceeds a limit; the last three fields are logarithms of ratios."""
 
     value: float
     limit: float
     estimate: float
-    least: float  # with the usual noise between rounds: a server can't hide behind noise of its own
+    least: float  # lower bound, from the typical noise of all cases, so that a server can't hide behind its own
     most: float
 
 
@@ -61,12 +61,12 @@ class Limits:
 
     def __init__(self, rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence) -> None:
         self.rounds = rounds
-        self.knows_task = evidence.needs(rounds[0]) is not None  # whether its duration alone is known
+        self.knows_task = evidence.needs(rounds[0]) is not None  # whether the duration of the task alone is known
         self.rate = estimates.get("rate_per_s")
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)
-        self.rate_excess: Excess | None = None  # rate over ceiling
-        self.cpu_excess: Excess | None = None  # CPU time of the task over CPU time of an answer
+        self.rate_excess: Excess | None = None  # of the rate over the ceiling
+        self.cpu_excess: Excess | None = None  # of the CPU time of the task over that of an answer
         share, is_paced = estimates.get("of_ceiling"), any(map(suspicions.paced_by_the_tool, rounds))
         if self.rate and share and share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.rate.mean, self.rate.mean / share.mean, share)
@@ -78,7 +78,7 @@ class Limits:
 
 
 def above_ceiling(limits: Limits) -> str | None:
-    """Report a case that is significantly above the ceiling."""
+    """Report a case whose rate is significantly above the ceiling."""
     excess = limits.rate_excess
     if excess is None or excess.least <= TOLERATED_RATE:
         return None
@@ -102,7 +102,7 @@ def too_cheap(limits: Limits) -> str | None:
 
 
 def unverified(limits: Limits) -> str | None:
-    """Report intervals that are too wide to verify the work, unless the case is already suspect because of the work."""
+    """Report that the work can't be verified, unless the case is already suspect of skipping it."""
     if above_ceiling(limits) or too_cheap(limits):
         return None
     doubts, has_task = [], limits.rounds[0].record.has_task
@@ -122,7 +122,7 @@ def _times(log: float) -> str:
 
 
 def too_short(limits: Limits) -> str | None:
-    """Return why no round has a rate, or why it may be far off."""
+    """Return why no round has a rate, or why the rate may be far off."""
     if all(measured.rate.per_s is None for measured in limits.rounds):
         return limits.rounds[0].rate.too_short
     if limits.is_settled:
@@ -154,7 +154,7 @@ def wide_interval(limits: Limits) -> str | None:
 
 
 class Rule(NamedTuple):
-    """A check of each round, or of all rounds of a case together, and the verdict if it returns a message."""
+    """A check of each round, or of all rounds of a case together, and the verdict to give if it returns a message."""
 
     code: str
     verdict: str
@@ -162,7 +162,7 @@ class Rule(NamedTuple):
     of_case: Callable[[Limits], str | None] | None = None
 
 
-RULES = (  # the most serious first, because they explain others
+RULES = (  # the most serious first, because they explain the others
     Rule("above_ceiling", SUSPECT, of_case=above_ceiling),
     Rule("too_fast", SUSPECT, suspicions.too_fast),
     Rule("too_cheap", SUSPECT, of_case=too_cheap),

@@ -1,10 +1,11 @@
 """Compare two results: the change of each case, corrected for the machine's speed, and whether it is significant.
 
-Within a result, every case is measured at all speeds of the machine, and its time windows show how strongly a metric
-depends on the speed. Between two results, the machine may have been faster or slower all the time. The windows and the
-theory limit how strongly a metric depends on this difference. In a closed network of queues, the rate follows the speed
-of a station by at most its utilization, and completely if there is no other station (from Reiser and Lavenberg,
-Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval of the change.
+Within a result, the rounds of the cases are measured at all speeds of the machine, and they show how strongly a metric
+depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes within
+the results and queueing theory limit how strongly a metric depends on this difference. In a closed network of queues,
+the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is no other
+station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
+of the change.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
 Rounds = Sequence[Round]
 
-MOST = 1.3  # upper limit of a slope; a slowdown can hit a task harder than the speed probe, but only to some degree
+MOST = 1.3  # upper limit of a slope; a disturbance can slow a task somewhat more than the speed probe
 SPEED = 0.02  # standard deviation of the logarithm of a measured speed, on a quiet machine
-CPU_BOUND = 0.9  # share of CPU time; from here on, a task counts as purely CPU-bound
+CPU_BOUND = 0.9  # CPU time as a share of wall time; at or above it, a task counts as purely CPU-bound
 PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tasks
 
 _Side = tuple[Summary, list[Round]]  # a case of one result
@@ -62,7 +63,7 @@ class ChangesInOneRun:
         self._measured = measured
 
     def speed_ratio(self, *_: Rounds) -> None:
-        """Return None: the speed needs no further adjustment."""
+        """Return None, because the metrics need no further speed adjustment."""
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
@@ -74,7 +75,7 @@ class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
     def __init__(self, base: Sequence[Rounds], new: Sequence[Rounds], *, is_comparable: bool) -> None:
-        """Estimate all metrics; `is_comparable` is whether both results used the same speed probe."""
+        """Estimate all metrics; `is_comparable` is whether the speeds of both results are on the same scale."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
         self._correction = SpeedCorrection(base, beside=new)
@@ -101,16 +102,16 @@ class CrossRunChanges:
         if name == "memory_bytes" or before is None or after is None or before == after:
             return change
         speedup = after - before
-        corrected, bounds = self._slopes(name, base, new)  # the metrics are corrected by these slopes already
+        corrected, bounds = self._slopes(name, base, new)  # the metrics are already corrected by these slopes
         slope = _combined(corrected, bounds)
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
-        trust = max(0.0, 1 - noise / speedup**2)  # don't correct what may be noise of the speed probe
+        trust = max(0.0, 1 - noise / speedup**2)  # don't correct a difference that may be noise of the speed probe
         remaining = trust * slope.value * speedup - (corrected[1].value * after - corrected[0].value * before)
         uncertain = slope.value - (corrected[0].value + corrected[1].value) / 2
         variance = change.variance + (slope.variance * speedup**2 + trust * uncertain**2 * noise)
-        # Only the variance of the rounds is estimated (Satterthwaite, Biometrics Bulletin 2, 1946).
+        # Only the variance between rounds is estimated; the rest is known (Satterthwaite, Biometrics Bulletin 2, 1946).
         degrees = change.degrees * (variance / change.variance) ** 2 if change.degrees else 0.0
-        sign = -1 if name == "rate_per_s" else 1  # the rate is larger on a faster machine, so it is reduced
+        sign = -1 if name == "rate_per_s" else 1  # a faster machine has a higher rate, so the rate is reduced
         return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
 
     def _slopes(self, name: str, base: Rounds, new: Rounds) -> tuple[list[Slope], Bounds]:
@@ -130,13 +131,13 @@ class CrossRunChanges:
         return list(rates), Bounds(min(_cpu_share(rounds), most), most)
 
     def _log_speed(self, case: Rounds) -> float | None:
-        """Return the mean logarithm over the rounds; 0 is the mean speed of both results."""
+        """Return the mean logarithm of the speed over the rounds, relative to the mean speed of both results."""
         speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.is_common else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
 
 
 def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Estimate:
-    """Return `new` as a multiple of `base`; their rounds are independent."""
+    """Return `new` as a multiple of `base`, assuming that their rounds are independent."""
     change = ratio(new, base)
     if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
         return replace(change, degrees=0.0)
@@ -162,7 +163,7 @@ def _cpu_share(rounds: Rounds) -> float:
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raise BadInputError if the tasks or users differ, or, unless `anyway`, the machines."""
+    """Raise BadInputError if a result is empty, if the loads differ, or (unless `anyway`) if the machines differ."""
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
             raise BadInputError(f"can't compare: the {name} result is empty; use results with at least one case")
@@ -272,7 +273,7 @@ class MetricChange:
 
 @dataclass(frozen=True, slots=True)
 class CasePair:
-    """A case that is in both results, or in one of them."""
+    """A case that is in one or both results."""
 
     case: Case
     base: Summary | None
@@ -306,7 +307,7 @@ class ResultComparison:
     cases: list[CasePair]
     has_common_speed: bool  # whether the changes are speed-adjusted
     required: list[Judged] = field(default_factory=list)  # the requirements of the new result
-    in_one_run: Comparison | None = None  # the result that has both sides
+    in_one_run: Comparison | None = None  # the result of the single run that measured both sides, if there was one
 
     @property
     def exit_code(self) -> int:

@@ -1,6 +1,6 @@
-"""Show a comparison of two results as text, as a table for a terminal, as Markdown and as JSON.
+"""Format a comparison of two results as a table for a terminal, as Markdown and as JSON.
 
-The JSON:
+The JSON object:
 
     {schema, base, new, judgement, exit_code, has_common_speed, cases, requirements}
     base, new: {schema, command, began_at, environment} of the result
@@ -17,13 +17,13 @@ Each case:
 Each figure, with null for unknown values:
 
     {base, new, change, low, high, p, smallest_visible, judgement}
-    base, new: the values in `report`
+    base, new: the values that `report` shows
     change, low, high: the relative change (-0.5 means half) and its 95 % confidence interval, both speed-adjusted
     p: p-value corrected for all tests of the comparison (Holm); a change is significant below 0.05
     smallest_visible: the smallest relative change that would have been significant
     judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`
 
-Requirements have the same keys as in `report`; with `of_base` their figures are multiples of those of the base.
+Requirements have the same keys as in `report`; with `of_base`, their values are multiples of the base.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
 
 
 def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
-    """Yield the results in which the case was not `ok`, with the reasons."""
+    """Yield the verdict for each result in which the case was not `ok`, with the reasons."""
     sides = [("before", case.base), ("now", case.new)]
     if case.base and case.new and (case.base.verdict, case.base.reasons) == (case.new.verdict, case.new.reasons):
         sides = [("before and now", case.new)]
@@ -271,7 +271,7 @@ def _is_corrected(change: MetricChange) -> bool:
 
 
 def as_json(comparison: ResultComparison) -> str:
-    """Return an object for programs; the docstring of this module lists the keys."""
+    """Return the comparison for programs; the docstring of this module lists the keys."""
     return msgspec.json.format(msgspec.json.encode(as_data(comparison)), indent=2).decode()
 
 

@@ -1,4 +1,4 @@
-"""Inject faults of clients: clients that disconnect, are too many, or send invalid requests."""
+"""Inject client faults: clients that disconnect, are too numerous, or send invalid requests."""
 
 import asyncio
 import time
@@ -36,18 +36,18 @@ from under_siege.processes.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault
 NEVER_S = 5.0  # limit; later recoveries count as never
-LEAVERS, STAY_S = 25, 0.15  # clients that disconnect, and after how many seconds
+LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and after how many seconds
 TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
 LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task
-CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout until the server is idle, and how many checks in a row must confirm it
-MOST_WASTED_CPU = 0.15  # share of the CPU time that the disconnected clients had requested
+CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout until the server is idle, and consecutive checks that must confirm it
+MOST_WASTED_CPU = 0.15  # share of the disconnected clients' CPU time; up to it, their tasks count as cancelled
 TASKS_LONGER = 2.0  # number of tasks that the next request may wait for, besides its own
-WATCHED_S = 0.8  # duration of the measurement of an endless task in older files, which do not record it
+WATCHED_S = 0.8  # duration of the measurement of an endless task in older results, which don't record it
 
 
 async def disconnect_clients(context: FaultContext) -> None:
-    """Disconnect clients before the answer; measure the CPU time spent on them and the latency of the next request."""
+    """Disconnect clients before the answer; measure the CPU time spent on them, and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     url, sent = expected.for_request(context.server.load_url)

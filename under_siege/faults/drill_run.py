@@ -1,4 +1,4 @@
-"""Run a drill: plan it, inject each fault into each server, in rounds, and record every incident."""
+"""Run a drill: plan it, inject each fault into each server in each round, and record every incident."""
 
 import contextlib
 import random
@@ -34,14 +34,14 @@ def drill_plan(
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # the same queue length as in production
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # the queue length of production
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
 
 def selected(options: Sequence[str]) -> list[Fault]:
-    """Return the control and the faults selected by these values of --fault (all faults without any value)."""
+    """Return the control and the faults selected by these values of --fault (all faults if there are none)."""
     return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 
@@ -64,7 +64,7 @@ def run_drill(
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
-    """Yield all incidents in chains, round after round, in random order; each chain runs on one server.
+    """Yield all incidents in chains, round by round, in random order within a round; each chain runs on one server.
 
     A fault that ends the server is the last of its chain; the others are distributed among the chains. The control
     comes first, while the server is fresh. Faults that need a separate server come at the end of each round.
@@ -147,7 +147,7 @@ class Drill:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # with metrics, the end of the server is the outcome, not a failure
+            if not began or not incident.seen:  # with metrics, the server's end is the outcome, not a failure
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not lose the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")

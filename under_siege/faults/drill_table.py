@@ -1,4 +1,4 @@
-"""Show a drill: its conclusion, and its matrix as a table, Markdown, CSV, data and an HTML page with timelines."""
+"""Format a drill: its conclusion, and its matrix as a table, Markdown, CSV, JSON data and HTML with timelines."""
 
 import textwrap
 from collections import Counter
@@ -89,7 +89,7 @@ def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
 
 
 def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
-    """Return a sentence such as "worker killed: shop is not degraded; blog is degraded." if there is a single fault."""
+    """Return a sentence for a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
     groups = {
         "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
         "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},
@@ -181,7 +181,7 @@ def as_csv(result: Result) -> str:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return an object for each cell; the keys are a contract."""
+    """Return an object for each cell; don't rename keys, because programs read them."""
     return [
         {
             "server": outcome.case.server,

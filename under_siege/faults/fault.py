@@ -1,4 +1,4 @@
-"""Define a fault, and the format and the marks of its metrics."""
+"""Define a fault, and how to format and mark its metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NEVER = -1.0  # for `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # health checks pass if they are answered within this time
 RECOVERY_LIMIT_S = 1.0
 SOON_S = 0.001  # shorter times are shown as "at once"
-LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead below, ok from here on
+LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead below the first, ok at or above the second
 
 
 @dataclass(frozen=True, slots=True)

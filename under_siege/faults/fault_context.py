@@ -1,4 +1,4 @@
-"""Run a warm server under steady load and pings, with a broker that outlives it, to inject and measure faults."""
+"""Provide a warm server with steady load, pings, and a separate broker, to inject and measure faults."""
 
 import asyncio
 import contextlib
@@ -37,9 +37,9 @@ RESTART_DELAY_S = 0.5
 _ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
 _IN_MEMORY = ("--appendonly", "no")
 
-# The same values as in common.task.drill_tasks.
+# Keep these values in sync with common.task.drill_tasks.
 FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
-USERS = 8  # few enough for the queue of two workers, so that none is refused
+USERS = 8  # few enough for the queue of two workers, so that no request is refused
 PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
@@ -48,9 +48,9 @@ MARGIN_S = 0.1  # extra load after the recovery, because the report rounds times
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets another
 STOP_S = 0.05  # how long a server may take to exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
-IN_A_ROW = 20  # correct answers required per listening process, if answers don't name their process
+IN_A_ROW = 20  # consecutive correct answers required; for each listening process, if answers don't name their process
 AT_ONCE = 4  # concurrent requests of the recovery check; few enough that no server sheds load
-RECOVERY_LIMIT_S = 5.0  # timeout until the server is idle again, and then for the answers
+RECOVERY_LIMIT_S = 5.0  # timeout until the server is idle again, and then for the recovery check
 FINE_S = 0.1  # timeout of a ping
 QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response is quick within 4 times the idle response time, or within 0.2 s
 
@@ -208,7 +208,7 @@ class FaultContext:
         return usage.cpu_s if usage else 0.0
 
     async def is_idle(self) -> bool:
-        """Return whether the server uses little CPU; some servers always have background work."""
+        """Return whether the server uses little CPU (not none, because some servers always have background work)."""
         before_s, began_s = self.cpu_s(), time.monotonic()
         await asyncio.sleep(IDLE_S)
         return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
@@ -323,7 +323,7 @@ async def warm_server(
 
 @contextlib.contextmanager
 def _task_folder() -> Iterator[Path]:
-    """Create the directory in which tasks report their start, and pass its path to all processes in a variable."""
+    """Create the directory in which tasks report their start; pass its path to all processes in the environment."""
     with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
         (Path(folder) / BEGUN).touch()
         with environment_variable(FOLDER, folder):

@@ -28,7 +28,7 @@ class FaultOutcome:
     figures: Figures = field(default_factory=dict)
     without: str = ""  # why the fault does not apply to the server
     failure: str = ""  # why the drill failed
-    unusable: str = ""  # why no fault of this server can be judged; then `failure` is the same
+    unusable: str = ""  # why no fault of this server can be judged; `failure` is then the same
 
     @property
     def mark(self) -> str:
@@ -57,7 +57,7 @@ def exit_code(result: Result) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return how many requests failed in the control, which makes faults impossible to judge; empty if none failed."""
+    """Return a text if requests failed in the control, because faults can't be judged then; empty if none failed."""
     outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
     return f"{failed} of {len(outcomes)} requests failed before the fault" if failed else ""
@@ -83,7 +83,7 @@ def _medians(rounds: Sequence[Figures]) -> Figures:
 
 
 def figures_of(incident: Incident) -> Figures:
-    """Return the figures of one incident; None: never reached."""
+    """Return the figures of one incident; None means never reached."""
     seen = incident.seen.items()
     figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
     figures |= FAULTS[incident.fault].measure(incident)

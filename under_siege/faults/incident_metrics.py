@@ -6,7 +6,8 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-# The rate before the fault is measured from SETTLE_S on. It has recovered if it reaches this share for WINDOW_S.
+# The rate before the fault is measured from SETTLE_S on. A server has recovered if its rate is at least the share
+# RECOVERED of that rate for WINDOW_S.
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 
@@ -54,7 +55,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
     before = rate_between(incident, SETTLE_S, at_s)
     quiet_s = max([at_s, *failed_at_s(incident)])
     answered_s = np.sort(answered_at_s(incident))
-    # The window with the most answers begins at an answer, so try these times, too.
+    # The window with the most answers begins at an answer, so also try the times of answers.
     in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
     begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
     begins.sort()

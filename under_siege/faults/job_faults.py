@@ -1,4 +1,4 @@
-"""Inject faults while a server has accepted jobs, then poll for all results."""
+"""Inject faults after a server has accepted jobs, then poll for all results."""
 
 import asyncio
 import signal
@@ -21,8 +21,8 @@ JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
 # Timeouts for the next answer and for all answers; Celery reconnects after 2, 4, 6, … s.
 TIMEOUT_S, MOST_S = 20.0, 40.0
-GONE_S = 2.0  # jobs count as lost if the server answers 404 for all of them for this long
-LOOK_S = 0.1  # pause between two polls of a job; Retry-After can only shorten it
+GONE_S = 2.0  # if the server answers 404 for all remaining jobs for this long, they count as lost
+LOOK_S = 0.1  # pause between two polls of a job; Retry-After is ignored
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
 NO_JOBS = "it accepts no jobs"
 _NOT_SUPPORTED = (404, 405, 501)

@@ -1,4 +1,4 @@
-"""Inject faults of processes: kill a worker, or send SIGTERM to the server."""
+"""Inject process faults: kill a worker, or send SIGTERM to the server."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from under_siege.processes.managed_process import GRACE_S, until
 CONTROL_S = 0.6  # duration of the load in the control, after the time of the fault
 NEVER_S = 5.0  # limit; later recoveries count as never
 BUSY_S = 0.15  # how long processes are watched to find the busiest
-LINE_LIMIT_S = 0.3  # timeout for the last output of a server that exits
+LINE_LIMIT_S = 0.3  # timeout for the last output of a server that has exited
 ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task
 FEW = 1.0  # number of requests that may be lost with a worker
@@ -83,7 +83,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 async def stop(context: FaultContext) -> None:
-    """Send one request per user, and SIGTERM as soon as the first tasks have started."""
+    """Send one request per user, and SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
     server, requests, seen = context.server, context.incident.requests, context.incident.seen
     before, lines = context.started_tasks(), server.lines_said()
@@ -109,7 +109,7 @@ async def stop(context: FaultContext) -> None:
 
 
 async def stop_long(context: FaultContext) -> None:
-    """Send SIGTERM while tasks run that never end."""
+    """Send SIGTERM while endless tasks run."""
     for number in range(USERS):
         context.make_next_task_endless(str(number))
     await stop(context)

@@ -1,4 +1,4 @@
-"""Act as the clients of a drill: users that send one request after the other, and connections that misbehave."""
+"""Simulate the clients of a drill: users that send one request after the other, and connections that misbehave."""
 
 import asyncio
 import contextlib
@@ -21,15 +21,16 @@ PAUSE_S = 0.01  # pause of a user after a refused request, to avoid a flood of r
 LIMIT_S = 2.0  # timeout of a connection, and of the answer to a malformed request
 QUIET_S = 0.05  # how long to wait for a second answer
 # After PATIENT requests, wait only HASTY_S for a second answer, because some servers serve one client at a time. By
-# then, a server that answers smuggled requests has been detected.
+# then, servers that answer smuggled requests have been detected.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # a longer answer is not read to its end
+MOST_BYTES = 65536  # maximum number of bytes of an answer that are read
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 _HEAD = b"POST /nowhere HTTP/1.1\r\nHost: x\r\n"
 
-# A correct parser reads each of these as one request or rejects it. The second request in it is smuggled.
+# A correct parser reads each of these as a single request or rejects it. A parser that finds a second request in it
+# allows request smuggling.
 AMBIGUOUS = (
     _HEAD + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _HIDDEN,
     _HEAD + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_HIDDEN) + _HIDDEN,
@@ -140,7 +141,7 @@ def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
 
 
 async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[int, int]:
-    """Send malformed requests; return how many were sent, and how many answers contain a smuggled pong."""
+    """Send malformed requests; return how many were sent, and how many smuggled requests were answered."""
     requests, sent, smuggled = enumerate(malformed(count, seed)), 0, 0
 
     async def sender() -> None:

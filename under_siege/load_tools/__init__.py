@@ -1,4 +1,4 @@
-"""The load tools: one module for each, with its command line and the parser of its output. It starts no process."""
+"""The load tools: a module for each, with its command line and the parser of its output. No module starts a process."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Drive ab, the benchmark tool of the Apache HTTP server, which has one thread and reports totals."""
+"""Drive ab, the benchmark tool of the Apache HTTP server, which has one thread and reports only totals."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 
-REQUESTS_PER_S = 500_000  # more than any server answers; ab allocates some 40 bytes for each
+REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
 PATIENCE_S = 30  # timeout of a response, beyond the time of the burst
 _PERCENTILES, _BODY = "percentiles.csv", "body"
 _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of the Apache Portable Runtime
@@ -40,7 +40,7 @@ class Ab(Driver):
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command; `-l` accepts bodies of different lengths, `-r` continues after a broken connection."""
         seconds = whole_seconds(spec.time_s)
-        length = ["-t", str(seconds), "-n", str(REQUESTS_PER_S * seconds)]  # in this order: -t sets -n to 50,000
+        length = ["-t", str(seconds), "-n", str(REQUESTS_PER_S * seconds)]  # -t first, because it sets -n to 50,000
         if spec.requests is not None:
             length = ["-n", str(spec.requests)]
         timeout = ["-s", str(math.ceil(spec.time_s) + PATIENCE_S)]
@@ -54,7 +54,8 @@ class Ab(Driver):
         return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
-        labels = {label: float(value) for label, value in reversed(_LABEL.findall(output.stdout))}  # the first counts
+        # The first occurrence of a label counts.
+        labels = {label: float(value) for label, value in reversed(_LABEL.findall(output.stdout))}
         if "Complete requests" not in labels or not labels.get("Time taken for tests"):
             if output.status == _REFUSED:
                 return Totals(0, 0, unanswered=1, connect_errors=1)
@@ -62,7 +63,7 @@ class Ab(Driver):
         complete = int(labels["Complete requests"])
         errors = {kind: int(count) for kind, count in _ERRORS.findall(output.stdout)}
         connect_errors = errors.get("Connect", 0)
-        # With -r, complete requests include those that broke off while they were read, but no other errors.
+        # With -r, complete requests include responses that broke off, but no other errors.
         broken = min(complete, errors.get("Receive", 0))
         answered, unanswered = complete - broken, broken + connect_errors + errors.get("Exceptions", 0)
         wrong = min(int(labels.get("Non-2xx responses", 0)), answered)
@@ -88,8 +89,8 @@ class Ab(Driver):
 def _percentiles_s(text: str, complete: int) -> dict[int, float]:
     """Return the response time in seconds for each percentage in the file of `-e`.
 
-    For high percentages of few requests, ab reads beyond its last time (ab.c, `output_results`). The longest time
-    replaces these values.
+    For high percentages of few requests, ab reads beyond the last time that it has measured (ab.c, `output_results`).
+    The longest time replaces these values.
     """
     times_s = {int(percent): float(time_ms) / 1000 for percent, time_ms in _PERCENTILE.findall(text)}
     return {

@@ -12,7 +12,7 @@ from under_siege.model.profile import Count
 from under_siege.model.result_file import LARGEST
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
-# Locust's default CSV files lack the last second of a run.
+# The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.
 _LOCUSTFILE = Path(__file__).with_name("locustfile.template").read_text(encoding="utf-8")
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
 LONGER_S = 30
@@ -62,7 +62,7 @@ class Locust(Driver):
         return {_FILE: text, **({_SCRIPT: spec.script} if spec.script else {})}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. All users start at once; the locustfile ends the run, as -t includes the startup time."""
+        """Return the command. All users start at once. The locustfile ends the run, because -t includes the startup."""
         options = [
             "--headless",
             "-u",
@@ -89,7 +89,7 @@ class Locust(Driver):
         if failed > reported.requests:
             return None
         answered = reported.requests - failed + wrong
-        # Locust rounds percentiles to two digits, but not the longest time.
+        # Limit percentiles to the longest time, because Locust rounds them (to two digits) but not the longest time.
         times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
         p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
         return Totals(

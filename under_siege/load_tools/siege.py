@@ -10,17 +10,17 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.model.suite import Request
 
 Headers = tuple[tuple[str, str], ...]
-# The user's own siege.conf could override any default, so siege gets its own settings and home.
+# siege gets its own settings and home, because the user's siege.conf could override any default.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
 _BODY, _URLS = "body", "urls.txt"
 MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes
-_MARGIN_S = 30  # siege's own time limit, in case it is not stopped before
+_MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege first
 
 
 class Siege(Driver):
     name = program = "siege"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
-    # Without a siege.conf there, siege creates one and prints two lines about it on stdout.
+    # Without a siege.conf in its home, siege creates one and prints two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close")})
     version_pattern = r"SIEGE (\S+)"
     # `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id; the format is the
@@ -62,7 +62,7 @@ class Siege(Driver):
         if not spec.mix:
             return {"siegerc": settings, _BODY: spec.request.body}
         lines = [
-            _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # siege's home is the tool's
+            _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # HOME is the tool's home
             for index, (path, request) in enumerate(spec.mix)
         ]
         bodies = {f"{_BODY}{index}": request.body for index, (_, request) in enumerate(spec.mix)}
@@ -94,7 +94,6 @@ def _without_type(headers: Headers) -> Headers:
 
 
 def _headers(spec: LoadSpec) -> Headers:
-    """Return the headers of each request."""
     requests = [request for _, request in spec.mix] or [spec.request]
     return tuple(dict.fromkeys(header for request in requests for header in request.headers))
 

@@ -1,4 +1,4 @@
-"""Drive stressor, a Python program with a thread for each user that reports totals without percentiles."""
+"""Drive stressor, a Python program that runs a thread for each user and reports totals without percentiles."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from textwrap import indent
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals
 
 _FILE = "load.yaml"
-# A complete scenario, because stressor silently ignores `-o sessions.count:2`. Values are JSON, which is valid YAML.
+# The file sets all options, because stressor silently ignores `-o sessions.count:2`. Values are JSON (valid YAML).
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
-# A script may replace this. It can use `$(url)`, `$(headers)`, `$(folder)`, and `$(expected)`, a pattern of the body.
+# A script may replace this. It can use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for the body).
 _REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
@@ -20,7 +20,7 @@ _ACTIVITY = re.compile(
     r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
     re.MULTILINE | re.ASCII,
 )
-# stressor reports only the last error of an activity, so its kind is assumed for all of them.
+# stressor reports only the last error of an activity, so all its errors are assumed to be of the same kind.
 _ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
 _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
@@ -54,7 +54,7 @@ class Stressor(Driver):
         return {_FILE: text}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. Without -q it prints every error; with more than one -q, no summary."""
+        """Return the command. Without -q, it prints every error; with more than one -q, it prints no summary."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.options]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002

@@ -32,7 +32,7 @@ class LoadSpec:
     patience_s: float = 3600.0  # timeout of a response
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
-    order: tuple[int, ...] = ()  # indexes of the mix in the order in which users repeatedly send them
+    order: tuple[int, ...] = ()  # indexes into the mix, in the order in which users repeat its requests
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request of the mix."""
@@ -88,7 +88,7 @@ class Totals:
 
 
 class Driver:
-    """One load tool. A driver starts no process.
+    """The interface to one load tool. It starts no process.
 
     A tool that reports every response sets `response_line`; any other tool overrides `totals`.
     """
@@ -102,7 +102,7 @@ class Driver:
     version_options: Sequence[str] = ("--version",)
     version_pattern = ""
     response_line: re.Pattern[str] | None = None  # matches a line of stdout, with the fields of `ToolResponse`
-    streams_responses = False  # whether the tool reports every response as it comes
+    streams_responses = False  # whether the tool reports every response as it arrives
     reports_percentiles = True
     is_replayed = False  # whether the bench checks answers with replayed requests, because the tool does not
     counts_requests = False  # whether the tool can send a given number of requests
@@ -163,5 +163,5 @@ class Driver:
 
 
 def whole_seconds(time_s: float) -> int:
-    """Return the time for a tool that accepts only whole seconds, at least 1."""
+    """Round a time for a tool that accepts only whole seconds; return at least 1."""
     return max(1, round(time_s))

@@ -37,8 +37,8 @@ class WrkTotals(msgspec.Struct, frozen=True):
 class Wrk(Driver):
     """The load tool wrk.
 
-    After late responses, wrk adds synthetic samples to its latencies (to correct for coordinated omission). Therefore
-    rate times latency can exceed the number of users.
+    After late responses, wrk adds synthetic samples to its latencies to correct for coordinated omission. Therefore,
+    the rate multiplied by the latency can exceed the number of users.
     """
 
     name = program = "wrk"
@@ -65,7 +65,7 @@ class Wrk(Driver):
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. Its timeout is never reached, because wrk omits timed-out requests from its latencies."""
+        """Return the command. The timeout exceeds the run, because wrk omits timed-out requests from its latencies."""
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
@@ -119,7 +119,7 @@ def _lua(text: bytes) -> str:
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return the difference between received and requested bytes, except in flight; None after any error."""
+    """Return the difference between received and requested bytes beyond those in flight; None after any error."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

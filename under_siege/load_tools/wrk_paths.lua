@@ -1,5 +1,5 @@
 
--- Request random paths: the same ones in the same order for every server.
+-- Request random paths, in the same order for every server.
 
 local paths, sizes = {}, {}
 init = function(args)

@@ -1,4 +1,4 @@
-"""Measure the speed of the machine while a case runs: a CPU loop, the task alone, and the load of the CPUs."""
+"""Measure the machine during a case: its speed (by a CPU loop and by the task alone) and its CPU utilization."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, reading_
 from under_siege.targets.interpreter import Interpreter
 
 CPU_TIMES_EVERY_S = 0.25
-RECENT_S = 2.0  # retention time of samples
+RECENT_S = 2.0  # how long samples are kept for the next case
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
-MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of runs, and time in which they must start
-BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
-FRESH_S = 1.0  # runs after one case that are not older than this also count as runs before the next case
+MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of runs, and the time within which they must start
+BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine uses 1 or 2
+FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are not older than this
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 
 
@@ -73,7 +73,7 @@ def machine_between(before: object, after: object) -> Machine:
 
 
 def _times_s(times: object) -> dict[str, float]:
-    """Return the times by name without guest times, which are part of user time already (proc(5))."""
+    """Return the times by name, without guest times, which are already part of user time (proc(5))."""
     names = getattr(times, "_fields", ())
     return {name: getattr(times, name) for name in names if name not in ("guest", "guest_nice")}
 
@@ -84,7 +84,7 @@ def _busy_s(times_s: dict[str, float]) -> float:
 
 
 class SpeedProbe:
-    """The samples of one process, which runs during all cases so that they share the same probe."""
+    """Receive the samples of a process that runs during all cases, so that their speeds are comparable."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
@@ -134,28 +134,28 @@ async def _record_cpu_times(record: Record) -> None:
 
 
 class LoneTaskTimer:
-    """A process that has imported the task, and runs it for each line that it reads."""
+    """Control a process that has imported the task and runs it once for each line that it reads."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self.process: ManagedProcess | None = None
         self._lines: list[list[float]] = []
-        self._is_lost = False  # whether it has failed or timed out, after which it is not used again
+        self._is_lost = False  # whether the process has failed or timed out; then it is not used again
         self._last: list[list[float]] = []  # the previous runs
         self._last_of: Record | None = None
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line of output, and ignore lines of the task."""
+        """Parse a line of output; ignore lines that the task prints."""
         if _RUN.fullmatch(line):
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """Return the start of the runs that another case made just before this one; infinity if there are none."""
+        """Return the start of the runs that ended the previous case; infinity if there are no recent ones."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record several runs of the task, or none after a failure, with times of `time.monotonic`."""
+        """Record several runs of the task, or the recent runs of the previous case; record none after a failure."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
             while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
@@ -197,7 +197,7 @@ async def lone_task_timer(
 
 @contextlib.asynccontextmanager
 async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
-    """Record the speed of the machine: the speed probe, and the task alone before and after the context."""
+    """Record the speed of the machine inside the context, and runs of the task alone before and after it."""
     began_s = time.monotonic()
     async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
         if baseline:

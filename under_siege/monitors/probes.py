@@ -1,6 +1,6 @@
-"""Send the bench's own requests during the load (pings and answer checks), and watch the server become idle after it.
+"""Send the bench's own requests during the load (pings and answer checks), and wait until the server is idle after it.
 
-Pings and checks are open loops: each request is sent when it is due, even if earlier requests were not answered. The
+Pings and checks are open loops: each request is sent when it is due, even if earlier requests are still unanswered. The
 latency of a ping begins at its due time. A closed loop would send fewer requests to a server that stalls, which would
 hide the stall (coordinated omission).
 """
@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """Send pings from `began_s + first_s` on inside the context, then wait `timeout_s` for missing answers."""
+    """Send pings from `began_s + first_s` on inside the context, then wait up to `timeout_s` for missing answers."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -111,15 +111,15 @@ def check_interval_s(task_s: float) -> float:
 class AnswerCheck:
     """Request the task and compare the answers, because siege only counts their bytes.
 
-    The rate includes these requests, because they are work, too. They begin together with the users; otherwise they
-    would lengthen the queue in the middle of the measurement.
+    The rate includes these requests, because they are also work for the server. They begin together with the users, so
+    that they don't lengthen the queue in the middle of the measurement.
     """
 
     def __init__(self, verify: Callable[[int], Awaitable[object]], checks: Checks, began_s: float) -> None:
         self._verify, self._checks, self._began_s = verify, checks, began_s
 
     async def check(self, in_a_row: int = 1) -> None:
-        """Verify the last of some answers in a row on one connection, and record the outcome."""
+        """Send `in_a_row` requests on one connection, verify the last answer, and record the outcome."""
         sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "GET / was not answered"
         try:
             await self._verify(in_a_row)
@@ -131,7 +131,7 @@ class AnswerCheck:
             append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Check at a fixed rate until `end_s()`, which may change, then wait for the answers still missing."""
+        """Check at a fixed rate until `end_s()`, which may change, then wait for missing answers."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
@@ -154,7 +154,7 @@ async def watch_drain(
     limit_s: float,
     started: Collection[int] = (),
 ) -> None:
-    """Wait until the server is idle and (if it reports jobs) has none left; then write the drain into the record.
+    """Wait until the server is idle, or has no jobs left if it reports them; then write the drain into the record.
 
     Args:
         cpu_s: returns the CPU time of the server; None if it is unknown.
@@ -186,7 +186,7 @@ async def watch_drain(
 
 
 async def watch_new_processes(record: Record, children: Callable[[], set[int]], started: set[int]) -> None:
-    """Add the processes that a server starts after the load; `children` returns its current processes."""
+    """Add to `started` the processes that a server starts after the load; `children` returns its current processes."""
     before = children()
     while True:
         now = children()

@@ -23,8 +23,8 @@ _PROC = Path("/proc")
 def used_cpu_s(process: psutil.Process) -> float:
     """Return the CPU time in seconds of all threads of a process, including ended threads but not child processes.
 
-    Linux reports nanoseconds (clock_getcpuclockid(3)), but psutil rounds two values down to 10 ms. Raise
-    psutil.NoSuchProcess if the process has ended.
+    On Linux, read the CPU clock of the process (clock_getcpuclockid(3)), because psutil rounds user and system time
+    down to 10 ms. Raise psutil.NoSuchProcess if the process has ended.
     """
     if sys.platform != "linux":
         times = process.cpu_times()

@@ -1,4 +1,4 @@
-"""Compute the speed of the machine while a case was measured, from the samples of the speed probe."""
+"""Compute the CPU speed over time from the samples of the speed probe."""
 
 import math
 from collections.abc import Callable
@@ -13,21 +13,21 @@ Clock = Callable[[Floats], Floats]
 STEP_S = 0.05
 STEPS_OF_A_MOMENT = 10
 FEWEST_SAMPLES = 4
-# Standard deviation of the Gaussian weights. A single sample has an error of a few percent, and half of the variance
-# lasts less than 50 ms. A request of a closed loop averages over a longer time. On recorded runs, this width predicted
-# rates best.
+# Standard deviation of the Gaussian weights, in seconds. On recorded runs, this width predicted rates best. A single
+# sample has an error of a few percent, and half of this variance comes from fluctuations shorter than 50 ms. A request
+# in a closed loop averages over a longer time.
 WIDTH_S = 0.35
-CLIPPED = 3.0  # longest sample as a multiple of the median; samples that are shorter by this factor are dropped
-SHORTEST_SAMPLE_S = 1e-9  # the CPU clock may stand still during a sample if a noisy neighbour takes the CPU
-# Minimum weight of the samples around a step; with less, the neighbouring steps determine the speed.
+CLIPPED = 3.0  # multiple of the median: longer samples are clipped to it; samples shorter by this factor are dropped
+SHORTEST_SAMPLE_S = 1e-9  # lower limit; the CPU clock may not advance during a sample if a noisy neighbour has the CPU
+# Minimum total weight of the samples around a step; below it, the speed is interpolated from neighbouring steps.
 LEAST_WEIGHT = 1e-6
-IDLE = 0.02  # weight of an idle CPU, so that there is a speed even if nothing computes
+IDLE = 0.02  # weight of an idle CPU, so that the mean speed is defined even if all CPUs are idle
 
 
 class Speeds:
     """The speed of each CPU over time, in repetitions of the probe's work per second of CPU time.
 
-    Rows are CPUs, columns are steps of `STEP_S` from `at_s` on, in seconds since the siege began.
+    Rows are CPUs, and columns are time steps of `STEP_S`. All times are in seconds since the siege began.
     """
 
     def __init__(self, record: Record) -> None:
@@ -51,7 +51,7 @@ class Speeds:
         self._weighted: Floats = np.array(smooth) * self._weights
 
     def _smooth(self, at_s: Floats, speeds: Floats) -> Floats:
-        """Return the mean of the speeds around each step, with Gaussian weights."""
+        """Return the Gaussian-weighted mean speed around each step."""
         steps = np.clip(((at_s - self._at_s[0]) / STEP_S).astype(int), 0, len(self._at_s) - 1)
         reach = math.ceil(4 * WIDTH_S / STEP_S)
         kernel = np.exp(-((np.arange(-reach, reach + 1) * STEP_S / WIDTH_S) ** 2) / 2)
@@ -64,12 +64,12 @@ class Speeds:
         return means
 
     def mean(self, from_s: float, to_s: float) -> float:
-        """Return the mean speed of the CPUs over a period, each weighted by how busy it was."""
+        """Return the mean speed over a period; each CPU is weighted by its utilization."""
         inside = self._inside(from_s, to_s)
         return float(self._weighted[:, inside].sum() / self._weights[:, inside].sum())
 
     def moments(self, from_s: float, to_s: float) -> Floats:
-        """Return the mean speed of the CPUs in each half second of a period, weighted as in `mean`."""
+        """Return the mean speed in each half second of a period, weighted as in `mean`."""
         inside = self._inside(from_s, to_s)
         begins = np.arange(0, inside.stop - inside.start, STEPS_OF_A_MOMENT)
         weighted = np.add.reduceat(self._weighted[:, inside].sum(axis=0), begins)
@@ -77,16 +77,16 @@ class Speeds:
         return moments
 
     def means(self, from_s: Floats, to_s: Floats) -> Floats:
-        """Return `mean` for many periods at once; each period is cut off where the samples end."""
+        """Return the mean speed over each of many periods; periods are clipped to the sampled time range."""
         ends_s = np.clip(to_s, self._at_s[0] + STEP_S, self._ends_s[-1])
         begins_s = np.clip(from_s, self._at_s[0], ends_s - STEP_S)
         clock = self.clock()
         return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
 
     def clock(self, usual: float = 1.0, coefficient: float = 1.0) -> Clock:
-        """Return a function that converts a time to the time in which the usual speed achieves the same work.
+        """Return a function that converts a time to the time that the same work takes at the usual speed.
 
-        `coefficient` is how far the work depends on the speed: 1 for CPU-bound work, 0 for I/O-bound work.
+        `coefficient` is how strongly the work depends on the speed: 1 for CPU-bound work, 0 for I/O-bound work.
         """
         speeds = (self._weighted.sum(axis=0) / self._weights.sum(axis=0) / usual) ** coefficient
         edges = np.append(self._at_s, self._ends_s[-1])
@@ -101,7 +101,7 @@ class Speeds:
         return clock
 
     def load_beside(self, from_s: float, to_s: float) -> float:
-        """Return the utilization of the other CPUs while one CPU was busy, from 0 to 1."""
+        """Return the mean utilization of the other CPUs while a CPU was busy, from 0 to 1."""
         count, inside = len(self._cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
@@ -114,13 +114,13 @@ class Speeds:
         return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
-        """Return the speed of a CPU at a moment; the speed of the fastest CPU if the CPU is unknown."""
+        """Return the speed of a CPU at a time, or of the fastest CPU if there are no samples of this CPU."""
         column = int(min(max((at_s - float(self._at_s[0])) / STEP_S, 0), len(self._at_s) - 1))
         speeds = self._speed[:, column]
         return float(speeds[self._cpus.index(cpu)] if cpu in self._cpus else speeds.max())
 
     def _inside(self, from_s: float, to_s: float) -> slice:
-        """Return the steps in the period, or the nearest ones."""
+        """Return the steps in a period, or the nearest steps if it contains none."""
         first, last = int(self._ends_s.searchsorted(from_s, "right")), int(self._at_s.searchsorted(to_s))
         if first < last:
             return slice(first, last)
@@ -130,19 +130,19 @@ class Speeds:
 
 
 def speeds_of(record: Record) -> Speeds | None:
-    """Return the speeds; None without a speed probe, as in older results."""
+    """Return the speeds of the CPUs; None if there are too few samples, as in older results without a speed probe."""
     return Speeds(record) if len(record.beats.at_s) >= FEWEST_SAMPLES else None
 
 
 def _medians_of_three(values: Floats) -> Floats:
-    """Return the median of each value and its neighbours, because an interrupt can distort a single sample."""
+    """Return the median of each value and its two neighbours, because interrupts can distort single samples."""
     padded = np.pad(values, 1, mode="edge")
     medians: Floats = np.median(np.stack((padded[:-2], values, padded[2:])), axis=0)
     return medians
 
 
 def _busy(record: Record, cpu: int, at_s: Floats) -> Floats:
-    """Return the utilization of the CPU in each step; 1 if it is unknown."""
+    """Return the utilization of a CPU in each step; 1 if unknown."""
     used_s = record.cpu_times.busy_s.get(cpu, [])
     if len(used_s) < 2:
         return np.ones(len(at_s))

@@ -1,8 +1,8 @@
-"""Estimate a metric from the rounds of a case, with intervals, and test whether two cases differ.
+"""Estimate a metric with its confidence interval from the rounds of a case, and test whether two cases differ.
 
-Each case has few rounds, so its variance is shrunk towards the variance of all cases. The less the variances differ
-beyond chance, the more they are shrunk (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol.
-3, 2004, sections 3 and 6).
+The variance of each case is shrunk towards the common variance of all cases, because each case has few rounds. The
+less the variances differ beyond chance, the stronger the shrinkage (Smyth, Linear models and empirical Bayes methods,
+Stat. Appl. Genet. Mol. Biol. 3, 2004, sections 3 and 6).
 """
 
 import bisect
@@ -18,16 +18,16 @@ from scipy import special
 
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
-LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the usual deviation between rounds
-LEAST_DEGREES = 2.0  # minimum if other cases could provide as many; with fewer, nothing is ever significant
+LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical variance between rounds
+LEAST_DEGREES = 2.0  # minimum for a case, if all cases together have enough; with fewer, nothing is ever significant
 LEAST_VARIANCE = 1e-8  # minimum variance: a standard deviation of 0.01 %
 LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
-# The usual difference between rounds (standard deviation of the logarithm), used as long as there are few rounds.
+# Usual deviation between rounds (standard deviation of the logarithm), and its weight while there are few rounds.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
-ODD_CASE = 0.003  # p-value; below it, a case varies significantly more than the others
-# An odd case keeps its own variance, with four more degrees of freedom. With only two, its interval would be useless,
-# and the simulated coverage is the same.
+ODD_CASE = 0.003  # p-value below which a case counts as odd: it varies significantly more than the others
+# Degrees of freedom added to the own variance of an odd case. In simulations, adding only two gave the same coverage,
+# but intervals too wide to be useful.
 ODD_DEGREES = 4.0
 MOST_REQUESTS = 10**9
 
@@ -45,7 +45,7 @@ def beyond_f(degrees: float, others: float, f: float) -> float:
 
 
 class Step(NamedTuple):
-    """One of several tests: its p-value adjusted for all of them, and the level that its own p-value must be below."""
+    """The result of one of several tests: its adjusted p-value, and the level for its unadjusted p-value."""
 
     adjusted: float
     level: float
@@ -54,8 +54,8 @@ class Step(NamedTuple):
 def holm(chances: Sequence[float], level: float) -> list[Step]:
     """Adjust p-values by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979).
 
-    The probability of any false positive is at most `level`, even if the tests depend on each other. `adjusted` is
-    below `level` exactly if the p-value is below its own level.
+    The probability of any false positive is at most `level`, even if the tests depend on each other. `Step.adjusted` is
+    below `level` if and only if the p-value is below `Step.level`.
     """
     steps, highest, stopped_at = [Step(1.0, level)] * len(chances), 0.0, None
     for rank, index in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
@@ -68,17 +68,21 @@ def holm(chances: Sequence[float], level: float) -> list[Step]:
 
 
 def share_between(hits: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a proportion, from the hits and the counts of each round.
+    """Return the 95 % confidence interval of a proportion, from the hits and counts of each round.
 
-    It is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Failures come in bursts, so counts
-    are divided by the dispersion between rounds (McCullagh and Nelder, Generalized Linear Models, 1989, 4.5).
+    The interval is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Because failures come in
+    bursts, counts are divided by the dispersion between rounds (McCullagh and Nelder, Generalized Linear Models, 1989,
+    4.5).
     """
     dispersion = _dispersion(hits, counts)
     return _exact(sum(hits) / dispersion, sum(counts) / dispersion) if any(counts) else (0.0, 1.0)
 
 
 def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int | None:
-    """Return how many more requests, with the same share of hits, would prove that the share is at least `least`."""
+    """Return how many more requests, with the same share of hits, would prove that the share is at least `least`.
+
+    Return None if the share is not above `least`, or if `MOST_REQUESTS` would not be enough.
+    """
     count = sum(counts)
     if not count or sum(hits) / count <= least:
         return None
@@ -93,7 +97,7 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 
 
 def _exact(hits: float, count: float) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval; the numbers may be fractions."""
+    """Return the Clopper-Pearson interval; the counts may be fractional."""
     misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, special.betaincinv
     low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
     high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
@@ -101,7 +105,7 @@ def _exact(hits: float, count: float) -> tuple[float, float]:
 
 
 def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
-    """Return the variance between the rounds as a multiple of that of independent events, at least 1."""
+    """Return the variance between rounds as a multiple of the variance of independent events, at least 1."""
     known = [(hit, count) for hit, count in zip(hits, counts, strict=True) if count]
     share = sum(hits) / max(1, sum(counts))
     if len(known) < 2 or not 0 < share < 1:
@@ -111,7 +115,7 @@ def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
 
 
 class Spread(NamedTuple):
-    """The variance of one round's logarithm around the mean of its case, and its degrees of freedom (0: unknown)."""
+    """The variance of the logarithms of a case's rounds, and its degrees of freedom (0: unknown)."""
 
     variance: float
     degrees: float
@@ -122,7 +126,7 @@ def _own_spread(case: Sequence[Any], variance_of: Callable[[Any], float]) -> Spr
 
 
 def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
-    """Return the spread of each case, given the logarithms of its rounds."""
+    """Return the spread of each case from the logarithms of its rounds, shrunk towards the common variance."""
     own = [_own_spread(case, _variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
     if not known:
@@ -136,10 +140,10 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
 
 
 def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
-    """Return the spread of each case, if the noise of all cases has the same causes, as for rates.
+    """Return the spread of each case, assuming that noise has the same causes in all cases, as it does for rates.
 
     A case that varies much more than the others keeps its own variance. A case with a single round gets the variance of
-    the others. A result with few rounds starts from `USUAL_DEVIATION`.
+    the others. With few rounds in all, `USUAL_DEVIATION` is included.
     """
     own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
@@ -183,7 +187,7 @@ def _is_odd(case: Spread, others: Sequence[Spread]) -> bool:
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
-    """Return the common variance; its degrees of freedom are infinite if the variances differ only by chance."""
+    """Return the prior of a variance; its degrees of freedom are infinite if the variances differ only by chance."""
     common = sum(variance * degrees for variance, degrees in known) / sum(degrees for _, degrees in known)
     if len(known) == 1:
         return Spread(common, 0.0)
@@ -203,7 +207,7 @@ def _variance(values: Sequence[float]) -> float:
 
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
-    """Return the expected logarithm of an estimate of the variance 1, given its degrees of freedom."""
+    """Return the expected logarithm of a sample variance with these degrees of freedom, if the true variance is 1."""
     return float(special.digamma(degrees / 2)) - math.log(degrees / 2)
 
 
@@ -227,13 +231,13 @@ def _inverse_trigamma(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean over the rounds of the logarithm of a metric, the variance of this mean, and its degrees of freedom."""
+    """The mean logarithm of a metric over the rounds, the variance of this mean, and its degrees of freedom."""
 
     log: float
     variance: float  # variance of the mean; NaN if no case has two rounds
     degrees: float
-    rounds: float = 1.0  # the number of undisturbed rounds with the same variance
-    # Variance and degrees of freedom if this case varied as much as the others usually do.
+    rounds: float = 1.0  # the number of undisturbed rounds that would give the same variance
+    # Variance and degrees of freedom, assuming that this case varies no more than a typical case.
     typical_variance: float = math.nan
     typical_degrees: float = 0.0
 
@@ -243,10 +247,11 @@ class Estimate:
         return float(np.exp(self.log))
 
     def interval(self, besides: float = 0.0, around: float | None = None) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval (Student's t), if there is one.
+        """Return the 95 % confidence interval (Student's t); None if the variance is unknown.
 
-        `besides` is a variance that all rounds share. `around` is a better estimate than the mean of the rounds
-        (`sectioning`: Asmussen and Glynn, Stochastic Simulation, 2007, III.5).
+        `besides` is an additional variance that all rounds share. `around` is the center of the interval, if there is a
+        better estimate than the mean over the rounds (sectioning: Asmussen and Glynn, Stochastic Simulation, 2007,
+        III.5).
         """
         if not self.degrees or not math.isfinite(self.variance):
             return None
@@ -260,7 +265,7 @@ class Estimate:
 
 
 def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
-    """Return the estimate of each case from its rounds with a value above 0; None if there are none."""
+    """Return the estimate of each case from its rounds with a value above 0; None for a case without such rounds."""
     known = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
     return [_estimate(logs, spread) if logs else None for logs, spread in zip(known, moderated(known), strict=True)]
 
@@ -273,8 +278,8 @@ def _estimate(logs: Sequence[float], spread: Spread) -> Estimate:
 def weighted_estimates(cases: Sequence[WeightedLogs]) -> list[Estimate | None]:
     """Return the estimate of each case from rounds that were disturbed to different extents.
 
-    The noise between rounds is pooled over the cases. A single round has an interval, too, based on the noise of the
-    other cases, or on the usual noise.
+    The noise between rounds is pooled over the cases. Therefore, even a case with a single round has an interval, based
+    on the noise of the other cases or on the usual noise.
     """
     spreads = pooled(cases)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
@@ -295,7 +300,7 @@ def _weighted(case: WeightedLogs, spread: Spread, typical: float) -> Estimate:
 
 
 def ratio(one: Estimate, other: Estimate) -> Estimate:
-    """Return the estimate of one metric as a multiple of the other."""
+    """Return the estimate of `one` divided by `other`."""
     return Estimate(
         one.log - other.log,
         one.variance + other.variance,
@@ -307,23 +312,24 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
 
 
 def chance_of(between: Estimate) -> float:
-    """Return the two-sided p-value of the hypothesis that a ratio is 1; 1 if it is unknown."""
+    """Return the two-sided p-value of the hypothesis that a ratio is 1; 1 if the variance of the ratio is unknown."""
     if not between.degrees or not between.variance > 0:
         return 1.0
     return 2 * float(special.stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
 
 
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
-    """Return whether two estimates differ significantly and by more than `ACCURACY`, in one of several comparisons.
+    """Return whether two estimates differ significantly and by more than `ACCURACY`.
 
-    The level is Šidák's (JASA 62, 1967): at most 5 % of all results report any difference between equal cases.
+    The level is adjusted for the number of comparisons (Šidák, JASA 62, 1967), so that at most 5 % of all results
+    report any difference between equal cases.
     """
     between, level = ratio(one, other), 1 - CONFIDENCE ** (1 / max(1, comparisons))
     return bool(abs(np.expm1(between.log)) > ACCURACY) and chance_of(between) < level
 
 
 def is_below(one: Estimate, best: Estimate, alpha: float) -> bool:
-    """Return whether an estimate is significantly below the best (one-sided, Student's t), by more than `ACCURACY`."""
+    """Return whether `one` is below `best` significantly (one-sided, Student's t) and by more than `ACCURACY`."""
     between = ratio(best, one)
     if not between.degrees or not math.isfinite(between.variance):
         return False

@@ -1,4 +1,4 @@
-"""Define the metrics that compare cases: their value in a round, and their estimate from all rounds."""
+"""Define the metrics for comparing cases: how to compute them for a round, and how to estimate them from all rounds."""
 
 import itertools
 import math
@@ -18,9 +18,9 @@ class Measure:
 
     of_round: Callable[[SpeedCorrection, Round], list[float | None]]
     more_is_better: bool = False
-    needs_every_round: bool = False  # because a missing value means a large one
-    # The variance that known disturbances add to the logarithm of a round's value. If this is set, the noise comes from
-    # the machine, so its variance is pooled over all cases.
+    needs_every_round: bool = False  # whether a missing value rules out an estimate, because it means a very long time
+    # The variance that known disturbances add to the logarithm of a round's value. If this is set, noise is assumed to
+    # come from the machine, and its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
 
 
@@ -67,7 +67,7 @@ def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) 
 
 
 def shares_of_ceiling(cases: Sequence[Sequence[Round]], rates: Sequence[Estimate | None]) -> list[Estimate | None]:
-    """Return the rate of each case as a multiple of the rate of its ceiling; None if either is unknown."""
+    """Return the rate of each case divided by the rate of its ceiling; None if either is unknown."""
     rate_of = {run: rate for case, rate in zip(cases, rates, strict=True) for run in case}
     ceilings = [next((rate_of[run.ceiling] for run in case if run.ceiling is not None), None) for case in cases]
     return [rate and ceiling and ratio(rate, ceiling) for rate, ceiling in zip(rates, ceilings, strict=True)]
@@ -89,5 +89,5 @@ def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: Spee
     samples = [[value for _, value in case] for case in values]
     if measure.needs_every_round:
         samples = [[] if None in of_case else of_case for of_case in samples]
-    # The halves of a single round don't show how rounds differ.
+    # With a single round, use only one of its halves, because halves don't show how rounds differ.
     return estimates([own if len(case) > 1 else own[:1] for case, own in zip(cases, samples, strict=True)])

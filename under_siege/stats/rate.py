@@ -1,8 +1,10 @@
 """Compute the transaction rate of a closed loop, from single answers or from the totals of a load tool.
 
-It is not simply answers / time, for three reasons. siege drops requests in flight at the end, so the last wait of every
-user would count as idle time. The first answers come before the queue has its final length. And users that start
-together finish together, so counting from the first answer to the last would count one burst too many.
+The rate is not simply the number of answers divided by the time, for three reasons:
+
+* siege drops in-flight requests at the end, so the last wait of every user would count as idle time.
+* The first answers arrive before the queue has reached its final length.
+* Users that start together finish together, so the time from the first answer to the last contains one burst too many.
 """
 
 import math
@@ -29,11 +31,11 @@ def line_through(x: Floats, y: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Requests, each from `began_s` to `ended_s` in seconds since the siege began, in order for each user."""
+    """Requests, with times in seconds since the siege began; the requests of each user are in chronological order."""
 
     began_s: Floats
     ended_s: Floats
-    good: Flags  # whether the answer was right; other requests keep their user busy but don't count
+    good: Flags  # whether the answer was correct; other requests keep their user busy but don't count
     first: Flags  # whether it is the first request of its user
     last: Flags
 
@@ -42,7 +44,7 @@ class Spans:
         return self.ended_s - self.began_s
 
     def share_between(self, from_s: float, to_s: float) -> Floats:
-        """Return the share of each request that lies between the two times; 0 for wrong answers."""
+        """Return the share of each request's duration that lies between two times; 0 for wrong answers."""
         inside_s = np.minimum(self.ended_s, to_s) - np.maximum(self.began_s, from_s)
         counts = self.good & (inside_s > 0)
         share: Floats = np.divide(inside_s, self.duration_s, out=np.zeros(len(inside_s)), where=counts)
@@ -58,8 +60,9 @@ def spans_of(
 ) -> Spans:
     """Return the requests of a closed loop, sorted by user and time.
 
-    A user sends the next request as soon as the previous one is answered. The duration that the tool reports (with the
-    resolution `step_s`) is used only for the first request, and after a request without an output line.
+    Each user is assumed to send the next request as soon as the previous one is answered. The duration that the tool
+    reports (with the resolution `step_s`) is used only for a user's first request, and after a request without an
+    output line.
     """
     users = np.asarray(user, dtype=int)
     order = np.argsort(users, kind="stable")
@@ -80,21 +83,21 @@ def loose_spans(began_s: Sequence[float], ended_s: Sequence[float], good: Sequen
 
 
 def on_clock(spans: Spans, clock: Callable[[Floats], Floats]) -> Spans:
-    """Return the same requests at the times of another clock."""
+    """Return the same requests with their times converted by `clock`."""
     return replace(spans, began_s=clock(spans.began_s), ended_s=clock(spans.ended_s))
 
 
 def answered_s(*several: Spans) -> Floats:
-    """Return the times of correct answers, in order."""
+    """Return the sorted times of all correct answers."""
     return np.sort(np.concatenate([spans.ended_s[spans.good] for spans in several]))
 
 
 NO_SPANS = loose_spans([], [], [])
 SETTLED_USERS = 0.9  # the steady part begins when this share of the users has had an answer
-LEAST_CYCLES = 1.5  # minimum length of a steady part, in cycles of request and answer of the average user
-MOST_AT_ONCE = 3.0  # answers that may be due when the first one arrives; if there are more, they share the CPUs
-FEWEST_ANSWERS = 4  # minimum number of answers for a line
-# This many answers, or this share of all, may be off the line at any moment.
+LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
+MOST_AT_ONCE = 3.0  # maximum number of answers expected when the first one arrives; with more, the tasks share the CPUs
+FEWEST_ANSWERS = 4  # minimum number of answers for a fitted line
+# Maximum deviation of the number of answers from the line: a number, or a share of all answers if that is more.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 
 
@@ -103,23 +106,23 @@ class SteadyRate:
     """The rate over the steady part of a siege."""
 
     per_s: float | None
-    from_s: float  # where the steady part begins
-    evenly: bool = False  # whether answers came evenly, not in bursts
+    from_s: float  # start of the steady part
+    evenly: bool = False  # whether answers arrived evenly, not in bursts
     too_short: str = ""  # why there is no rate
-    is_settled: bool = True  # whether nine of ten users had an answer; otherwise the rate may be far too low
+    is_settled: bool = True  # whether the siege reached its steady part; otherwise the rate may be far too low
 
 
 def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS) -> SteadyRate:
-    """Return the rate of correct answers over the steady part of a closed loop without delay.
+    """Return the rate of correct answers over the steady part of a closed loop without think time.
 
-    The steady part begins when nine of ten users have had an answer. If the answers come evenly, the rate is the slope
-    of the least-squares line through them. If they come in bursts or with pauses, each request counts with the share of
-    its duration that lies in the steady part. Requests in flight at the end count with their expected share. In the
-    long run this is the rate for any distribution of durations (in a renewal process, the mean of 1/duration over time
-    is 1/mean duration: Cox, Renewal Theory, 1962, § 5). If the siege was too short, the line through all answers is
-    used, provided that they span enough of the time.
+    The steady part begins when nine of ten users have had an answer. If answers arrive evenly, the rate is the slope of
+    the least-squares line through them. If they arrive in bursts or with pauses, each request counts with the share of
+    its duration that lies in the steady part, and requests in flight at the end count with their expected share. In the
+    long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
+    over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
+    the line through all answers, provided that they span at least a third of the time.
 
-    `users` includes users without any answer. `besides` are requests from outside the loop, all of which ended.
+    `users` includes users without any answer. `besides` are completed requests from outside the loop.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -130,7 +133,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     line = steady if mostly_steady else answers
     if _covers(line, end_s) and is_even(line):
         rate = _slope(line)
-        # If tasks share the CPUs, the first answers come late, and the others follow faster.
+        # If tasks share the CPUs, the first answers arrive late, and the others follow at shorter intervals.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
         return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
     late_s = spans.duration_s[spans.ended_s > settled_s]
@@ -144,7 +147,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
 
 
 def _covers(answers: Floats, end_s: float) -> bool:
-    """Return whether the answers span enough of the time until the end."""
+    """Return whether the answers span at least a third of the time until the end."""
     covered_s = float(answers[-1] - answers[0]) if len(answers) > 2 else 0.0
     return covered_s > 0 and covered_s >= end_s / 3
 
@@ -154,7 +157,7 @@ def _slope(answers: Floats) -> float:
 
 
 def is_even(answers: Floats) -> bool:
-    """Return whether all answers are close to the line, relative to their number."""
+    """Return whether all answers are close to the least-squares line through them."""
     numbers = np.arange(float(len(answers)))
     slope, start = line_through(answers, numbers)
     off = np.abs(start + slope * answers - numbers)
@@ -162,10 +165,10 @@ def is_even(answers: Floats) -> bool:
 
 
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
-    """Return the expected work, in requests, on the requests in flight at `to_s`.
+    """Return the expected work on the requests in flight at `to_s`, as a number of requests.
 
-    Each counts with its time inside the period, multiplied by the mean of 1/duration of the requests that took longer
-    than it has taken so far. If no request took longer, it is assumed to end now.
+    Each in-flight request counts with its time inside the period, multiplied by the mean of 1/duration of the requests
+    that took longer than it has taken so far. If no request took longer, it is assumed to end at `to_s`.
     """
     late = (spans.ended_s > from_s) & (spans.duration_s > 0)
     longest_first = np.argsort(-spans.duration_s[late])
@@ -204,7 +207,7 @@ class BurstTotals:
         return sum(size for size, _ in known), sum(right for _, right in known)
 
     def rate(self, besides: Spans) -> SteadyRate:
-        """Return the answers per second during the bursts; `besides` are other requests in this time."""
+        """Return the rate of correct answers during the bursts, including those to the requests in `besides`."""
         if not self.completed:
             return SteadyRate(None, 0.0, too_short=f"no answer arrived within {self.took_s.sum():.1f} s")
         others_s, ends_s = besides.ended_s[besides.good], self.began_s + self.took_s
@@ -213,7 +216,7 @@ class BurstTotals:
         return SteadyRate(float((self.completed + int(during.sum())) / self.took_s.sum()), from_s)
 
     def percentile(self, percent: float) -> float | None:
-        """Return the median over the bursts; None if the tool does not report this percentile."""
+        """Return the median of a percentile over the bursts; None if the tool does not report this percentile."""
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
         return median_of(columns[int(percent)])
 
@@ -223,7 +226,10 @@ class BurstTotals:
         return max((value for value in self.columns.max_s if value is not None), default=0.0)
 
     def awake(self, cpus: int) -> float | None:
-        """Return the share of its CPUs that the tool used or waited for, or else only used; None if unknown."""
+        """Return the share of its CPUs that the tool used or waited for; None if unknown.
+
+        If only its CPU time is known, return the share that the tool used.
+        """
         known = [value for value in self.columns.tool_awake if value is not None]
         if not known:
             times = zip(self.columns.tool_cpu_s, self.took_s.tolist(), strict=True)

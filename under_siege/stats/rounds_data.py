@@ -1,4 +1,4 @@
-"""Compute the statistics of one round from its record and the ceiling of the same round."""
+"""Compute the statistics of one round from its record and its ceiling."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from under_siege.stats.rate import (
     steady_rate,
 )
 
-# Share of a siege that does not count; number of answers from which on their end times determine the rate.
+# Share of a siege that is ignored at its start, and the minimum number of answers for computing the rate from the first
+# and the last one.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
 @dataclass(frozen=True)
 class CensoredSamples:
-    """Waiting times in seconds; `answered` is false for a wait that had not ended when it was last observed."""
+    """Waiting times in seconds; `answered` is false for a wait that did not end with an answer (right-censored)."""
 
     waited_s: Floats
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """Return the percentile: the shortest wait that this share of samples doesn't exceed; None if not reached."""
+        """Return a percentile (Kaplan-Meier estimate); None if too few waits ended with an answer."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
@@ -51,7 +52,7 @@ class CensoredSamples:
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the sorted times and the share of waits that had ended by each; answers precede other equal times."""
+        """Return the sorted times and the share of waits that had ended by each; at equal times, answers come first."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
@@ -65,7 +66,7 @@ def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
 
 
 class Round:
-    """One record, with the ceiling of the same round or the nearest one (None if no ceiling was measured)."""
+    """One record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
 
     def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
         self.record = record
@@ -80,7 +81,7 @@ class Round:
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
         self.totals = BurstTotals(record)  # replaces single answers if the tool reports only totals
         self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
-        # Counted answers are correct if they have a good status.
+        # In totals, an answer counts as correct if its status is good.
         self.completed = int(self.good.sum()) + self.totals.completed
 
     @cached_property
@@ -91,7 +92,7 @@ class Round:
 
     @cached_property
     def checks(self) -> Spans:
-        """Return the bench's own requests for the task."""
+        """Return the bench's own requests for the task (answer checks)."""
         checks = self.record.checks
         return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
 
@@ -115,7 +116,7 @@ class Round:
         rate = steady_rate(spans, self.record.users, float(end[0]), checks)
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
-        # Noise is a random walk, so the first and the last answer contain more information than a fitted line.
+        # Noise is a random walk, so the first and the last answer are more informative than a fitted line.
         if rate.evenly and len(answers) >= MANY_ANSWERS and is_even(answers):
             return float((len(answers) - 1) / (answers[-1] - answers[0]))
         return rate.per_s
@@ -126,7 +127,7 @@ class Round:
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """Return upper bounds of these durations, because the tool rounds down."""
+        """Return upper bounds of the durations in `steady_s`, because the tool rounds down."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
@@ -144,7 +145,7 @@ class Round:
 
     @cached_property
     def speed(self) -> float | None:
-        """Return the machine's speed over the steady part, in units of the speed probe, weighted as for the rate."""
+        """Return the machine's speed over the steady part, in units of the speed probe, weighted like the rate."""
         if self.speeds is None:
             return None
         answers = answered_s(self.spans, self.checks)
@@ -155,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the lowest and the highest speed in the steady part, including its mean."""
+        """Return the range of the speeds in each half second of the steady part, extended to include their mean."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
@@ -163,14 +164,14 @@ class Round:
 
     @cached_property
     def load_beside(self) -> float:
-        """Return the utilization of the other CPUs in the steady part while one CPU was busy; 0 if it is unknown."""
+        """Return the mean utilization of the other CPUs while a CPU was busy in the steady part; 0 if unknown."""
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
     def responses(self) -> CensoredSamples:
-        """Return how long users waited for each correct answer except the first, when the queue was not yet full.
+        """Return the response times, except of each user's first request, when the queue was not yet full.
 
-        Requests that were still waiting at the end are censored. (siege drops them.)
+        Requests without a correct answer are censored, including those that siege drops at the end.
         """
         spans, end_s = self.spans, self.load_s
         never = max(0, self.record.users - int(spans.first.sum()))
@@ -192,12 +193,12 @@ class Round:
 
     @cached_property
     def halves_of_pings(self) -> list[CensoredSamples]:
-        """Return the pings that were due in the first half of the siege, and those in the second half."""
+        """Return the pings that were due in the first and in the second half of the siege."""
         first = np.asarray(self.record.pings.due_s) < self.load_s / 2
         return [CensoredSamples(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
-        """Return the CPU seconds of the whole server during the siege."""
+        """Return the CPU seconds of all processes of the server during the siege; None if unknown."""
         at_s, used_s = self._used
         if len(used_s) < 2 or at_s[-1] <= at_s[0]:
             return None
@@ -219,13 +220,13 @@ class Round:
 
     @cached_property
     def _used(self) -> tuple[Floats, Floats]:
-        """Return the times of the samples and the CPU time so far, without samples that lack an ended process."""
+        """Return the sample times and cumulative CPU times, without samples that miss the time of an ended process."""
         at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
         grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
         return at_s[grown], used_s[grown]
 
     def cpu_s_per_transaction(self) -> float | None:
-        """Return the CPU seconds of the whole server per transaction of the steady part."""
+        """Return the CPU seconds of all processes of the server per transaction in the steady part."""
         at_s, used_s = self._used
         if not self.rate.per_s or len(at_s) < 2 or not self.load_s:
             return None
@@ -243,7 +244,7 @@ class Round:
 
 
 def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
-    """Yield the rounds of each case and ceiling, in the order of the servers' numbers."""
+    """Yield the rounds of each case and ceiling, ordered by server number."""
     ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))
     ceilings = {id(record): Round(record) for _, record in ordered if record.is_ceiling}
     cases: dict[Case, list[Round]] = {}
@@ -266,9 +267,9 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
 
 
 def alone_wall_s(rounds: Sequence[Round]) -> float | None:
-    """Return the median time of the task alone around these rounds.
+    """Return the median duration of the task alone, from the runs before and after these sieges.
 
-    If the task can't run without a server, return the median time of the first answers.
+    If the task can't run without a server, return the median response time of the idle servers.
     """
     runs = [wall_s for run in rounds for wall_s in run.record.alone_wall_s]
     firsts = [run.record.idle_answer_s for run in rounds if not run.record.has_task and not run.record.is_ceiling]

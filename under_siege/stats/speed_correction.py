@@ -1,10 +1,10 @@
-"""Estimate the rates and CPU times that an undisturbed machine would have had.
+"""Estimate the rates and CPU times that servers would have had on an undisturbed machine.
 
-CPUs change their speed (noisy neighbours, heat, batteries), hypervisors take CPU time away (steal time), and other
-programs use it. All three are measured during each siege. Rates are computed on a clock that follows the speed of the
-CPUs, and lost CPU time is a covariate. How far a rate follows the speed is a control variate (Lavenberg and Welch,
-Management Science 27, 1981), estimated from the rounds with a prior that depends on the server. The uncertainty of a
-correction is returned as variance, so a disturbed round counts less.
+Three disturbances are measured during each siege: changes of the CPU speed (noisy neighbours, heat, batteries), CPU
+time taken by the hypervisor (steal time), and CPU time used by other programs. Rates are computed on a clock that runs
+at the speed of the CPUs, and then corrected for lost CPU time. The speed is a control variate (Lavenberg and Welch,
+Management Science 27, 1981); its coefficient is estimated from the rounds, with a prior that depends on the server. The
+uncertainty of each correction adds to the variance of the round, so that a disturbed round counts less.
 """
 
 import math
@@ -20,22 +20,23 @@ from under_siege.stats.rounds_data import Round
 Case = Sequence[Round]
 
 # Standard deviations of logarithms, from recorded runs on noisy machines (docs/noise.md).
-BETWEEN_ROUNDS = 0.045  # usual deviation of a rate between rounds, used only to weigh the prior of the coefficient
-BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient itself
-UNCERTAIN_LOSS = 0.4  # uncertainty of the correction for steal time, as a share of it
-UNCERTAIN_WAIT = 0.1  # the same of the correction for waiting for a CPU, if the kernel counts that
-# Other programs always take a little: this share of all CPUs costs nothing.
+BETWEEN_ROUNDS = 0.045  # usual deviation of a rate between rounds, used only to weight the prior of the coefficient
+BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
+UNCERTAIN_LOSS = 0.4  # relative uncertainty of the correction for steal time
+UNCERTAIN_WAIT = 0.1  # relative uncertainty of the correction for other programs, if the kernel counts waits for a CPU
+# Share of all CPUs that other programs use even on a quiet machine; it is not corrected.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
-SURE_ERRORS = 3.0  # standard errors; beyond them, the load of a server itself slows down the CPUs
-ONE_MORE = 1.1  # CPUs in use for each CPU that a server can use: clocks are not exact
-MOSTLY, HARDLY = 0.9, 0.1  # share of its time that a task uses the CPU
-SATURATED, HALF_IDLE = 0.9, 0.5  # share of the available CPUs that a server without a known task uses
-MOST_SLOPE = 1.1  # a disturbance hardly slows a task more than the speed probe
+SURE_ERRORS = 3.0  # standard errors; beyond them, the effect of a server's own load on the CPU speed is significant
+ONE_MORE = 1.1  # maximum ratio of used to usable CPUs, because clocks are inexact
+# CPU time as a share of wall time: a task is CPU-bound at or above the first, and I/O-bound at or below the second.
+MOSTLY, HARDLY = 0.9, 0.1
+SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
+MOST_SLOPE = 1.1  # maximum; a disturbance hardly slows a task more than the speed probe
 
 
 class Slope(NamedTuple):
-    """The slope of the logarithm of a metric over the logarithm of the speed, and its uncertainty."""
+    """The slope of the logarithm of a metric over the logarithm of the speed, with its variance."""
 
     value: float = 0.0
     variance: float = math.inf
@@ -53,7 +54,7 @@ NOT_CORRECTED = Slope(0.0, 0.0)
 
 
 class _Fit(NamedTuple):
-    """The values of the rounds of a case that a fit needs."""
+    """The kind of a case, and the slopes of its rate and of its work per CPU second."""
 
     kind: Prior = DOES_BOTH
     rate: Slope = NOT_CORRECTED
@@ -61,14 +62,14 @@ class _Fit(NamedTuple):
 
 
 class SpeedCorrection:
-    """The usual speed, which is the mean over all rounds, and how far each metric of each case follows the speed.
+    """Correct metrics to the usual speed, which is the mean over all rounds.
 
-    The load of a server itself changes the speed, too: a sibling on the same core is busy, or more active cores reduce
-    turbo. This effect belongs to the strategy, so it is estimated and not corrected.
+    A server's own load also changes the CPU speed: sibling threads share a core, and more active cores reduce the turbo
+    frequency. This effect belongs to the strategy, so it is estimated but not corrected.
     """
 
     def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
-        """Fit the coefficients; `beside` are cases of another result of the same machine, for a common scale."""
+        """Fit the coefficients; `beside` are cases of another result from the same machine, for a common scale."""
         results = [_with_speed(cases), _with_speed(beside)]
         known = [run for rounds in results for run in rounds]
         self._by_load, self._error_of_load = _slope_by_load(results)
@@ -91,11 +92,11 @@ class SpeedCorrection:
         return run.lowest_and_highest[0] / usual, run.lowest_and_highest[1] / usual
 
     def coefficient(self, run: Round) -> float:
-        """Return how far the rate follows the speed: 0 if it does not, about 1 if it is proportional."""
+        """Return how strongly the rate depends on the speed: 0 if not at all, about 1 if it is proportional."""
         return self._fit_of(run).rate.value
 
     def cpu_coefficient(self, run: Round) -> float:
-        """Return how far the work per CPU second follows the speed."""
+        """Return how strongly the work per CPU second depends on the speed."""
         return self._fit_of(run).cpu.value
 
     def slopes(self, run: Round) -> tuple[Slope, Slope]:
@@ -112,15 +113,15 @@ class SpeedCorrection:
         """Return the variance that the correction adds to the logarithm of a round's rate."""
         dependence, of_kind = self._cpu_dependence(run), 0.0
         if self._fit_of(run).kind is DOES_BOTH and dependence:
-            # It is unknown how far the rate of a mixed workload depends on CPU time.
+            # It is unknown how strongly the rate of a mixed workload depends on CPU time.
             of_kind = (DOES_BOTH.deviation / COMPUTES.value * self._lost(run) / dependence) ** 2
         return dependence**2 * _variance_of_loss(run) + of_kind + self._variance_of_slope(self._fit_of(run).rate, run)
 
     def cpu_s(self, run: Round) -> float | None:
-        """Return the CPU time of a transaction at the usual speed."""
+        """Return the CPU time per transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()
         if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
-            return used / rate  # CPUs in use don't depend on the speed, so only the rate adds an error
+            return used / rate  # the CPUs in use don't depend on the speed, so only the rate adds an error
         used_s = run.cpu_s_per_transaction()
         return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
 
@@ -133,7 +134,7 @@ class SpeedCorrection:
         return uncertain * math.log(self.speed(run) or 1.0) ** 2
 
     def shared_variance(self, case: Case) -> float:
-        """Return the variance that all rounds of a case share, because its own load changes the speed."""
+        """Return the variance that all rounds of a case share: the uncertain effect of its own load on the speed."""
         by_load = (fmean(run.load_beside for run in case) - self._usual_load) * self._error_of_load
         return (self.coefficient(case[0]) * by_load) ** 2
 
@@ -151,11 +152,11 @@ class SpeedCorrection:
         return self._rates_on_clock[run]
 
     def _cpu_dependence(self, run: Round) -> float:
-        """Return how far the rate depends on CPU time, from 0 to 1."""
+        """Return how strongly the rate depends on CPU time, from 0 to 1."""
         return min(1.0, self.coefficient(run) / COMPUTES.value)
 
     def _lost(self, run: Round) -> float:
-        """Return the logarithm of the share of the rate that remains without the lost CPU time."""
+        """Return the logarithm of the share of the rate that remained despite the lost CPU time."""
         return self._cpu_dependence(run) * (math.log1p(-stolen(run)) + math.log1p(-taken_by_others(run)))
 
     def _speed_of(self, run: Round) -> float:
@@ -199,7 +200,7 @@ class SpeedCorrection:
 
 
 def _variance_of_loss(run: Round) -> float:
-    """Return the variance of the logarithm of a server's share of lost CPU time."""
+    """Return the variance of the correction for lost CPU time, which is a logarithm."""
     uncertain_wait = UNCERTAIN_LOSS if run.cpu_wanted() is None else UNCERTAIN_WAIT
     of_stolen = UNCERTAIN_LOSS * math.log1p(-stolen(run))
     of_taken = uncertain_wait * math.log1p(-taken_by_others(run))
@@ -207,13 +208,13 @@ def _variance_of_loss(run: Round) -> float:
 
 
 def stolen(run: Round) -> float:
-    """Return the steal time, as a share of all CPUs."""
+    """Return the steal time as a share of the CPU time of all CPUs."""
     machine = run.record.machine
     return min(MOST_LOST, machine.steal_s / machine.total_s) if machine and machine.total_s else 0.0
 
 
 def other_work(run: Round) -> float:
-    """Return the share of all CPUs that neither the server nor this program used; 0 if that is unknown."""
+    """Return the share of all CPUs that programs outside the benchmark used; 0 if unknown."""
     record, machine = run.record, run.record.machine
     if machine is None or not machine.total_s:
         return 0.0
@@ -222,10 +223,11 @@ def other_work(run: Round) -> float:
 
 
 def taken_by_others(run: Round) -> float:
-    """Return the share of a server's possible CPU time that other programs took.
+    """Return the share of a server's possible CPU time that it lost to other programs.
 
-    The kernel counts how long threads wait for a CPU. For older results, the share is limited to the time that others
-    used while no CPU was idle, and to the CPU time that the server could have used but did not.
+    The loss is at most the time that the server's threads waited for a CPU, which the kernel counts. Without this count
+    (older results), it is at most the time that other programs used while no CPU was idle, and at most the CPU time
+    that the server could have used but did not.
     """
     machine, used = run.record.machine, run.cpus_used()
     if machine is None or not machine.total_s or not used:
@@ -242,10 +244,10 @@ def taken_by_others(run: Round) -> float:
 
 
 def _is_limited_by_the_gil(run: Round, used: float) -> bool:
-    """Return whether a server is one process that never used more than one CPU, and whose threads mostly sleep.
+    """Return whether a server is one process that uses at most one CPU, and whose threads mostly sleep.
 
-    Threads that wait for the GIL also wake up and wait for a CPU that they can't use. If the task releases the GIL,
-    all threads run or wait for a CPU all the time.
+    A thread that waits for the GIL wakes up repeatedly and then waits for a CPU that it can't use. If the task releases
+    the GIL instead, all threads run or wait for a CPU all the time.
     """
     record = run.record
     busy_threads = min(record.workers or 1, record.users or 1)
@@ -255,7 +257,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: its number of workers, or approximately the CPUs that it used."""
+    """Return how many CPUs a server can use: its number of workers, the whole number of CPUs that it used, or all."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)
@@ -274,15 +276,15 @@ def _work_per_cpu_s(run: Round) -> float | None:
 
 
 def _undisturbed(run: Round, kind: Prior) -> float | None:
-    """Return the rate without lost CPU time, as far as it depends on CPU time, to compare it with the speed."""
+    """Return the rate corrected for lost CPU time, to compare it with the speed."""
     left = (1 - stolen(run)) * (1 - taken_by_others(run))
     return run.rate.per_s and run.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
 
 
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
-    """Return how a task uses the CPU when it runs alone; None if that wasn't measured.
+    """Return whether a task that runs alone is CPU-bound, I/O-bound or mixed; None if that wasn't measured.
 
-    On a busy machine, CPU-bound tasks wait for a CPU, too, so the run with the shortest wait decides.
+    On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides.
     """
     records = [run.record for case in cases for run in case]
     runs = [run for record in records for run in zip(record.alone_wall_s, record.alone_cpu_s, strict=False)]
@@ -291,7 +293,7 @@ def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
 
 
 def _kind_of_server(case: Case) -> Prior:
-    """Return how a server without a known task uses the CPU, from its share of all CPUs."""
+    """Return whether a server with an unknown task is CPU-bound, I/O-bound or mixed, from its share of the CPUs."""
     shares = []
     for run in case:
         machine, used = run.record.machine, run.cpus_used()
@@ -306,9 +308,10 @@ def _kind(share: float, computes: float, waits: float) -> Prior:
 
 
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
-    """Return how the logarithm of the speed falls with the load on the other CPUs, and its error; 0 if not significant.
+    """Return the slope of the logarithm of the speed over the load on the other CPUs, and its standard error.
 
-    Each result is centered, because speed differences between days don't depend on the load.
+    Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between days
+    are not caused by the load.
     """
     centered = []
     for rounds in results:

@@ -1,4 +1,4 @@
-"""Trace servers: send simultaneous requests and pings, and record when each request ran, as its response reports."""
+"""Trace servers: send simultaneous requests and pings, and record when each request ran according to its response."""
 
 import asyncio
 import re
@@ -47,7 +47,7 @@ def trace_servers(
 
 
 class RequestTracer:
-    """Trace each case once, for any number of users: after its siege, or else on a separate server."""
+    """Trace each case once, even if its number of users varies: after a siege, or else on a separate server."""
 
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int

@@ -14,13 +14,13 @@ from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look as if they ran one at a time
-PARALLEL = 1.2  # average number of tasks; a smaller excess over 1 is within the accuracy of the clocks
+PARALLEL = 1.2  # average number of tasks; a smaller excess over 1 may be an error of the clocks
 IO_BOUND = 0.1  # share of CPU time; below it, a task counts as running from its start to its end
 BUSY = 0.7  # CPUs; if tasks used fewer, they were waiting, or other programs had the CPUs
-STUCK = 0.25  # share of the trace; pings wait for tasks if 10 % of them take longer
+STUCK = 0.25  # share of the trace; if 10 % of the pings take longer, pings wait for tasks
 LATE = 0.2  # share of the trace; an answer was delayed if sending it took longer
 IDLE = 0.05  # CPUs; if tasks used more, other programs may have caused their pauses
-QUEUED = 0.5  # share of a pause; the task was queued if others of its process ran for longer
+QUEUED = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
 SHORT_S = 0.001  # shorter pauses are invisible in the chart
 
 
@@ -33,7 +33,7 @@ def other_work(trace: Trace) -> float | None:
 
 
 def is_crowded(trace: Trace) -> bool:
-    """Return whether other programs left too little of several CPUs for two parallel tasks."""
+    """Return whether other programs left too little CPU for two parallel tasks, on a machine with several CPUs."""
     share, requests = other_work(trace), trace.requests
     if share is None or trace.machine is None or not requests.sent_s:
         return False
@@ -144,8 +144,8 @@ class Timeline(NamedTuple):
     def parallelism(self) -> int | None:
         """Return the average number of tasks that computed at the same time, rounded; at least 2 if it exceeds 1.
 
-        I/O-bound tasks count from start to end. The number is None if the server doesn't report enough, or if other
-        programs used the CPUs.
+        I/O-bound tasks count from their start to their end. Return None if the server doesn't report enough, or if
+        other programs used the CPUs.
         """
         bars = self.bars
         if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
@@ -170,7 +170,7 @@ class Timeline(NamedTuple):
 
     @property
     def takes_turns(self) -> bool:
-        """Return whether more tasks had started than computed at the same time."""
+        """Return whether clearly more tasks had started than computed at the same time."""
         return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
 
     @property
@@ -235,7 +235,7 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return when the last answer of all timelines arrived, because they share one axis."""
+    """Return the end of the time axis that all timelines share: the end of the last answer or ping."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
@@ -279,7 +279,7 @@ def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float,
 
 
 def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
-    """Return the average number of other tasks that ran between two times, and how many CPUs they used."""
+    """Return the average number of spans that overlap a period, and the average number of CPUs that they used."""
     starts_s, ends_s, shares = spans.T
     inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
     return float(inside.sum()), float((inside * shares).sum())

@@ -12,7 +12,7 @@ from under_siege.trace.timeline_text import full_name, heading, summary_line
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)  # pixels; the tallest bars that fit are used
-_LABEL = 11  # pixels; the height of a label, so that labels don't overlap
+_LABEL = 11  # pixels; height reserved for a label, so that labels don't overlap
 _COLUMN_GAP = 24
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # pixels; approximate width
@@ -29,7 +29,7 @@ _NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: anothe
 
 
 class _Canvas:
-    """The data rows of each layer of the chart, positioned in pixels."""
+    """Collect the data rows of each layer of the chart, with positions in pixels."""
 
     def __init__(self, look: Look, end_s: float, columns: int, bar: float) -> None:
         self.look, self._end_s, self._columns, self._bar = look, end_s, columns, bar
@@ -122,7 +122,7 @@ class _Canvas:
         self.height += self._bar
 
     def _pings(self, timeline: Timeline) -> None:
-        """Draw each ping as a line, in as many rows as needed so that none hides another."""
+        """Draw each ping as a line, in several rows so that pings don't hide each other."""
         self._label(f"pings ≤ {formatting.seconds(timeline.longest_ping_s)}" if self._columns == 1 else "pings")
         max_rows = _PING_ROWS_OF_A_SLIDE if self.look.is_slide else _PING_ROWS
         step = max(3.2, 4.0 * self._bar / _BAR)
@@ -157,7 +157,7 @@ class _Canvas:
 def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Draw timelines grouped by pattern, or side by side in columns.
 
-    A slide shows one timeline of each group, as large as possible. With several columns, it shows all timelines.
+    A slide shows one timeline from each group, as large as possible, or all timelines if there are several columns.
 
     Args:
         missing: a sentence for each strategy that could not be traced.
@@ -168,7 +168,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
             drawn = [timeline for members in groups for timeline in members]
         elif len(groups) == 1:
             drawn = drawn[:_MOST_PANELS]
-        else:  # the fastest timeline shows the pattern of its group best
+        else:  # the fastest timeline of a group shows its pattern best
             drawn = [min(members, key=lambda timeline: timeline.done_s) for members in groups[:_MOST_PANELS]]
         columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
     for bar in _BARS_OF_A_SLIDE if look.is_slide else (_BAR,):

@@ -1,4 +1,4 @@
-"""Show timelines as text: a description of each, and charts in block characters."""
+"""Format timelines as text: descriptions, and charts of block characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # names in a title; for more strategies, the title shows their number
+_MOST_NAMES = 3  # names in a title without a count; for more strategies, the title also shows their number
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
@@ -126,7 +126,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
 
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
-_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # each with its minimum share of the time on the CPU
+_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # each with the minimum share of time on the CPU
 _UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
@@ -185,7 +185,7 @@ def _filled(items: Sequence[str], width: int) -> str:
 
 
 def _scale(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """Return the end of the time axis and the ping of full height, in seconds; the same for all timelines."""
+    """Return the end of the time axis and the ping of full height, in seconds; all timelines share them."""
     end_s = axis_end_s(drawn)
     return end_s, max([end_s / 4, *(timeline.longest_ping_s for timeline in drawn)])
 
