@@ -24,7 +24,7 @@ def other_pythons() -> tuple[Interpreter, ...]:
 
 
 def _tell(line: str) -> None:
-    if line.startswith("making"):
+    if line.startswith("creating"):
         print("setup:", line, file=sys.stderr)
 
 

@@ -1,74 +1,56 @@
-"""Work after the answer: a report that computes, and a mail that waits, in background tasks or with a limit."""
+"""The same jobs as background tasks: in threads if they are def functions, on the event loop if they are async def."""
 
-import asyncio
 import time
 
-from fastapi import BackgroundTasks, FastAPI, HTTPException
-from recipe import app as recipe
-from recipe import pending as pending_reports
+from fastapi import BackgroundTasks, FastAPI
+from jobs import build_report
+from recipe import app as limited
+from recipe import mails, reports
 
-app = FastAPI()
+in_threads, on_loop = FastAPI(), FastAPI()
 pending = 0
-free = asyncio.Semaphore(20)  # how many mails of `limited-mail` may be pending
-sending: set[asyncio.Task[None]] = set()
 
 
-def build_report() -> None:
-    sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
-    done()
-
-
-def send_mail() -> None:
-    time.sleep(0.2)
-    done()
-
-
-async def send_mail_on_the_loop() -> None:
-    send_mail()
-
-
-async def send_mail_with_async_client() -> None:
-    await asyncio.sleep(0.2)
-
-
-def done() -> None:
+def report() -> None:
     global pending
+    build_report()
     pending -= 1
 
 
-def finish(job: asyncio.Task[None]) -> None:
-    sending.discard(job)
-    free.release()
-    done()
-
-
-@app.get("/background/limited-mail")
-async def start_mail() -> str:
+def mail() -> None:
     global pending
-    try:
-        await asyncio.wait_for(free.acquire(), timeout=5)
-    except TimeoutError:
-        raise HTTPException(503, "too many mails are waiting", {"Retry-After": "5"}) from None
-    pending += 1
-    job = asyncio.create_task(send_mail_with_async_client())
-    sending.add(job)
-    job.add_done_callback(finish)
-    return "accepted"
+    time.sleep(0.2)
+    pending -= 1
 
 
-@app.get("/background/{job}")
-async def start(job: str, tasks: BackgroundTasks) -> str:
+async def report_on_loop() -> None:
+    report()
+
+
+async def mail_on_loop() -> None:
+    mail()
+
+
+@in_threads.get("/{job}")
+async def start_in_thread(job: str, tasks: BackgroundTasks) -> None:
     global pending
     pending += 1
-    tasks.add_task({"report": build_report, "mail": send_mail, "async-mail": send_mail_on_the_loop}[job])
-    return "accepted"
+    tasks.add_task({"report": report, "mail": mail}[job])
 
 
-@app.get("/pending")
-async def jobs() -> dict[str, int]:
+@on_loop.get("/{job}")
+async def start_on_loop(job: str, tasks: BackgroundTasks) -> None:
+    global pending
+    pending += 1
+    tasks.add_task({"report": report_on_loop, "mail": mail_on_loop}[job])
+
+
+@in_threads.get("/jobs/pending")
+@on_loop.get("/jobs/pending")
+async def count() -> dict[str, int]:
     return {"pending": pending}
 
 
-@recipe.get("/pending")
-async def jobs_of_the_recipe() -> dict[str, int]:
-    return {"pending": len(pending_reports)}
+@limited.get("/jobs/pending")
+async def count_limited() -> dict[str, int]:
+    return {"pending": len(reports.pending) + len(mails.pending)}

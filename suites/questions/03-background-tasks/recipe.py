@@ -1,40 +1,39 @@
 import asyncio
+import multiprocessing
+from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, HTTPException
+from jobs import build_report, send_mail, start_worker
+from limited import LimitedJobs
 
-free = asyncio.Semaphore(8)  # how many reports may be pending
-pending: set[asyncio.Task[int]] = set()
-
-
-def build_report() -> int:
-    return sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
+WORKERS = 2  # as many as CPUs
+reports = LimitedJobs(8 * WORKERS)
+mails = LimitedJobs(20)
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI):
-    with ProcessPoolExecutor() as app.state.pool:  # when the server stops, it waits for pending reports
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn"), start_worker) as app.state.pool:
         yield
+        await asyncio.gather(reports.finish(), mails.finish())
 
 
 app = FastAPI(lifespan=lifespan)
 
 
-async def build_in_pool() -> int:
-    try:
-        return await asyncio.get_running_loop().run_in_executor(app.state.pool, build_report)
-    finally:
-        free.release()
+@app.get("/report")
+async def start_report() -> None:
+    await reports.start(lambda: asyncio.get_running_loop().run_in_executor(app.state.pool, build_report))
 
 
-@app.get("/background/report")
-async def start_report() -> str:
-    try:
-        await asyncio.wait_for(free.acquire(), timeout=5)
-    except TimeoutError:  # before Python 3.11: asyncio.TimeoutError
-        raise HTTPException(503, "too many reports are waiting", {"Retry-After": "5"}) from None
-    job = asyncio.create_task(build_in_pool())
-    pending.add(job)
-    job.add_done_callback(pending.discard)
-    return "accepted"
+@app.get("/mail")
+async def start_mail() -> None:
+    await mails.start(send_mail)
+
+
+@app.get("/live")  # a restart replaces a broken pool
+async def check() -> None:
+    if reports.is_broken:
+        raise HTTPException(503, "the process pool is broken")
