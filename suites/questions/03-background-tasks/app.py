@@ -1,4 +1,4 @@
-"""Work after the answer: a report that computes, and a mail that waits, in background tasks or with a limit."""
+"""Build reports or send emails after the response, in background tasks or with a limit on pending jobs."""
 
 import asyncio
 import time
@@ -9,12 +9,12 @@ from recipe import pending as pending_reports
 
 app = FastAPI()
 pending = 0
-free = asyncio.Semaphore(20)  # how many mails of `limited-mail` may be pending
+free = asyncio.Semaphore(20)  # at most 20 pending emails
 sending: set[asyncio.Task[None]] = set()
 
 
 def build_report() -> None:
-    sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
+    sum(number * number % 7 for number in range(250_000))  # about 12 ms of CPU time
     done()
 
 

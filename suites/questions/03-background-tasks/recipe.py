@@ -4,17 +4,17 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, HTTPException
 
-free = asyncio.Semaphore(8)  # how many reports may be pending
+free = asyncio.Semaphore(8)  # at most 8 pending reports
 pending: set[asyncio.Task[int]] = set()
 
 
 def build_report() -> int:
-    return sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
+    return sum(number * number % 7 for number in range(250_000))  # about 12 ms of CPU time
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI):
-    with ProcessPoolExecutor() as app.state.pool:  # when the server stops, it waits for pending reports
+    with ProcessPoolExecutor() as app.state.pool:  # on shutdown, this waits for pending reports
         yield
 
 
