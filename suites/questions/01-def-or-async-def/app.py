@@ -1,4 +1,4 @@
-"""The jobs of recipe.py in handlers of one kind, which the environment variable HANDLERS names."""
+"""Run the jobs of recipe.py in def or async def handlers, as the environment variable HANDLERS says."""
 
 import os
 

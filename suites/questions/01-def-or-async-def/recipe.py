@@ -1,4 +1,4 @@
-"""Await what can be awaited, block only in def handlers, and compute in a process pool."""
+"""Use await with async clients, def handlers for blocking calls, and a process pool for CPU-bound work."""
 
 import asyncio
 import multiprocessing
@@ -12,14 +12,14 @@ pool = ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
 
 
 @app.get("/wait")
-async def call_service() -> str:  # awaits: async def
-    await asyncio.sleep(0.05)  # stands for a request with httpx.AsyncClient
+async def call_service() -> str:  # I/O-bound, with an async client: async def
+    await asyncio.sleep(0.05)  # stands in for a request with httpx.AsyncClient
     return "done"
 
 
 @app.get("/wait-in-thread")
-def call_service_with_blocking_client() -> str:  # waits without await: def
-    time.sleep(0.05)  # stands for a request with requests
+def call_service_with_blocking_client() -> str:  # I/O-bound, with a blocking client: def
+    time.sleep(0.05)  # stands in for a request with requests
     return "done"
 
 
@@ -28,7 +28,7 @@ def build_report() -> int:
 
 
 @app.get("/compute")
-async def report() -> int:  # computes: in another process
+async def report() -> int:  # CPU-bound: process pool
     return await asyncio.get_running_loop().run_in_executor(pool, build_report)
 
 

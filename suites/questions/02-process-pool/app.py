@@ -1,4 +1,4 @@
-"""The same report as in recipe.py, without a pool, and with a pool for each request."""
+"""Build the report of recipe.py without a pool, and with a new pool for each request."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request
 from reports import build_report, start_worker
 
-WORKERS = os.cpu_count() or 1  # in a container with a CPU limit: your number
+WORKERS = os.cpu_count() or 1  # in a container with a CPU limit, set the number yourself
 SIZE = 250_000
 
 

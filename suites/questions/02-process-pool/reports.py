@@ -1,11 +1,11 @@
-"""What the workers import: not the web framework."""
+"""Define what the workers run, without importing the web framework."""
 
 import signal
 
 
-def start_worker() -> None:  # runs first in each worker; open its connections here
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C must stop the server first, and then its workers
+def start_worker() -> None:  # runs once in each worker; open connections here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the server stops its workers
 
 
-def build_report(size: int) -> int:  # about 12 ms of computing for 250,000
+def build_report(size: int) -> int:  # takes about 12 ms for size = 250,000
     return sum(number * number % 7 for number in range(size))

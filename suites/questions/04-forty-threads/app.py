@@ -1,4 +1,4 @@
-"""Def endpoints that wait for another service or for a database, and a health check that needs a thread, too."""
+"""Serve def endpoints that wait for a service or a database, with a def or async def health check."""
 
 import os
 import time
@@ -21,14 +21,14 @@ def get_session() -> Iterator[Session]:
 
 @app.get("/price")
 def price() -> int:
-    time.sleep(0.25)  # wait for another service
+    time.sleep(0.25)  # stands in for a request to another service
     return 7
 
 
 @app.get("/orders")
 def orders(session: Annotated[Session, Depends(get_session)]) -> int:
     count = session.scalar(text("SELECT 7"))
-    time.sleep(0.25)  # a slow query; the session keeps its connection
+    time.sleep(0.25)  # a slow query; the session holds its connection
     return count
 
 

@@ -1,4 +1,4 @@
-"""Use 200 threads, none of which waits for a database connection."""
+"""Use 200 threads, and limit sessions so that no thread waits for a database connection."""
 
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 from sqlalchemy import QueuePool, create_engine, text
 from sqlalchemy.orm import Session
 
-shared = {"check_same_thread": False}  # SQLite stands for your database
+shared = {"check_same_thread": False}  # SQLite stands in for your database
 engine = create_engine("sqlite://", connect_args=shared, poolclass=QueuePool, pool_size=15, max_overflow=0)
 
 
@@ -26,7 +26,7 @@ def get_session() -> Iterator[Session]:
 
 
 app = FastAPI(lifespan=lifespan)
-Database = Annotated[Session, Depends(get_session, max_concurrency=15)]  # as many as connections
+Database = Annotated[Session, Depends(get_session, max_concurrency=15)]  # equals pool_size
 
 
 @app.get("/orders")
@@ -43,5 +43,5 @@ async def health() -> str:  # needs no thread
 
 @app.get("/price")
 def price() -> int:
-    time.sleep(0.25)  # wait for another service
+    time.sleep(0.25)  # stands in for a request to another service
     return 7

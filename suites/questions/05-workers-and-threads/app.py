@@ -1,4 +1,4 @@
-"""Requests that compute for about 12 ms, wait for 100 ms, or compute for about 2.5 ms and wait for 40 ms."""
+"""Serve pages that compute for about 12 ms, wait for 100 ms, or compute for about 2.5 ms and wait for 40 ms."""
 
 import time
 
@@ -18,7 +18,7 @@ def report() -> str:
 
 @app.get("/wait")
 def price() -> str:
-    time.sleep(0.1)  # another service or a database
+    time.sleep(0.1)  # stands in for another service or a database
     return "7"
 
 

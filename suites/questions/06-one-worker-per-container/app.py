@@ -1,4 +1,4 @@
-"""A report that computes for about 10 ms."""
+"""Serve a report that takes about 10 ms of CPU time."""
 
 from fastapi import FastAPI
 

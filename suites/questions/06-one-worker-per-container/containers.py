@@ -1,4 +1,4 @@
-"""Stand in for containers: a load balancer (nginx), and two services, each with one worker and a socket of its own."""
+"""Start processes instead of containers: nginx as load balancer, and two services with one worker and socket each."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A model that each process loads on import: an array, or lists of numbers of the same size."""
+"""Load a model on import: an array, or lists of numbers that use the same memory."""
 
 import os
 
@@ -9,7 +9,7 @@ app = FastAPI()
 vectors = np.load(os.environ["VECTORS"], mmap_mode="r" if os.environ["MODEL"] == "lists" else None)
 
 if os.environ["MODEL"] == "lists":
-    rows = vectors[: len(vectors) // 10].tolist()  # a number takes 4 bytes in the array, and 40 in a list
+    rows = vectors[: len(vectors) // 10].tolist()  # a number uses 4 bytes in the array, and 40 in a list
     del vectors
 
 

@@ -1,4 +1,4 @@
-"""Keep the garbage collector of gunicorn's workers away from the objects that were loaded before the fork."""
+"""Exclude objects that were loaded before the fork from garbage collection in gunicorn's workers."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Search a model that all processes map into memory: the system keeps one copy of its pages."""
+"""Search a model file that all processes map into memory: the kernel keeps one copy of its pages."""
 
 import os
 
@@ -6,7 +6,7 @@ import numpy as np
 from fastapi import FastAPI
 
 app = FastAPI()
-vectors = np.load(os.environ.get("VECTORS", "vectors.npy"), mmap_mode="r")  # written once by np.save
+vectors = np.load(os.environ.get("VECTORS", "vectors.npy"), mmap_mode="r")  # written once with np.save
 
 
 @app.get("/best")
