@@ -5,7 +5,7 @@ import time
 from fastapi import BackgroundTasks, FastAPI
 from jobs import build_report
 from recipe import app as limited
-from recipe import mails, reports
+from recipe import emails, reports
 
 in_threads, on_loop = FastAPI(), FastAPI()
 pending = 0
@@ -17,7 +17,7 @@ def report() -> None:
     pending -= 1
 
 
-def mail() -> None:
+def email() -> None:
     global pending
     time.sleep(0.2)
     pending -= 1
@@ -27,22 +27,22 @@ async def report_on_loop() -> None:
     report()
 
 
-async def mail_on_loop() -> None:
-    mail()
+async def email_on_loop() -> None:
+    email()
 
 
 @in_threads.get("/{job}")
 async def start_in_thread(job: str, tasks: BackgroundTasks) -> None:
     global pending
     pending += 1
-    tasks.add_task({"report": report, "mail": mail}[job])
+    tasks.add_task({"report": report, "email": email}[job])
 
 
 @on_loop.get("/{job}")
 async def start_on_loop(job: str, tasks: BackgroundTasks) -> None:
     global pending
     pending += 1
-    tasks.add_task({"report": report_on_loop, "mail": mail_on_loop}[job])
+    tasks.add_task({"report": report_on_loop, "email": email_on_loop}[job])
 
 
 @in_threads.get("/jobs/pending")
@@ -53,4 +53,4 @@ async def count() -> dict[str, int]:
 
 @limited.get("/jobs/pending")
 async def count_limited() -> dict[str, int]:
-    return {"pending": len(reports.pending) + len(mails.pending)}
+    return {"pending": len(reports.pending) + len(emails.pending)}

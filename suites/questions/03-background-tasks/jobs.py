@@ -12,5 +12,5 @@ def build_report() -> int:
     return sum(number * number % 7 for number in range(250_000))  # about 12 ms of computing
 
 
-async def send_mail() -> None:
+async def send_email() -> None:
     await asyncio.sleep(0.2)  # in its place: an async client with a timeout

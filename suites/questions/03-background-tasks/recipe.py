@@ -5,19 +5,19 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, HTTPException
-from jobs import build_report, send_mail, start_worker
+from jobs import build_report, send_email, start_worker
 from limited import LimitedJobs
 
 WORKERS = 2  # as many as CPUs
 reports = LimitedJobs(8 * WORKERS)
-mails = LimitedJobs(20)
+emails = LimitedJobs(20)
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn"), start_worker) as app.state.pool:
         yield
-        await asyncio.gather(reports.finish(), mails.finish())
+        await asyncio.gather(reports.finish(), emails.finish())
 
 
 app = FastAPI(lifespan=lifespan)
@@ -28,9 +28,9 @@ async def start_report() -> None:
     await reports.start(lambda: asyncio.get_running_loop().run_in_executor(app.state.pool, build_report))
 
 
-@app.get("/mail")
-async def start_mail() -> None:
-    await mails.start(send_mail)
+@app.get("/email")
+async def start_email() -> None:
+    await emails.start(send_email)
 
 
 @app.get("/live")  # a restart replaces a broken pool
