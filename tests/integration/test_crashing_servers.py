@@ -1,4 +1,4 @@
-"""Servers that crash are reported as dead with their last output, whichever request notices it first."""
+"""Servers that crash are reported as dead with their last output, whichever request detects the crash."""
 
 import shutil
 
@@ -12,7 +12,7 @@ CRASHES = ("crashes-1-suddenly", "crashes-1-slowly", "crashes-2-slowly", "crashe
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all of them and a healthy server. Replay is off, because some servers crash only on the bench's requests."""
+    """Run all crashing servers and a healthy one, without replay: some servers crash only on the bench's requests."""
     folder = tmp_path_factory.mktemp("dying")
     shutil.copy(SERVERS_DIRECTORY / "minimal_server.py", folder)  # the other servers import it
     for crash in CRASHES:
