@@ -9,7 +9,7 @@ pytestmark = pytest.mark.figures
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all of them and a correct server, and check that no process is left."""
+    """Run all slow servers and a correct one, and check that no process is left."""
     servers = [server_path(name) for name in ("never_ready", "ignores_sigterm", "slow_to_start")]
     with marking() as left:
         found = run_servers(tmp_path_factory.mktemp("waiting"), [*servers, "2"])
@@ -17,7 +17,7 @@ def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measur
     return found
 
 
-def test_a_slow_start_is_awaited(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_the_bench_waits_for_a_server_that_starts_slowly(measured_cases: dict[str, MeasuredCase]) -> None:
     slow = measured_cases["slow_to_start"]
     assert slow.summary.verdict != "failed"
     assert slow.record.ready_s >= 2
