@@ -490,9 +490,7 @@ def test_a_failed_measurement_shows_the_committed_result(
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 
 
-def test_a_step_that_needs_no_other_python_reports_errors_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_default_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
     assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 

@@ -121,7 +121,7 @@ def test_threads_that_compute_without_the_gil_are_not_reported_as_waiting_for_it
     [(SELECT, True), (Frame("Thread.join", "threading.py", 1149, "library", ""), False)],
     ids=["selecting", "joining"],
 )
-def test_a_main_thread_that_the_kernel_lets_wait_is_a_sign_of_contention(main: Frame, is_contended: bool) -> None:
+def test_an_event_loop_that_waits_in_the_kernel_indicates_gil_contention(main: Frame, is_contended: bool) -> None:
     profile = profile_of((1, MAIN, [main], (100, 0, 0)), (1, "pool", [THREAD, RENDER], (95, 60, 60)))
     profile.waits = {1: [100, 70]}
     assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
