@@ -148,7 +148,7 @@ def test_differences_larger_than_those_of_identical_versions_are_shown() -> None
 
 
 def test_noise_is_computed_only_from_compared_cases() -> None:
-    """On a busy machine nothing is compared, so the difference between identical versions does not count."""
+    """Cases on a busy machine are not compared, so their differences do not count as noise."""
     busy = Machine(total_s=8, busy_s=8, steal_s=0)
     restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
     across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")

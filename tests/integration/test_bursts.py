@@ -59,7 +59,7 @@ def test_rates_above_the_ceiling_are_suspect() -> None:
     assert "above_ceiling" in codes(judged(burst_record_of("1_x", right=400, body_bytes=1600)))
 
 
-def test_a_median_below_the_task_duration_is_too_fast() -> None:
+def test_a_median_below_the_task_duration_is_flagged_as_too_fast() -> None:
     assert codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2))) == ["too_fast"]
     for errors in ("wrong_status", "unanswered"):  # the fast responses may be the errors
         assert "too_fast" not in codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2, **{errors: 5})))
@@ -72,7 +72,7 @@ def test_wrong_statuses_and_missing_answers_lower_availability() -> None:
     assert f"{10 * COUNT} of {20 * COUNT} requests got no correct answer" in case.reasons[0].message
 
 
-def test_a_case_without_right_answers_fails() -> None:
+def test_a_case_without_correct_answers_fails() -> None:
     case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
     assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
     assert f"{9 * COUNT} requests got no correct answer" in case.reasons[0].message

@@ -252,7 +252,7 @@ def test_all_processes_of_the_ceiling_exit_when_the_main_process_is_killed(task,
         wait_until(lambda: all(gone(one) for one in family))
 
 
-def test_the_ready_limit_depends_on_the_task_and_the_number_of_processes() -> None:
+def test_the_readiness_timeout_depends_on_the_task_and_the_number_of_processes() -> None:
     short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
     assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
     assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5

@@ -76,7 +76,7 @@ class ExternalCelery:
 
     def revoked(self) -> list[str]:
         """Return the ids of the tasks that the worker will not start."""
-        from celery import Celery  # takes long to import, and only the process that runs this test needs it
+        from celery import Celery  # slow to import, and only the process that runs this test needs it
 
         with Celery(broker=self.address, set_as_current=False) as app:
             return [task for tasks in (app.control.inspect().revoked() or {}).values() for task in tasks]

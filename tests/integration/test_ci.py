@@ -99,7 +99,7 @@ def run_gitlab(folder: Path, *, has_origin: bool = True, **variables: object) ->
     return run_in(folder, "\n".join(lines), OTHER_JOB["variables"] | here | variables)
 
 
-def test_all_commands_of_both_workflows_succeed_in_order(clone: Path) -> None:
+def test_all_commands_of_both_workflows_run_in_order(clone: Path) -> None:
     compared = run_github(clone)
     assert compared.returncode == 0, compared.stderr
     assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round decides nothing
@@ -131,7 +131,7 @@ def test_a_base_revision_without_the_suite_directory_fails_the_job(clone: Path) 
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_only_exit_code_3_does_not_fail_the_job(code: int, tmp_path: Path) -> None:
+def test_exit_code_3_is_the_only_error_that_does_not_fail_the_job(code: int, tmp_path: Path) -> None:
     add_recorded_bench(tmp_path, code)
     github, gitlab = run_github(tmp_path), run_gitlab(tmp_path, has_origin=False)
     assert (github.returncode, gitlab.returncode) == (code, code), github.stderr + gitlab.stderr

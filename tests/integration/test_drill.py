@@ -236,7 +236,7 @@ def test_the_recovery_check_covers_all_processes_and_stops_at_the_first_failure(
     assert sent is None or len(one.recovery.outcome) == sent
 
 
-def test_a_drill_without_recovery_checks_can_be_loaded(tmp_path: Path) -> None:
+def test_a_drill_result_without_recovery_checks_can_be_loaded(tmp_path: Path) -> None:
     drill = json.loads((ROOT / "results" / "drill.json").read_text())
     for saved in drill["incidents"]:
         for field in ("recovery", "recovery_answers", "recovery_processes"):
@@ -291,7 +291,7 @@ def test_each_incident_has_the_expected_mark(name: str) -> None:
     assert mark(one) == expected
 
 
-def test_figures_are_medians_that_count_never_as_the_longest_time() -> None:
+def test_figures_of_a_drill_are_medians_that_count_never_as_the_longest_time() -> None:
     rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
     (cell,) = outcomes(*rounds)
     assert cell.figures["whole_s"] is None
@@ -322,7 +322,7 @@ def test_the_conclusion_about_one_fault_lists_the_servers_by_mark() -> None:
     assert next(conclusion(outcomes(fine, slow))) == "fine survives every fault."
 
 
-def test_death_of_servers_without_pings_is_not_detectable_by_a_health_check() -> None:
+def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check() -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.pings = Pings([], [], [], [])
     cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
@@ -367,7 +367,7 @@ def test_every_server_gets_every_fault_in_every_round() -> None:
     assert {round_ for _, fault, round_ in planned if fault == "worker"} == {1, 2, 3}
 
 
-def test_a_chain_has_one_server_and_ends_with_a_final_fault() -> None:
+def test_a_chain_of_faults_has_one_server_and_ends_with_a_final_fault() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     for chain in chains(plan, selected([])):
         assert len({case for case, _ in chain}) == 1
@@ -447,7 +447,7 @@ def test_a_server_without_graceful_shutdown_loses_requests(tmp_path: Path, run_c
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_one_broken_pool_of_two_does_not_count_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_server_with_one_broken_pool_of_two_does_not_count_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow")
     assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
     found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}

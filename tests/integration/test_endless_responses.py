@@ -145,7 +145,7 @@ def test_bodies_up_to_64_kb_longer_than_expected_are_read_completely() -> None:
     assert len(EndlessServer(OK + b"Connection: close\r\n\r\n" + b"x" * 65540).answer().body) == 65540
 
 
-def test_a_too_long_output_line_is_truncated_and_the_next_line_is_read() -> None:
+def test_an_overlong_output_line_is_truncated_and_the_next_line_is_read() -> None:
     taken: list[str] = []
     script = "import sys; sys.stdout.write(1000 * 1000 * 'x' + '\\nnext\\n')"
 

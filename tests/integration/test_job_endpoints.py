@@ -63,7 +63,7 @@ def check_that_styles_are_not_compared(run_cli, folder: Path) -> None:
     assert "different styles (waiting and jobs)" in ended.stderr
 
 
-def test_a_wrong_answer_of_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_answer_to_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_version_lookup(monkeypatch)
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})
@@ -170,7 +170,7 @@ def test_endless_answers_and_job_locations_on_other_servers_are_rejected(monkeyp
     ("retry_after", "pause_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
-def test_the_pause_after_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
+def test_the_pause_set_by_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
     assert job_load._pause_s(retry_after) == pause_s
 
 

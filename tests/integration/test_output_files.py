@@ -149,7 +149,7 @@ def test_a_run_continues_if_its_raw_values_cannot_be_saved(tmp_path, monkeypatch
 
 
 @NEEDS_DEV_FULL
-def test_a_full_disk_at_stdout_causes_a_one_line_error(tmp_path: Path) -> None:
+def test_writing_stdout_to_a_full_disk_causes_a_one_line_error(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(bench_command("list"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
@@ -158,7 +158,7 @@ def test_a_full_disk_at_stdout_causes_a_one_line_error(tmp_path: Path) -> None:
 
 @NEEDS_DEV_FULL
 @pytest.mark.parametrize("format_", ["table", "json"])
-def test_a_full_disk_at_stdout_of_a_report_causes_a_one_line_error(
+def test_writing_a_report_to_a_full_disk_causes_a_one_line_error(
     format_: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Run in this process; the previous test checks that the process prints nothing more when it exits."""
@@ -173,7 +173,7 @@ def test_a_full_disk_at_stdout_of_a_report_causes_a_one_line_error(
 
 
 @NEEDS_DEV_FULL
-def test_a_run_with_a_full_disk_at_stdout_prints_the_path_of_the_raw_values(
+def test_a_run_that_cannot_write_to_stdout_prints_the_path_of_the_raw_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
@@ -194,7 +194,7 @@ def test_a_run_shows_its_table_before_writing_the_page(capsys: pytest.CaptureFix
 
 
 @NEEDS_DEV_FULL
-def test_a_full_disk_at_stderr_does_not_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_if_it_cannot_write_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
         with ProgressBar(1, quiet=False) as progress:

@@ -76,7 +76,7 @@ def test_a_killed_worker_breaks_a_process_pool_executor_permanently(serve: Serve
 
 
 @pytest.mark.parametrize(("name", "notices"), [(PROCESSES, "/"), (PEBBLE, "/ready")])
-def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
+def test_killing_an_idle_worker_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
     """Pebble replaces a lost worker only while tasks run."""
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
@@ -87,7 +87,9 @@ def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, ser
 
 
 @pytest.mark.parametrize(("name", "lost"), [(PEBBLE, 1), (DASK, 0)])
-def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, serve: Serve, tmp_path: Path) -> None:
+def test_pebble_and_dask_replace_a_worker_killed_during_a_task(
+    name: str, lost: int, serve: Serve, tmp_path: Path
+) -> None:
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(6)]
@@ -101,7 +103,7 @@ def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, ser
         (tmp_path / "told").unlink()
         (tmp_path / "begun").write_text("")
         requests = [served.send("/") for _ in range(2)]
-        wait_until(lambda: begun(tmp_path) == 2)  # both workers are at work again
+        wait_until(lambda: begun(tmp_path) == 2)  # both workers run tasks again
         (tmp_path / "told").touch()
         assert [receive(request).body for request in requests] == ["told"] * 2
         assert served.request("/ready").status == 200

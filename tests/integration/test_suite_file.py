@@ -257,7 +257,7 @@ def test_a_list_of_values_in_a_suite_becomes_an_axis(tmp_path: Path) -> None:
     assert {plan.load_of(case).path for case in one} == {"/report?size=1", "/report?size=2"}
     assert {plan.load_of(case).keep_alive for case in two} == {True, False}
     assert all(not case.python and case.get("threads") is None for case in two)  # an executable needs no Python
-    assert {case.load for case in one} == {case.load for case in two}  # the servers are compared
+    assert {case.load for case in one} == {case.load for case in two}  # both servers get the same loads
     assert not plan.ceilings
 
 

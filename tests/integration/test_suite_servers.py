@@ -367,7 +367,7 @@ def test_a_response_of_a_foreign_process_ends_the_readiness_wait(monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["redis", "postgresql"])
-def test_a_service_is_private_and_stopped_at_the_end(name: str) -> None:
+def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None:
     async def go() -> list[int]:
         async with services() as needed:
             first = _port((await needed.addresses(["nginx", name]))[name])

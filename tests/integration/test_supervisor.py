@@ -371,7 +371,7 @@ def _seed_for(server: Path) -> int:
     ],
     ids=["bare case", "try"],
 )
-def test_a_bench_killed_in_the_ceiling_or_in_try_leaves_no_processes(
+def test_a_bench_killed_during_the_ceiling_or_try_leaves_no_processes(
     words: list[str], at_work: str, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))

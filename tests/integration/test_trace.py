@@ -137,7 +137,7 @@ def test_the_cpu_share_of_an_interval_is_computed_from_its_spans() -> None:
     assert bar.cpu_share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_saved_and_shown_again(run_cli: RunCli, tmp_path: Path) -> None:
+def test_report_shows_saved_traces(run_cli: RunCli, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")

@@ -67,7 +67,7 @@ def test_the_timeline_has_a_lane_for_each_process(traced: list[Timeline]) -> Non
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 
 
-def test_yielding_tasks_have_many_spans(traced: list[Timeline]) -> None:
+def test_tasks_that_yield_have_many_compute_spans(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
     assert all(len(bar.spans) > 10 for bar in bars_of(one))

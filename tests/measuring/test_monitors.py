@@ -211,7 +211,7 @@ class FakeProcess:
         ({"rss": 9}, 9, "rss"),  # a process of another user
     ],
 )
-def test_memory_is_counted_as_pss_uss_or_rss(
+def test_memory_is_measured_as_pss_uss_or_rss(
     memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

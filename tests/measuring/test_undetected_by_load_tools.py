@@ -172,7 +172,7 @@ def test_the_load_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: st
     assert limits["nginx_static"], reasons
 
 
-def test_a_crash_under_a_tool_with_totals_is_reported_with_the_last_output(tmp_path) -> None:
+def test_a_crash_under_load_from_a_tool_with_totals_is_reported_with_the_last_output(tmp_path) -> None:
     """test_crashing_servers.py checks this for siege, which reports single responses."""
     needed("ab")
     result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")

@@ -1,4 +1,4 @@
-"""Sends endless output and endless responses to pings; a copy named endless_answer also to tasks."""
+"""Sends endless output and endless responses to pings. A copy named endless_answer also answers tasks endlessly."""
 
 import argparse
 import contextlib

@@ -1,6 +1,6 @@
 """Find processes that a test left behind, by a mark that child processes inherit in their environment.
 
-So tests that run at the same time do not affect each other.
+Tests that run at the same time therefore do not affect each other.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Measure stalls of the machine, as when its host takes the CPUs away."""
+"""Measure stalls of the machine, for example when its host takes the CPUs away."""
 
 import contextlib
 import subprocess

@@ -129,7 +129,7 @@ class _Siege:
         self._serve(round_)
 
     def _steal(self, count: int) -> Floats:
-        """Return when each CPU is stolen: hardly in two of three sieges, up to 14 % of the time in one of ten."""
+        """Return when each CPU is stolen: almost never in two of three sieges, up to 14 % of the time in one of ten."""
         stolen, kind = np.zeros((2, count), dtype=bool), self._rng.random()
         if not self._machine._noisy:
             return stolen

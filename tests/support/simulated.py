@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from under_siege.stats.rate import Spans, spans_of
 
-Service = Callable[[float], float]  # begin of the service → its duration, in seconds
+Service = Callable[[float], float]  # start of the service → its duration, in seconds
 
 
 def constant(seconds: float) -> Service:

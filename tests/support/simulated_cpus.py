@@ -20,7 +20,7 @@ STOLEN_PER_S, STOLEN_S = 0.125, 0.04
 
 
 class Machine:
-    """A machine with two CPUs; `now_s` is the begin of the next step."""
+    """A machine with two CPUs; `now_s` is the start of the next step."""
 
     def __init__(self, seed: int = 0, *, noisy: bool = False) -> None:
         self._random = np.random.default_rng(seed)

@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableView:
-    """The figures of a table that a script measured, as claims need them."""
+    """The figures of a table that a script measured, in the form that claims use."""
 
     cpus = 2
 
@@ -91,7 +91,7 @@ def sections(name: str) -> dict[str, str]:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a text at spaces outside code."""
+    """Wrap the text at spaces outside code."""
     lines, line = [], ""
     for word in re.findall(r"(?:`[^`]*`|\S)+", text):
         if line and len(line) + 1 + len(word) > WIDTH:

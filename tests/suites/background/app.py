@@ -1,4 +1,4 @@
-"""A service that answers at once, and computes primes in the background, one after the other."""
+"""A service that responds immediately and computes primes in the background, one request after the other."""
 
 from concurrent.futures import ProcessPoolExecutor
 

@@ -70,7 +70,7 @@ def test_other_work_and_steal_time_do_not_change_the_verdict() -> None:
         assert two_rounds(*records) == []
 
 
-def test_a_case_without_samples_of_cpu_time_is_not_too_cheap() -> None:
+def test_a_case_without_samples_of_cpu_time_is_not_flagged_as_too_cheap() -> None:
     record = record_of("1_x")
     record.samples.at_s[:] = [0.0] * len(record.samples.at_s)
     case = judged(record)

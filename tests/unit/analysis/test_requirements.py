@@ -1,4 +1,4 @@
-"""Requirements: their intervals decide whether they are met, and output formats and the exit code report it."""
+"""Intervals decide whether requirements are met; output formats and the exit code report the outcome."""
 
 import json
 import re

@@ -238,7 +238,7 @@ def test_the_capacity_is_reported_as_a_share_of_the_ceiling() -> None:
     assert one.of_ceiling == pytest.approx(one.lower_per_s / 20, rel=0.05)
 
 
-def test_a_failed_search_is_reported_with_its_reason() -> None:
+def test_a_failed_capacity_search_is_reported_with_its_reason() -> None:
     step = offered(SERVERS["M/D/1"], 10.0, 5.0, 1, 1)
     step.record.failure = Failure("died", "it <b>died</b>")
     result = result_of([])

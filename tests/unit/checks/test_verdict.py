@@ -72,7 +72,7 @@ def test_error_responses_may_have_any_length() -> None:
     assert codes(judged(record)) == ["availability"]
 
 
-def test_an_answer_possible_at_the_highest_cpu_speed_is_not_too_fast() -> None:
+def test_an_answer_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
     """The machine is slow during the reference runs and twice as fast in the second half of the siege."""
     record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
@@ -115,7 +115,9 @@ def test_cpu_time_samples_that_lack_an_exited_process_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(("needed_s", "expected"), [(0.0011, ["too_cheap"]), (0.0009, [])])
-def test_cpu_time_below_the_resolution_of_its_clock_is_not_too_cheap(needed_s: float, expected: list[str]) -> None:
+def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
+    needed_s: float, expected: list[str]
+) -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.0001 * number for number in range(17)]
     record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
@@ -162,7 +164,7 @@ def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, exp
     assert ("littles_law" in codes(judged(record))) == expected
 
 
-def test_lost_requests_explain_a_gap_in_littles_law() -> None:
+def test_lost_requests_explain_a_violation_of_littles_law() -> None:
     record = record_of("1_x", socket_failures=1)
     record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
     assert codes(judged(record)) == ["availability"]
@@ -178,7 +180,7 @@ def test_littles_law_is_checked_only_with_five_or_more_answers(answers: int, exp
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
-def test_a_user_is_stuck_if_the_others_get_four_answers_in_the_meantime(rounds: int, expected: bool) -> None:
+def test_a_user_without_answers_is_stuck_once_the_others_have_four_each(rounds: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[5 * rounds :]
@@ -194,7 +196,7 @@ def test_stuck_users_make_a_case_suspect() -> None:
     assert "2 of 7 users never got an answer" in case.reasons[0].message
 
 
-def test_a_short_siege_does_not_contradict_littles_law() -> None:
+def test_a_short_siege_does_not_violate_littles_law() -> None:
     slow = record_of("1_x", speed=0.25, users=25, idle_answer_s=0.5)
     slow.samples.cpu_s[:] = [value * 4 for value in slow.samples.cpu_s]
     slow.machine = None

@@ -66,7 +66,7 @@ def test_a_task_in_slices_lets_other_tasks_run() -> None:
     assert asyncio.run(together()) > 20
 
 
-def test_exceptions_of_tasks_become_one_line_and_can_be_pickled() -> None:
+def test_exceptions_of_tasks_are_shortened_to_one_line_and_can_be_pickled() -> None:
     with pytest.raises(TaskError) as caught:
         perform("sample_tasks:raises")
     assert str(caught.value) == "ValueError: the first line and a second one"

@@ -67,7 +67,7 @@ def of_several(python, quality):
     return result.records
 
 
-def test_cases_match_only_if_all_axes_match() -> None:
+def test_cases_match_only_if_their_values_on_all_axes_are_equal() -> None:
     base = result_of(of_several("3.11.7", 1.0) + of_several("3.14.0", 1.0))
     new = result_of(of_several("3.11.7", 0.5) + of_several("3.14.0", 1.0))
     found = compare_results(base, new)
@@ -105,7 +105,7 @@ def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
     assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
 
 
-def test_a_case_that_failed_before_is_failed_or_undecided() -> None:
+def test_a_case_that_failed_in_the_base_is_failed_or_undecided() -> None:
     failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
     found = compare_results(failed, failed)
     assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
@@ -254,7 +254,7 @@ def test_a_regression_is_detected_on_a_slower_machine(waits) -> None:
 
 
 @pytest.mark.parametrize("factor", [1.4, 2.2])
-def test_pings_slowed_only_by_the_machine_are_no_difference(factor) -> None:
+def test_pings_slowed_only_by_the_machine_are_reported_as_no_difference(factor) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     new = a_result(*SERVERS, seed=2, speeds=slower(STEADY))
     for record in new.records:
@@ -300,7 +300,7 @@ def test_results_without_speed_samples_are_compared_unadjusted() -> None:
 
 
 def test_the_load_of_servers_does_not_affect_the_speed_correction() -> None:
-    """Almost all servers left a CPU idle on the fast day, and hardly any on the slow day."""
+    """Almost all servers left a CPU idle on the fast day, and hardly any did on the slow day."""
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))

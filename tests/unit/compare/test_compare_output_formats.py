@@ -95,7 +95,7 @@ def test_markdown_and_table_have_the_same_figures() -> None:
     assert markdown.count("worse**") == 1
 
 
-def test_a_narrow_terminal_truncates_nothing() -> None:
+def test_narrow_terminals_do_not_truncate_the_comparison() -> None:
     found = compare_results(a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2))
     narrow = as_text(found, width=60)
     for row in grid_of(found).rows:

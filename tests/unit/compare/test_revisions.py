@@ -75,7 +75,7 @@ def test_requirements_apply_to_the_new_revision() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a git repository with a suite, committed, and then changed."""
+    """Return a git repository with a suite that was committed and then changed."""
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / "suite.toml").write_text('[servers.one]\ncommand = "serve {port}"\n')

@@ -104,7 +104,7 @@ def test_the_interval_decides_a_claim(is_: str, result, expected: str) -> None:
 
 
 @pytest.mark.parametrize("is_", ["same", "less", "about 1.2 times"])
-def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_: str) -> None:
+def test_a_claim_is_undecided_if_its_interval_includes_a_limit(is_: str) -> None:
     found = decide(a_claim(is_), ResultView(NOISY))
     assert found.outcome == UNDECIDED
     assert re.search(r"the ratio is [\d.]+ to [\d.]+", found.possible)
@@ -373,7 +373,9 @@ def test_lesson_list_shows_every_step(tmp_path: Path) -> None:
         (["check"], "check needs one file"),
     ],
 )
-def test_invalid_arguments_are_rejected_with_a_one_line_error(words: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_lesson_arguments_are_rejected_with_a_one_line_error(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     said = invoke("lesson", *words, folder=tmp_path)
     assert said.returncode == 2
     assert message in said.stderr
@@ -476,7 +478,7 @@ def not_begun(*_: object) -> None:
 
 
 @pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't create")])
-def test_a_failed_measurement_shows_the_committed_result(
+def test_a_step_whose_measurement_fails_shows_the_committed_result(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
@@ -521,7 +523,7 @@ requests = 2
 """
 
 
-def test_a_step_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_lesson_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "01_small.toml").write_text(SMALL)
     monkeypatch.setattr(step, "LESSON", tmp_path)
     said = invoke("lesson", "--answer", "B", "--html", "page.html", folder=tmp_path)

@@ -20,7 +20,7 @@ def test_other_lines_are_not_parsed_as_transactions(line: str) -> None:
     assert Siege().parse_line(line) is None
 
 
-def test_failures_are_read_from_the_summary() -> None:
+def test_failed_transactions_are_read_from_the_summary_of_siege() -> None:
     assert Siege().failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest", []) == 59
     assert Siege().failures("", []) == 0
 

@@ -40,12 +40,12 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_the_problem_of_a_body_names_the_wrong_field(name: str) -> None:
+def test_the_error_for_a_body_names_the_wrong_field(name: str) -> None:
     rule, body, problem = PROBLEMS[name]
     assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
 
 
-def test_long_values_in_problems_are_shortened() -> None:
+def test_long_values_in_the_error_for_a_body_are_shortened() -> None:
     assert len(BodyRule(JSON).problem(changed(id="x" * 10_000), RIGHT)) < 100
 
 

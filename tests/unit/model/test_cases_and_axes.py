@@ -185,7 +185,7 @@ def test_a_round_of_some_cases_includes_their_ceilings() -> None:
     assert plan.among([*plan.cases, *plan.ceilings], wanted) == [*wanted, *plan.ceilings]
 
 
-def test_a_new_number_of_workers_is_a_change_unless_workers_is_an_axis() -> None:
+def test_a_different_number_of_workers_is_a_change_unless_workers_is_an_axis() -> None:
     one, two = along(workers=(1,)), along(workers=(2,))
     (found,) = [pair for pair in compare_results(one, two).cases if pair.case.server == "4_pool"]
     assert found.changes[0].judgement == "better"

@@ -45,7 +45,7 @@ def test_two_records_do_not_share_their_columns() -> None:
     assert a_record().transactions.finished_s is not a_record().transactions.finished_s
 
 
-def test_a_failed_save_keeps_the_old_file(tmp_path) -> None:
+def test_a_failed_save_leaves_no_temporary_file(tmp_path) -> None:
     (tmp_path / "r.json").mkdir()
     with pytest.raises(OSError, match="directory"):
         save(a_result(), tmp_path / "r.json")

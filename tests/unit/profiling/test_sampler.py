@@ -10,7 +10,7 @@ from under_siege.model.profile import Profile
 from under_siege.profiling import sampler
 
 
-def test_stacks_are_counted_by_pass_and_thread(tmp_path: Path) -> None:
+def test_stacks_are_counted_by_sampling_pass_and_thread(tmp_path: Path) -> None:
     (file := tmp_path / "7").write_text(
         "thread (7): x;run (/a.py:1);f (/b;c.py:2) 42\nthread (9): pool;g (/d.py:3) 4\n?"
     )

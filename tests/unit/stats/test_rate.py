@@ -65,7 +65,7 @@ def test_a_pause_in_the_middle_lowers_the_rate() -> None:
 
 
 @pytest.mark.parametrize("pause", [(0.45, 1.5), (0.5, 2.0), (0.55, 1.9)])
-def test_an_identity_clock_keeps_the_rate_even_if_a_pause_delays_the_first_answers(pause) -> None:
+def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_answers(pause) -> None:
     record = record_of("1_sync", workers=2, users=40)
     answers = [
         (at, user)

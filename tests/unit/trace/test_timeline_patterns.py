@@ -177,7 +177,7 @@ def test_each_request_is_described_in_a_sentence(result: Result) -> None:
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
-def test_step_prints_all_requests_without_a_terminal(
+def test_trace_step_prints_all_requests_without_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from under_siege.result_output import Report
@@ -191,7 +191,7 @@ def test_step_prints_all_requests_without_a_terminal(
     assert " 8\n" not in shown[:second], "later requests are not drawn yet"
 
 
-def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
+def test_trace_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
     from under_siege.result_output import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
