@@ -97,7 +97,7 @@ def test_answers_whose_contents_a_script_rejects_are_wrong() -> None:
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
 def test_bytes_of_responses_in_flight_are_tolerated(more: int) -> None:
-    """At the end of each burst, one response per user may be in flight, here of five users."""
+    """At the end of each burst, each of the five users may have a response in flight."""
     expected = [] if abs(more) <= 5 * 4 else ["wrong_answer"]
     assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + more))) == expected
 

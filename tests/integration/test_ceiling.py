@@ -116,7 +116,7 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
 
 @contextlib.contextmanager
 def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
-    """Run the ceiling as a process; yield it once its users have begun."""
+    """Run the ceiling as a process; yield it once its users have started."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
         [sys.executable, *script("no_server_baseline"), *words],

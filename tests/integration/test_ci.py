@@ -62,7 +62,7 @@ def add_the_bench(folder: Path) -> None:
 
 
 def add_recorded_bench(folder: Path, code: int) -> None:
-    """Replace the project's Python by a script that prints a recorded comparison."""
+    """Replace the project's Python with a script that prints a recorded comparison."""
     for name, quality in (("old", 1.0), ("new", 0.5)):
         result = a_result(("1_a", 1, quality))
         result.requirements.append(Required("rate >= 0.97 of base"))

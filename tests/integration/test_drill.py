@@ -79,7 +79,7 @@ def result(*found: Incident) -> Result:
 
 
 class FakeServer:
-    """A server that recovers from every fault except half requests."""
+    """A server that recovers from every fault except slow connections."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

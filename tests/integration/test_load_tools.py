@@ -92,7 +92,7 @@ def test_ab_counts_kept_alive_responses() -> None:
 
 
 def test_percentiles_that_ab_reports_for_few_requests_are_corrected() -> None:
-    """For 7 requests, ab reads its 95th percentile behind the end of its array."""
+    """For 7 requests, ab reads its 95th percentile past the end of its array."""
     output = recorded("ab", "slow")
     few = output.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
     stdout = output.stdout.replace("Complete requests:      14", "Complete requests:      7")
