@@ -1,4 +1,4 @@
-"""A small version of suites/aiohttp: its checks detect servers that skip the database; and its tables."""
+"""A small version of suites/aiohttp, whose checks detect servers that skip the database, and its tables."""
 
 import io
 import re
@@ -119,7 +119,7 @@ def test_wrong_rows_sent_only_to_wrk_are_detected(tmp_path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_missing_updates_are_detected(tmp_path: Path) -> None:
+def test_updates_missing_from_the_database_are_detected(tmp_path: Path) -> None:
     records = small("ab", DISHONEST, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]
     assert records["honest"].services_cpu_s is not None
@@ -137,7 +137,7 @@ def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record
     return found
 
 
-def test_differences_above_noise_and_above_repeated_versions_are_shown() -> None:
+def test_differences_larger_than_those_of_identical_versions_are_shown() -> None:
     across = across_of(summarize(result_of(versions(1.25))), "aiohttp")
     assert across.values == ["3.8.6", "3.8.6.0", "3.10.1"]
     ((_, cells),) = across.rows.items()
@@ -147,8 +147,8 @@ def test_differences_above_noise_and_above_repeated_versions_are_shown() -> None
     assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
 
 
-def test_noise_excludes_cases_that_are_not_compared() -> None:
-    """On a busy machine nothing is compared, so the difference between identical versions does not count."""
+def test_noise_is_computed_only_from_compared_cases() -> None:
+    """Cases on a busy machine are not compared, so their differences do not count as noise."""
     busy = Machine(total_s=8, busy_s=8, steal_s=0)
     restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
     across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")
@@ -156,12 +156,12 @@ def test_noise_excludes_cases_that_are_not_compared() -> None:
     assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
-def test_differences_within_those_of_identical_versions_are_blank() -> None:
+def test_differences_no_larger_than_those_of_identical_versions_are_blank() -> None:
     ((_, cells),) = across_of(summarize(result_of(versions(1.02))), "aiohttp").rows.items()
     assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
 
 
-def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_across_an_axis_reports_its_noise_and_requires_two_values(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     result = result_of(versions(1.25))
@@ -176,7 +176,7 @@ def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(("width", "tables"), [(60, [2, 3]), (80, [1, 2]), (140, [1, 1])])
-def test_narrow_terminals_get_several_tables_without_truncated_figures(width: int, tables: list[int]) -> None:
+def test_narrow_terminals_show_several_tables_without_truncated_figures(width: int, tables: list[int]) -> None:
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())

@@ -1,4 +1,4 @@
-"""`async def` tasks, on an event loop of their own or on that of the server, and the figures of their runs."""
+"""`async def` tasks on their own event loop or on the server's, and the measurements of their runs."""
 
 import asyncio
 import itertools
@@ -64,7 +64,7 @@ def test_cpu_time_includes_child_tasks(way) -> None:
     assert 0.04 <= run.cpu_s < 0.08
 
 
-def test_cpu_time_excludes_other_tasks_during_awaits() -> None:
+def test_cpu_time_excludes_tasks_that_run_during_awaits() -> None:
     async def together() -> list[TaskRun]:
         busy = asyncio.create_task(computing())
         runs = await asyncio.gather(*(perform_in_slices("sample_tasks:awaits") for _ in range(3)))
@@ -108,7 +108,7 @@ def test_awaits_let_other_tasks_run() -> None:
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
-def test_any_exception_becomes_a_one_line_error(way, task: str, line: str) -> None:
+def test_any_exception_of_an_async_task_becomes_a_one_line_error(way, task: str, line: str) -> None:
     with pytest.raises(TaskError) as caught:
         way(task)
     assert line in str(caught.value)
@@ -133,7 +133,7 @@ def test_unfinished_child_tasks_do_not_delay_the_answer(way) -> None:
     assert time.monotonic() - began_s < 30  # the child task would sleep for 60 s
 
 
-def test_event_loops_are_closed(recwarn) -> None:
+def test_event_loops_of_async_tasks_are_closed(recwarn) -> None:
     for _ in range(3):
         perform("sample_tasks:awaits")
     assert [str(one.message) for one in recwarn if issubclass(one.category, ResourceWarning)] == []

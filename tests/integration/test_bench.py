@@ -31,14 +31,14 @@ def test_list_shows_every_strategy_with_its_title(run_cli) -> None:
     assert "In a process pool" in lines[3]
 
 
-def test_list_as_json(run_cli) -> None:
+def test_list_prints_titles_and_ports_as_json(run_cli) -> None:
     entries = json.loads(run_cli("list", "--json").stdout)
     assert [entry["server"] for entry in entries] == [path.stem for path in SERVERS]
     assert entries[2]["port"] == 8002
     assert entries[2]["title"].startswith("In a thread pool")
 
 
-def test_every_round_has_every_case_in_an_order_set_by_the_seed() -> None:
+def test_each_round_runs_every_case_in_an_order_set_by_the_seed() -> None:
     def order(seed: int) -> list[list[str]]:
         plan = plan_of(users=5, rounds=4, seed=seed)
         runnable.update(case.server for case in plan.cases)
@@ -109,7 +109,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_bad_input_is_a_one_line_error_before_anything_starts(words, error, run_cli, tmp_path) -> None:
+def test_bad_input_causes_a_one_line_error_before_anything_starts(words, error, run_cli, tmp_path) -> None:
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "broken.py").write_text("def nothing(:\n")
     (tmp_path / "later.json").write_text('{"schema": 999}')
@@ -127,7 +127,7 @@ def test_bad_input_is_a_one_line_error_before_anything_starts(words, error, run_
     assert not list(tmp_path.glob("results/*"))
 
 
-def test_the_installed_command_reports_the_same_error_and_exit_code(bench) -> None:
+def test_a_bench_process_reports_an_unknown_server_with_exit_code_2(bench) -> None:
     refused = bench("run", "99")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("bench.py: unknown server '99': expected a number, a path, or one of 1_sync")

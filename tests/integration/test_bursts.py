@@ -19,7 +19,7 @@ def message_of(record: Record) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_honest_server_is_ok_with_the_expected_figures(workers: int) -> None:
+def test_an_honest_server_has_the_verdict_ok_and_the_expected_figures(workers: int) -> None:
     case = judged(burst_record_of("1_x", workers=workers))
     assert (case.verdict, case.reasons) == ("ok", [])
     assert case.rate_per_s.mean == pytest.approx(workers / TASK_S, rel=0.03)
@@ -42,7 +42,7 @@ def test_percentiles_are_medians_over_the_bursts() -> None:
     assert judged(record).response_s.p50 == pytest.approx(0.515)
 
 
-def test_rounds_of_bursts_have_intervals() -> None:
+def test_rates_and_percentiles_of_several_rounds_have_intervals() -> None:
     records = [burst_record_of("1_x", number, p50_s=0.5 + 0.01 * number) for number in (1, 2, 3)]
     (case,) = summarize(result_of([*(bare_record(number) for number in (1, 2, 3)), *records])).cases
     assert case.rate_per_s.low < case.rate_per_s.mean < case.rate_per_s.high
@@ -50,7 +50,7 @@ def test_rounds_of_bursts_have_intervals() -> None:
     assert case.response_s.p50_low < 0.52 < case.response_s.p50_high
 
 
-def test_a_tool_without_percentiles_leaves_that_column_empty() -> None:
+def test_a_tool_without_percentiles_leaves_response_times_empty() -> None:
     case = judged(burst_record_of("1_x", p50_s=None, p95_s=None, p99_s=None))
     assert (case.verdict, case.response_s) == ("ok", None)
 
@@ -59,7 +59,7 @@ def test_rates_above_the_ceiling_are_suspect() -> None:
     assert "above_ceiling" in codes(judged(burst_record_of("1_x", right=400, body_bytes=1600)))
 
 
-def test_a_median_below_the_task_duration_is_too_fast() -> None:
+def test_a_median_below_the_task_duration_is_flagged_as_too_fast() -> None:
     assert codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2))) == ["too_fast"]
     for errors in ("wrong_status", "unanswered"):  # the fast responses may be the errors
         assert "too_fast" not in codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2, **{errors: 5})))
@@ -72,14 +72,14 @@ def test_wrong_statuses_and_missing_answers_lower_availability() -> None:
     assert f"{10 * COUNT} of {20 * COUNT} requests got no correct answer" in case.reasons[0].message
 
 
-def test_a_case_without_right_answers_fails() -> None:
+def test_a_case_without_correct_answers_fails() -> None:
     case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
     assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
     assert f"{9 * COUNT} requests got no correct answer" in case.reasons[0].message
 
 
 @pytest.mark.parametrize("each", [0, 3, 8])
-def test_answers_of_another_length_are_wrong(each: int) -> None:
+def test_answers_of_an_unexpected_length_are_wrong(each: int) -> None:
     case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
@@ -87,7 +87,7 @@ def test_answers_of_another_length_are_wrong(each: int) -> None:
     assert case.verdict in ("ok", "failed")
 
 
-def test_contents_rejected_by_a_script_are_wrong() -> None:
+def test_answers_whose_contents_a_script_rejects_are_wrong() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
     assert f"{2 * COUNT} of {13 * COUNT} answers under load had the right status but wrong contents" in message_of(
@@ -97,7 +97,7 @@ def test_contents_rejected_by_a_script_are_wrong() -> None:
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
 def test_bytes_of_responses_in_flight_are_tolerated(more: int) -> None:
-    """At the end of each burst, one response per user may be in flight, here of five users."""
+    """At the end of each burst, each of the five users may have a response in flight."""
     expected = [] if abs(more) <= 5 * 4 else ["wrong_answer"]
     assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + more))) == expected
 
@@ -133,7 +133,7 @@ def test_exceeding_a_ceiling_limited_by_the_tool_is_allowed(ceiling_awake: float
     assert set(codes(case)) == expected
 
 
-def test_cpu_time_of_the_tool_replaces_unknown_awake_time() -> None:
+def test_cpu_time_of_the_load_tool_replaces_an_unknown_awake_time() -> None:
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.95))) == ["generator"]
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.5))) == []
 
@@ -171,7 +171,7 @@ def test_connections_closed_despite_keep_alive_are_noted() -> None:
         assert summarize(result).cases[0].verdict == "ok"
 
 
-def test_requests_of_the_bench_count_towards_the_rate() -> None:
+def test_requests_sent_by_the_bench_count_towards_the_rate() -> None:
     checked = burst_record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
         getattr(checked.checks, column).append(value)
@@ -189,13 +189,13 @@ def test_a_result_with_bursts_is_saved_loaded_and_shown(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("column", "value"), [("took_s", 0.0), ("right", -1), ("p50_s", -1.0), ("tool_awake", -0.1)])
-def test_impossible_values_of_bursts_are_rejected(tmp_path, column: str, value: float) -> None:
+def test_bursts_with_impossible_values_are_rejected(tmp_path, column: str, value: float) -> None:
     save(result_of([burst_record_of("1_x", **{column: value})]), tmp_path / "r.json")
     with pytest.raises(ValueError, match=rf"Expected .* at .*\.bursts\.{column}"):
         load(tmp_path / "r.json")
 
 
-def test_long_waits_lead_to_fewer_bursts() -> None:
+def test_long_waits_for_requests_in_flight_lead_to_fewer_bursts() -> None:
     """Requests in flight at the end of a burst delay the next burst."""
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)

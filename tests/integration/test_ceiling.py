@@ -27,7 +27,7 @@ from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
 
-OTHER_PROCESSES = 5  # processes without users: supervisor, main process, forkserver, resource tracker and checker
+OTHER_PROCESSES = 5  # the supervisor, main process, forkserver, resource tracker and checker have no users
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 
@@ -116,7 +116,7 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
 
 @contextlib.contextmanager
 def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
-    """Run the ceiling as a process; yield it once its users have begun."""
+    """Run the ceiling as a process; yield it once its users have started."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
         [sys.executable, *script("no_server_baseline"), *words],
@@ -157,14 +157,14 @@ def test_400_users_share_a_few_processes() -> None:
     assert processes_for(400) <= len(with_users) <= processes_for(400) + 2  # the checker and the main process
 
 
-def test_few_users_have_a_process_each() -> None:
+def test_a_single_user_has_its_own_process() -> None:
     assert processes_for(1) == 1
     looks: list[int] = []
     run_until_all_users_answered(write_task("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
     assert looks[0] <= 1 + OTHER_PROCESSES
 
 
-def test_every_process_runs_the_task_once_before_the_users_begin() -> None:
+def test_every_process_runs_the_task_once_before_the_users_start() -> None:
     task = write_task("heavy", imports="import numpy\ntime.sleep(0.3)  # as heavy imports do")
     with bare(task, users=6, processes=3) as process:
         performed = [next(line for line in process.stdout if line[:1].isdigit()) for _ in range(12)]
@@ -177,7 +177,7 @@ def test_every_process_runs_the_task_once_before_the_users_begin() -> None:
     assert set(before_go.values()) == {1}
 
 
-def test_users_begin_together_even_if_the_task_has_heavy_imports() -> None:
+def test_users_start_together_even_if_the_task_has_heavy_imports() -> None:
     length_s = 1.0
     task = write_task("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
     columns = run_until_all_users_answered(task, 10, lambda: None).transactions
@@ -185,7 +185,7 @@ def test_users_begin_together_even_if_the_task_has_heavy_imports() -> None:
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
 
 
-def test_a_folder_named_common_does_not_hide_our_package() -> None:
+def test_a_directory_named_common_does_not_hide_the_project_package() -> None:
     Path("common").mkdir()
     Path("common", "__init__.py").write_text("raise RuntimeError('not this one')")
     Path("common", "task.py").write_text("raise RuntimeError('nor this one')")
@@ -236,14 +236,14 @@ def test_a_task_that_always_fails_is_reported_in_one_line() -> None:
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
-def test_a_forked_child_is_not_another_user() -> None:
+def test_a_process_forked_by_the_task_does_not_act_as_a_user() -> None:
     with bare(write_task("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
         assert all(process.stdout.readline() for _ in range(20))
     assert {pid for pid, _ in diary("began")} == {pid for pid, _ in diary("imported")}
 
 
 @pytest.mark.parametrize("task", ["sample_tasks:half_a_second_of_computing", "sample_tasks:half_a_second"])
-def test_no_process_is_left_when_the_main_process_is_killed(task, monkeypatch) -> None:
+def test_all_processes_of_the_ceiling_exit_when_the_main_process_is_killed(task, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     with bare(task, users=60, processes=2) as process:
         family = offspring(process.pid)
@@ -252,13 +252,13 @@ def test_no_process_is_left_when_the_main_process_is_killed(task, monkeypatch) -
         wait_until(lambda: all(gone(one) for one in family))
 
 
-def test_ready_limit_depends_on_the_task_and_the_number_of_processes() -> None:
+def test_the_readiness_timeout_depends_on_the_task_and_the_number_of_processes() -> None:
     short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
     assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
     assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
 
 
-def test_only_lines_of_the_baseline_become_answers_and_checks() -> None:
+def test_malformed_output_lines_of_the_ceiling_are_ignored() -> None:
     record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
     length = Length(None, 1, Expectation(b"", 60.0, 60.0))
     lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
@@ -282,7 +282,7 @@ def test_only_lines_of_the_baseline_become_answers_and_checks() -> None:
     assert length.end_s == LEAST_S  # the only user has an answer
 
 
-def test_checks_are_separate_from_the_users() -> None:
+def test_checks_are_recorded_separately_from_user_transactions() -> None:
     record = computed(write_task("jobs"), users=2)
     assert CHECK_USER not in record.transactions.user
     assert set(record.checks.code) == {""}

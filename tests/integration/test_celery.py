@@ -76,14 +76,14 @@ class ExternalCelery:
 
     def revoked(self) -> list[str]:
         """Return the ids of the tasks that the worker will not start."""
-        from celery import Celery  # takes long to import, and only the process that runs this test needs it
+        from celery import Celery  # slow to import, and only the process that runs this test needs it
 
         with Celery(broker=self.address, set_as_current=False) as app:
             return [task for tasks in (app.control.inspect().revoked() or {}).values() for task in tasks]
 
 
 @needs_redis
-def test_external_broker_and_worker(
+def test_the_server_works_with_an_external_broker_and_worker(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Start one broker, one worker and one server for all checks, because they take long to start."""
@@ -272,7 +272,7 @@ def test_the_server_does_not_start_without_a_broker(address: str, monkeypatch: p
     assert f"CELERY_BROKER_URL='{address}'" in errors
 
 
-def test_a_missing_program_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_redis_server_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
     monkeypatch.setattr(server_contract, "path_of", lambda _program: None)
     assert unmet("redis-server") == "needs redis-server"

@@ -1,4 +1,4 @@
-"""The GitHub and GitLab workflows of docs/ci.md: run their commands as documented."""
+"""Run the commands of the GitHub and GitLab workflows in docs/ci.md as documented."""
 
 import http.server
 import os
@@ -62,7 +62,7 @@ def add_the_bench(folder: Path) -> None:
 
 
 def add_recorded_bench(folder: Path, code: int) -> None:
-    """Replace the project's Python by a script that prints a recorded comparison."""
+    """Replace the project's Python with a script that prints a recorded comparison."""
     for name, quality in (("old", 1.0), ("new", 0.5)):
         result = a_result(("1_a", 1, quality))
         result.requirements.append(Required("rate >= 0.97 of base"))
@@ -99,7 +99,7 @@ def run_gitlab(folder: Path, *, has_origin: bool = True, **variables: object) ->
     return run_in(folder, "\n".join(lines), OTHER_JOB["variables"] | here | variables)
 
 
-def test_all_commands_run_in_order(clone: Path) -> None:
+def test_all_commands_of_both_workflows_run_in_order(clone: Path) -> None:
     compared = run_github(clone)
     assert compared.returncode == 0, compared.stderr
     assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round decides nothing
@@ -122,7 +122,7 @@ def check_files(folder: Path, names: str) -> None:
     assert "What changed" in (folder / "page.html").read_text()
 
 
-def test_a_base_without_the_directory_of_the_suite_fails(clone: Path) -> None:
+def test_a_base_revision_without_the_suite_directory_fails_the_job(clone: Path) -> None:
     (clone / "bench").rename(clone / "perf")
     subprocess.run(["git", "add", "."], cwd=clone, check=True)
     ran = run_in(clone, STEPS["Compare"], JOB["env"] | {"GITHUB_BASE_REF": "main", "SUITE": "perf/suite.toml"})
@@ -131,7 +131,7 @@ def test_a_base_without_the_directory_of_the_suite_fails(clone: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_only_exit_code_3_is_allowed(code: int, tmp_path: Path) -> None:
+def test_exit_code_3_is_the_only_error_that_does_not_fail_the_job(code: int, tmp_path: Path) -> None:
     add_recorded_bench(tmp_path, code)
     github, gitlab = run_github(tmp_path), run_gitlab(tmp_path, has_origin=False)
     assert (github.returncode, gitlab.returncode) == (code, code), github.stderr + gitlab.stderr
@@ -176,7 +176,7 @@ def test_the_gitlab_job_posts_a_note_and_authenticates_with_a_token(tmp_path: Pa
     assert "**missed**" in note
 
 
-def test_all_other_steps_only_set_up() -> None:
+def test_all_other_workflow_steps_only_install_the_project() -> None:
     assert set(STEPS) == {"Set up", "Compare"}
     assert [line.split()[0] for line in OTHER_JOB["before_script"]] == ["git", "under-siege/scripts/setup"]
     assert STEPS["Set up"].split()[-1] == "under-siege/scripts/setup"

@@ -1,4 +1,4 @@
-"""Servers that crash are reported as dead with their last output, whichever request notices it first."""
+"""Servers that crash are reported as dead with their last output, whichever request detects the crash."""
 
 import shutil
 
@@ -12,7 +12,7 @@ CRASHES = ("crashes-1-suddenly", "crashes-1-slowly", "crashes-2-slowly", "crashe
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all of them and a healthy server. Replay is off, because some servers crash only on the bench's requests."""
+    """Run all crashing servers and a healthy one, without replay: some servers crash only on the bench's requests."""
     folder = tmp_path_factory.mktemp("dying")
     shutil.copy(SERVERS_DIRECTORY / "minimal_server.py", folder)  # the other servers import it
     for crash in CRASHES:
@@ -68,6 +68,6 @@ def test_a_crash_during_the_warm_up_is_reported_with_the_last_output(measured_ca
 
 
 @pytest.mark.figures
-def test_a_healthy_server_in_the_same_run_is_measured(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_healthy_server_measured_with_crashing_servers_does_not_fail(measured_cases: dict[str, MeasuredCase]) -> None:
     assert measured_cases["2_async"].summary.verdict != "failed"
     assert measured_cases["2_async"].summary.transactions > 0

@@ -18,7 +18,7 @@ from under_siege.model.suite import Load
 from under_siege.run.session import run_plan
 
 
-def test_a_custom_load_tool_can_load_a_whole_run(tmp_path, monkeypatch) -> None:
+def test_a_custom_load_tool_generates_the_load_of_a_complete_run(tmp_path, monkeypatch) -> None:
     Fake().install(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
@@ -41,7 +41,7 @@ def test_a_custom_load_tool_can_load_a_whole_run(tmp_path, monkeypatch) -> None:
     assert summarize(result).cases[0].transactions == len(record.transactions.user)
 
 
-def test_a_missing_tool_is_reported_with_an_install_hint() -> None:
+def test_a_missing_load_tool_is_reported_with_an_install_hint() -> None:
     with pytest.raises(BadInputError, match="fake-load is not installed; install it with: your system's package"):
         find(Fake())
 

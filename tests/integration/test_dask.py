@@ -68,7 +68,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         yield started
 
 
-def test_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_server_works_with_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
     """Use one cluster and one server for all checks, because they take long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
         check_that_tasks_run_on_the_workers(served, cluster)

@@ -1,4 +1,4 @@
-"""Work that a server left behind: answered, but not done when the load ended."""
+"""Backlogs: work that a server has acknowledged but not finished when the load ends."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from under_siege.monitors.probes import watch_drain
 
 
 @pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])
-def test_work_in_the_background_makes_a_rate_suspect(suite: str, tmp_path: Path) -> None:
+def test_unfinished_background_work_makes_the_rate_suspect(suite: str, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, str(TESTS / "suites/background" / suite), "--time", "1s")
     (case,) = summarize(result).cases
     assert [reason.code for reason in case.reasons if reason.code == "backlog"], ran.stdout + ran.stderr
@@ -26,7 +26,7 @@ def test_work_in_the_background_makes_a_rate_suspect(suite: str, tmp_path: Path)
     assert (drain.backlog is not None) == (suite == "reporting.toml")
 
 
-def test_a_backlog_that_is_no_number_fails_before_the_load(tmp_path: Path) -> None:
+def test_a_backlog_that_is_not_a_number_fails_the_case_before_the_load(tmp_path: Path) -> None:
     text = (TESTS / "suites/background/reporting.toml").read_text().replace('json = "pending"', 'json = "gone"')
     suite = tmp_path / "suite.toml"
     suite.write_text(f'folder = "{TESTS / "suites/background"}"\n' + text)
@@ -38,7 +38,7 @@ def test_a_backlog_that_is_no_number_fails_before_the_load(tmp_path: Path) -> No
 
 
 @pytest.mark.figures
-def test_workers_that_replace_those_of_abandoned_requests_are_no_backlog(tmp_path: Path) -> None:
+def test_replacing_the_workers_of_abandoned_requests_is_not_a_backlog(tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "9", "--time", "4s")
     case = next(case for case in summarize(result).cases if case.server == "9_async_pebble")
     drain = next(record.drain for record in result.records if record.drain)
@@ -66,14 +66,14 @@ def with_drain(**values) -> Record:
     ],
     ids=str,
 )
-def test_more_work_than_that_of_abandoned_requests_is_a_backlog(drain: dict[str, object], message: str) -> None:
+def test_work_beyond_that_of_abandoned_requests_is_a_backlog(drain: dict[str, object], message: str) -> None:
     (case,) = summarize(result_of([with_drain(**drain)])).cases
     messages = [reason.message for reason in case.reasons if reason.code == "backlog"]
     assert bool(messages) == bool(message)
     assert all(message in text for text in messages)
 
 
-def test_the_bench_stops_waiting_at_the_limit() -> None:
+def test_the_bench_stops_waiting_for_the_backlog_at_the_time_limit() -> None:
     record = record_of("1_a")
     used_s = iter(range(100, 1000))
     asyncio.run(watch_drain(record, lambda: float(next(used_s)), None, None, 0.5))

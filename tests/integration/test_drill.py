@@ -1,4 +1,4 @@
-"""The drill: figures and marks of simulated incidents, and real faults of servers that survive them or not."""
+"""The drill: figures and marks of simulated incidents, and real faults injected into servers."""
 
 import asyncio
 import contextlib
@@ -79,7 +79,7 @@ def result(*found: Incident) -> Result:
 
 
 class FakeServer:
-    """A server that recovers from every fault except half requests."""
+    """A server that recovers from every fault except slow connections."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -103,7 +103,7 @@ def mark(one: Incident) -> str:
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.3, 1.0, 3.0])
-def test_the_recovery_time_is_that_of_the_rate(gap_s: float) -> None:
+def test_the_recovery_time_lasts_until_the_rate_has_recovered(gap_s: float) -> None:
     figures = figures_of(incident(gap_s=gap_s))
     assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
     assert figures["whole_s"] == pytest.approx(
@@ -111,7 +111,7 @@ def test_the_recovery_time_is_that_of_the_rate(gap_s: float) -> None:
     )  # 80 % of the rate over 0.5 s count as recovered
 
 
-def test_a_rate_that_stays_low_has_no_recovery_time() -> None:
+def test_a_server_whose_rate_stays_low_has_no_recovery_time() -> None:
     assert figures_of(incident(gap_s=5.0))["whole_s"] is None
 
 
@@ -125,7 +125,7 @@ def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1",
 
 
 def failing_until(last_s: float) -> Incident:
-    """Return an incident at whose usual rate requests fail as well, every 0.1 s from the fault to that time."""
+    """Return an incident at the usual rate with an additional failed request every 0.1 s from the fault to `last_s`."""
     one = incident()
     times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
     one.requests.sent_s.extend(times)
@@ -134,7 +134,7 @@ def failing_until(last_s: float) -> Incident:
     return one
 
 
-def test_recovery_takes_until_the_last_failed_request() -> None:
+def test_the_recovery_time_lasts_until_the_last_failed_request() -> None:
     assert figures_of(failing_until(3.0))["whole_s"] == pytest.approx(2.0, abs=0.03)
     assert figures_of(failing_until(5.9))["whole_s"] is None
 
@@ -152,10 +152,10 @@ def test_recovery_takes_until_the_last_failed_request() -> None:
         ([""] * 40, [""], False),
     ],
 )
-def test_recovery_requires_a_passed_check(
+def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
     outcomes: list[str], processes: list[str], has_recovered: bool, tmp_path: Path
 ) -> None:
-    """Judge from raw values only, as they are read from a file."""
+    """Judge only by the raw values loaded from a file."""
     save(result(checked(incident(), outcomes, processes)), tmp_path / "d.json")
     (one,) = load(tmp_path / "d.json").incidents
     assert one.has_recovered == has_recovered
@@ -163,19 +163,19 @@ def test_recovery_requires_a_passed_check(
     assert mark(one) == (OK if has_recovered else HIDDEN)
 
 
-def test_an_overloaded_server_without_recovery_is_dead() -> None:
+def test_a_server_that_does_not_recover_from_overload_is_dead() -> None:
     overload = MARKS["refused"][0]
     assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
     assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
 
 
-def test_other_faults_without_recovery_mark_a_server_as_hurt() -> None:
+def test_a_server_that_does_not_recover_from_slow_connections_is_degraded() -> None:
     slow = MARKS["slow ones"][0]
     assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
 
 
 @pytest.mark.parametrize("when", ["under load", "afterwards"])
-def test_a_server_that_fails_without_a_fault_is_unusable(when: str) -> None:
+def test_a_server_that_fails_without_a_fault_is_not_judged(when: str) -> None:
     control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
     if when == "under load":
         control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
@@ -216,7 +216,7 @@ class FakeUsers:
         ([], ["1"], 1, False, None),
     ],
 )
-def test_the_check_covers_all_processes_and_stops_at_the_first_failure(
+def test_the_recovery_check_covers_all_processes_and_stops_at_the_first_failure(
     first: list[str],
     processes: list[str],
     listening: int,
@@ -236,7 +236,7 @@ def test_the_check_covers_all_processes_and_stops_at_the_first_failure(
     assert sent is None or len(one.recovery.outcome) == sent
 
 
-def test_a_drill_without_recovery_checks_can_be_loaded(tmp_path: Path) -> None:
+def test_a_drill_result_without_recovery_checks_can_be_loaded(tmp_path: Path) -> None:
     drill = json.loads((ROOT / "results" / "drill.json").read_text())
     for saved in drill["incidents"]:
         for field in ("recovery", "recovery_answers", "recovery_processes"):
@@ -286,12 +286,12 @@ MARKS = {
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_each_incident_has_its_mark(name: str) -> None:
+def test_each_incident_has_the_expected_mark(name: str) -> None:
     one, expected = MARKS[name]
     assert mark(one) == expected
 
 
-def test_figures_are_medians_in_which_never_is_the_longest() -> None:
+def test_figures_of_a_drill_are_medians_that_count_never_as_the_longest_time() -> None:
     rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
     (cell,) = outcomes(*rounds)
     assert cell.figures["whole_s"] is None
@@ -314,7 +314,7 @@ def test_inapplicable_and_failed_faults_have_different_marks() -> None:
         assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
 
 
-def test_the_conclusion_about_one_fault_names_it_and_its_marks() -> None:
+def test_the_conclusion_about_one_fault_lists_the_servers_by_mark() -> None:
     fine, lossy, dead = incident(server="fine"), incident(gone=8, server="lossy"), incident(gap_s=5.0, server="dead")
     assert next(conclusion(outcomes(fine, lossy, dead))) == "worker killed: fine is not degraded; lossy is degraded."
     assert next(conclusion(outcomes(dead))) == "worker killed: every tested server is dead."
@@ -322,7 +322,7 @@ def test_the_conclusion_about_one_fault_names_it_and_its_marks() -> None:
     assert next(conclusion(outcomes(fine, slow))) == "fine survives every fault."
 
 
-def test_servers_without_pings_are_not_dead_by_health_check() -> None:
+def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check() -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.pings = Pings([], [], [], [])
     cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
@@ -352,7 +352,7 @@ def names_of(options: list[str]) -> list[str]:
     return [fault.name for fault in selected(options)]
 
 
-def test_faults_are_selected_together_with_the_control() -> None:
+def test_selecting_a_fault_also_selects_the_control() -> None:
     assert names_of([]) == list(FAULTS)
     assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
     assert names_of(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
@@ -367,7 +367,7 @@ def test_every_server_gets_every_fault_in_every_round() -> None:
     assert {round_ for _, fault, round_ in planned if fault == "worker"} == {1, 2, 3}
 
 
-def test_a_chain_has_one_server_and_ends_with_a_final_fault() -> None:
+def test_a_chain_of_faults_has_one_server_and_ends_with_a_final_fault() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     for chain in chains(plan, selected([])):
         assert len({case for case, _ in chain}) == 1
@@ -421,7 +421,7 @@ def test_a_server_that_does_not_recover_is_replaced_and_reported(monkeypatch: py
     )
 
 
-def test_malformed_requests_are_repeatable() -> None:
+def test_the_same_seed_generates_the_same_malformed_requests() -> None:
     requests = list(malformed(1000, 7))
     assert len(requests) == 1000
     assert requests == list(malformed(1000, 7))
@@ -447,7 +447,7 @@ def test_a_server_without_graceful_shutdown_loses_requests(tmp_path: Path, run_c
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_one_broken_pool_of_two_does_not_count_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_server_with_one_broken_pool_of_two_does_not_count_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow")
     assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
     found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
@@ -475,7 +475,7 @@ def test_jobs_lost_by_a_killed_server_are_counted(
 
 
 @pytest.mark.figures
-def test_faults_of_jobs_do_not_apply_to_servers_without_jobs(tmp_path: Path, run_cli: RunCli) -> None:
+def test_job_faults_do_not_apply_to_servers_without_jobs(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, "5", "--fault", "server", "--fault", "worker")
     assert set(marks.values()) == {""}
     without = [one.without for one in load(tmp_path / "d.json").incidents if one.fault.startswith("jobs_")]
@@ -483,7 +483,7 @@ def test_faults_of_jobs_do_not_apply_to_servers_without_jobs(tmp_path: Path, run
 
 
 @pytest.mark.figures
-def test_a_server_of_a_suite_gets_only_applicable_faults(tmp_path: Path, run_cli: RunCli, monkeypatch) -> None:
+def test_a_suite_server_gets_only_applicable_faults(tmp_path: Path, run_cli: RunCli, monkeypatch) -> None:
     monkeypatch.setenv("SHOP_WAITS_S", "0.1")
     shop = f"{TESTS / 'suites' / 'shop'}:plain"
     marks = run_drill(tmp_path, run_cli, shop, "--fault", "slow", "--fault", "endless")
@@ -506,7 +506,9 @@ def test_a_server_of_a_suite_gets_only_applicable_faults(tmp_path: Path, run_cli
     ],
     ids=str,
 )
-def test_impossible_drills_are_rejected(change: dict, why: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_drill_results_with_impossible_values_are_rejected(
+    change: dict, why: str, tmp_path: Path, run_cli: RunCli
+) -> None:
     save(result(incident()), tmp_path / "d.json")
     content = json.loads((tmp_path / "d.json").read_text())
     content["incidents"][0] |= change
@@ -516,7 +518,7 @@ def test_impossible_drills_are_rejected(change: dict, why: str, tmp_path: Path, 
     assert why in ran.stderr
 
 
-def test_missing_fields_are_an_error_and_unknown_faults_are_ignored(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_drill_result_may_have_unknown_faults_but_no_missing_fields(tmp_path: Path, run_cli: RunCli) -> None:
     save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
     ran = run_cli("report", "lacks.json")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
@@ -548,8 +550,8 @@ def test_a_fragmented_answer_is_read_completely(how: str) -> None:
     assert asyncio.run(ask()) == ("" if how == "a request" else job_faults._ANSWERED)
 
 
-def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the 0.5 s from the answer at 2.003 s on have 80 % of the rate, and the drill polls at other times."""
+def test_the_drill_and_the_report_find_the_same_recovery_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the 0.5 s that start at 2.003 s reach 80 % of the rate, and the drill polls at other times."""
     one = incident()
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
     one.requests = Requests(times, times, [""] * len(times))

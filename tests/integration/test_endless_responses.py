@@ -117,7 +117,7 @@ def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> Non
     ],
     ids=["many headers", "a long header", "a long reason", "many trailers"],
 )
-def test_endless_headers_are_an_error(head: bytes, block: bytes) -> None:
+def test_endless_headers_cause_an_error_before_the_timeout(head: bytes, block: bytes) -> None:
     with pytest.raises(CaseFailedError) as caught:
         EndlessServer(head, block).answer()
     assert caught.value.code == "no_answer"
@@ -141,11 +141,11 @@ def test_an_endless_slow_response_times_out(head: bytes, block: bytes) -> None:
         EndlessServer(head, block, pause_s=0.05).answer(limit_s=0.3)
 
 
-def test_bodies_may_exceed_the_expected_length_by_64_kb() -> None:
+def test_bodies_up_to_64_kb_longer_than_expected_are_read_completely() -> None:
     assert len(EndlessServer(OK + b"Connection: close\r\n\r\n" + b"x" * 65540).answer().body) == 65540
 
 
-def test_an_endless_line_is_truncated_and_the_next_line_is_read() -> None:
+def test_an_overlong_output_line_is_truncated_and_the_next_line_is_read() -> None:
     taken: list[str] = []
     script = "import sys; sys.stdout.write(1000 * 1000 * 'x' + '\\nnext\\n')"
 

@@ -1,4 +1,4 @@
-"""The machine and the versions, as recorded before a run."""
+"""The description of the machine and the versions, which is recorded before a run."""
 
 import json
 import subprocess
@@ -35,13 +35,13 @@ def test_a_modified_checkout_marks_the_commit_with_a_plus(tmp_path: Path, monkey
     assert machine._commit() == f"{head}+"
 
 
-def test_the_current_python_is_described_like_a_child_process(tmp_path: Path) -> None:
+def test_the_current_python_and_a_child_process_have_the_same_description(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(completed.stdout)
 
 
-def test_other_work_excludes_the_benchmark_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_use_of_other_programs_excludes_the_benchmark_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, own_s = iter([Times(100.0, 0.0), Times(103.0, 7.0)]), iter([1.0, 3.0])
     monkeypatch.setattr(machine.psutil, "cpu_times", lambda: next(seen))
     monkeypatch.setattr(machine, "_own_s", lambda: next(own_s))

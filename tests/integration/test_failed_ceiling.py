@@ -75,7 +75,7 @@ def text_of(result: Result, format_: str) -> str:
 @pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("make", FAILED)
-def test_every_report_shows_a_failed_ceiling(make, rounds, tasks, request) -> None:
+def test_every_output_format_shows_a_result_with_a_failed_ceiling(make, rounds, tasks, request) -> None:
     result = result_with(with_failed(make, rounds), *tasks)
     if (make, rounds, len(tasks)) not in DRAWN:
         request.getfixturevalue("undrawn")
@@ -90,7 +90,7 @@ def test_every_report_shows_a_failed_ceiling(make, rounds, tasks, request) -> No
 
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("format_", FORMATS)
-def test_every_report_works_without_a_ceiling(format_, rounds, undrawn) -> None:
+def test_every_output_format_shows_a_result_without_a_ceiling(format_, rounds, undrawn) -> None:
     result = result_with({number: measured for number in ROUNDS if number not in rounds})
     assert "4_two" in Report(result).formatted(format_) or format_ == "timeline"
 

@@ -1,4 +1,4 @@
-"""Servers with wrong or no answers must not hang the run, affect other cases or leave processes behind."""
+"""Servers with wrong or missing answers must not hang the run, affect other cases or leave processes behind."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ def taken() -> int:
 
 @pytest.fixture(scope="module")
 def measured_cases(taken: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all of them and a correct server whose default port is taken."""
+    """Run all faulty servers and a correct one whose default port is taken."""
     folder = tmp_path_factory.mktemp("hostile")
     script = folder / f"{taken - FIRST_PORT + 1}_async.py"  # the number sets the default port
     script.write_text((ROOT / "servers" / "2_async.py").read_text())
@@ -65,7 +65,9 @@ def test_a_server_with_wrong_answers_fails(measured_cases: dict[str, MeasuredCas
 
 
 @pytest.mark.parametrize(("name", "code"), [("stops_listening", "refused"), ("sends_no_http", "no_answer")])
-def test_an_unreachable_server_fails_alone(name: str, code: str, measured_cases: dict[str, MeasuredCase]) -> None:
+def test_an_unreachable_server_fails_before_the_readiness_timeout(
+    name: str, code: str, measured_cases: dict[str, MeasuredCase]
+) -> None:
     assert measured_cases[name].summary.verdict == "failed"
     assert measured_cases[name].code == code
     assert measured_cases[name].record.case_s < 12  # less than the readiness timeout of 15 s
@@ -86,7 +88,9 @@ def test_the_record_names_the_module_that_enabled_the_gil(measured_cases: dict[s
 
 
 @pytest.mark.figures
-def test_a_correct_server_uses_the_next_free_port(measured_cases: dict[str, MeasuredCase], taken) -> None:
+def test_a_server_whose_default_port_is_taken_uses_the_next_free_port(
+    measured_cases: dict[str, MeasuredCase], taken
+) -> None:
     assert measured_cases["async"].summary.verdict != "failed"
     assert taken < measured_cases["async"].port < taken + 100
 
@@ -101,7 +105,7 @@ def test_ports_claimed_by_another_run_are_skipped() -> None:
         assert again.getsockname()[1] >= port
 
 
-def test_a_bug_in_the_bench_fails_one_case_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_bench_fails_only_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def mistaken(*_):
         raise ZeroDivisionError("a mistake")
 

@@ -1,4 +1,4 @@
-"""A first suite for an application: what `init` writes, and a run without a suite file."""
+"""The first suite for an application, which `init` writes, and a run without a suite file."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_pa
         (["post('/orders')", "route('/report', methods=['GET', 'POST'])"], "GET", "/report"),
     ],
 )
-def test_init_offers_routes_of_every_method(
+def test_init_finds_routes_of_every_http_method(
     decorators: list[str], method: str, path: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     routes = "".join(f"@app.{decorator}\ndef route(): ...\n" for decorator in decorators)
@@ -99,7 +99,7 @@ DJANGO = {
 }
 
 
-def test_init_finds_the_urls_of_django(tmp_path: Path, run_cli: RunCli) -> None:
+def test_init_finds_the_urls_of_a_django_project(tmp_path: Path, run_cli: RunCli) -> None:
     for name, text in DJANGO.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -122,7 +122,7 @@ async def app(scope, receive, send):
 """
 
 
-def test_an_application_is_compared_without_a_suite_file(tmp_path: Path, run_cli: RunCli) -> None:
+def test_run_measures_an_application_without_a_suite_file(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(ASGI)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     words = [
@@ -162,7 +162,7 @@ def test_an_application_is_compared_without_a_suite_file(tmp_path: Path, run_cli
     ],
     ids=" ".join,
 )
-def test_an_application_that_cannot_run_is_an_error_of_one_line(
+def test_an_application_that_cannot_run_causes_a_one_line_error(
     words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     (tmp_path / "shop.py").write_text(f"import gone\n{ASGI}")
@@ -183,7 +183,9 @@ def test_an_application_that_cannot_run_is_an_error_of_one_line(
     ],
     ids=" ".join,
 )
-def test_init_error_is_one_line(words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_init_errors_have_one_line_and_change_no_existing_file(
+    words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli
+) -> None:
     (tmp_path / "there.toml").write_text("mine")
     (tmp_path / "broken.py").write_text("def")
     ran = run_cli("init", *words)

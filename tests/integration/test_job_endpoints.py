@@ -63,7 +63,7 @@ def check_that_styles_are_not_compared(run_cli, folder: Path) -> None:
     assert "different styles (waiting and jobs)" in ended.stderr
 
 
-def test_a_wrong_answer_of_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_answer_to_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_version_lookup(monkeypatch)
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})
@@ -112,7 +112,7 @@ def test_users_poll_after_the_retry_after_time(monkeypatch: pytest.MonkeyPatch) 
         assert users.end() == 0
 
 
-def test_a_lost_job_has_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_job_is_reported_with_status_404(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "lost")
     with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, LIMIT_S) as users:
         assert users.parse_line().status == 404
@@ -156,7 +156,7 @@ def test_users_keep_polling_after_a_503() -> None:
     assert job_of(*states, web.Response(text="done")) == (200, len("done"))
 
 
-def test_endless_answers_and_foreign_job_locations_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_answers_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="the answer has more than"):
         job_of(web.Response(text="x" * 1001))
@@ -170,11 +170,11 @@ def test_endless_answers_and_foreign_job_locations_are_rejected(monkeypatch: pyt
     ("retry_after", "pause_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
-def test_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
+def test_the_pause_set_by_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
     assert job_load._pause_s(retry_after) == pause_s
 
 
-def test_the_list_marks_strategies_with_jobs(run_cli) -> None:
+def test_list_marks_strategies_that_accept_jobs(run_cli) -> None:
     listed = json.loads(run_cli("list", "--json").stdout)
     assert (
         {one["server"] for one in listed if one["jobs"]}
@@ -183,7 +183,7 @@ def test_the_list_marks_strategies_with_jobs(run_cli) -> None:
     )
 
 
-def test_strategies_without_jobs_are_left_out() -> None:
+def test_strategies_that_accept_no_jobs_are_left_out() -> None:
     suite = in_style(strategies_suite(["2", "3", "10"]), "jobs")
     plan = make_plan(suite, {"python": [sys.executable]}, time_s=None, rounds=1)
     assert {(one.server, one.reason) for one in plan.left_out} == {
@@ -203,7 +203,7 @@ def test_a_suite_with_a_script_rejects_the_style_jobs() -> None:
         suite_of([str(ROOT / "suites" / "webdav")], style="jobs")
 
 
-def test_jobs_are_not_traced(run_cli) -> None:
+def test_run_with_trace_rejects_the_style_jobs(run_cli) -> None:
     ended = run_cli("run", "10", "--style", "jobs", "--trace", *QUICK)
     assert (ended.returncode, ended.stderr) == (
         2,

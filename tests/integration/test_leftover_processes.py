@@ -1,4 +1,4 @@
-"""The check for leftover processes: it finds those of a test and no others."""
+"""The check for leftover processes finds those of a test and no others."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def test_a_forked_process_without_exec_is_found() -> None:
         assert left() == []
 
 
-def test_processes_of_others_are_not_found() -> None:
+def test_processes_of_other_tests_are_not_found() -> None:
     with marking() as others:
         child = subprocess.Popen(["bash", "-c", "sleep 62; true"])
         with marking() as left:

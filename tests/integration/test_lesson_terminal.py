@@ -48,7 +48,7 @@ def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str],
     return seen, process.returncode
 
 
-def test_enter_continues_and_q_stops(tmp_path: Path) -> None:
+def test_enter_continues_the_lesson_and_q_stops_it(tmp_path: Path) -> None:
     seen, status = screens(tmp_path, ["lesson", "12"], ["c", "", "", "q"])
     question, table, *rest = seen
     assert "591.66" in question

@@ -42,11 +42,11 @@ def check(name: str, way: str, totals: Totals) -> None:
 
 
 @pytest.mark.parametrize(("name", "way"), RECORDED)
-def test_recorded_output_is_parsed(name: str, way: str) -> None:
+def test_recorded_tool_output_is_parsed(name: str, way: str) -> None:
     check(name, way, totals_of(name, way))
 
 
-def test_every_tool_and_behaviour_is_recorded() -> None:
+def test_every_combination_of_tool_and_server_behaviour_is_recorded() -> None:
     wanted = {(name, way) for name in TOOLS for way in WAYS} - {
         ("stressor", "never")
     }  # stressor would wait for an hour
@@ -57,8 +57,8 @@ LIVE = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), 
 
 
 @pytest.mark.parametrize(("name", "way"), sorted(LIVE))
-def test_live_output_is_parsed(name: str, way: str) -> None:
-    """Tools that start slowly run in one way only."""
+def test_live_tool_output_is_parsed(name: str, way: str) -> None:
+    """Test tools that start slowly with only one kind of response."""
     needed(name)
     output, order = output_of(name, way)
     totals = DRIVERS[name].totals(output, order)
@@ -66,9 +66,9 @@ def test_live_output_is_parsed(name: str, way: str) -> None:
     check(name, way, totals)
 
 
-@pytest.mark.figures  # a tool without CPU time for two seconds counts nothing
+@pytest.mark.figures  # a tool that gets no CPU time for two seconds counts nothing
 @pytest.mark.parametrize("name", ["wrk", "locust"])
-def test_tool_that_compares_bodies_detects_a_wrong_one(name: str) -> None:
+def test_tools_that_compare_bodies_detect_wrong_ones(name: str) -> None:
     needed(name)
     output, order = output_of(name, "slow", expected=b"hallo")
     totals = DRIVERS[name].totals(output, order)
@@ -77,7 +77,7 @@ def test_tool_that_compares_bodies_detects_a_wrong_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
-def test_tool_reports_its_version(name: str) -> None:
+def test_each_load_tool_reports_its_version(name: str) -> None:
     needed(name)
     from under_siege.environments.installation import isolated_tool
 
@@ -91,8 +91,8 @@ def test_ab_counts_kept_alive_responses() -> None:
     assert totals_of("ab", "right").kept_alive is None
 
 
-def test_percentiles_of_few_requests_of_ab_are_corrected() -> None:
-    """For 7 requests, ab reads its 95th percentile behind the end of its array."""
+def test_percentiles_that_ab_reports_for_few_requests_are_corrected() -> None:
+    """For 7 requests, ab reads its 95th percentile past the end of its array."""
     output = recorded("ab", "slow")
     few = output.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
     stdout = output.stdout.replace("Complete requests:      14", "Complete requests:      7")
@@ -101,7 +101,7 @@ def test_percentiles_of_few_requests_of_ab_are_corrected() -> None:
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
-def test_there_are_no_totals_if_failures_exceed_requests() -> None:
+def test_totals_with_more_failures_than_requests_are_discarded() -> None:
     output = recorded("locust", "not_found")
     more = output.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
     assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None
@@ -119,7 +119,7 @@ def test_ab_accepts_bodies_of_different_lengths() -> None:
 @settings(max_examples=25)  # for each tool
 @given(data=st.data())
 @pytest.mark.parametrize("name", TOOLS)
-def test_any_output_has_totals_or_none(name: str, data: st.DataObject) -> None:
+def test_garbage_in_tool_output_causes_no_exception_and_no_negative_totals(name: str, data: st.DataObject) -> None:
     """Insert garbage into recorded output."""
     output = recorded(name, data.draw(st.sampled_from([way for of_name, way in RECORDED if of_name == name])))
 
@@ -141,7 +141,7 @@ def test_any_output_has_totals_or_none(name: str, data: st.DataObject) -> None:
         assert all(value is None or value >= 0 for value in (totals.p50_s, totals.p95_s, totals.p99_s, totals.max_s))
 
 
-def test_unsupported_load_is_a_one_line_error() -> None:
+def test_an_unsupported_load_causes_a_one_line_error() -> None:
     refused = {
         ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
         ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
@@ -160,7 +160,7 @@ def test_unsupported_load_is_a_one_line_error() -> None:
         assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True)) == "", name
 
 
-def test_command_lines_of_tools(tmp_path) -> None:
+def test_command_lines_of_load_tools_contain_the_required_options(tmp_path) -> None:
     words = {name: driver.command(name, tmp_path, ORDER) for name, driver in DRIVERS.items()}
     ab = list(words["ab"])
     assert ab.index("-t") < ab.index("-n")  # otherwise -t would limit ab to 50,000 requests
@@ -184,7 +184,7 @@ def test_command_lines_of_tools(tmp_path) -> None:
         ) or "no load-tool options" in driver.refusal(with_options)
 
 
-def test_install_commands_of_tools() -> None:
+def test_load_tools_have_an_install_command() -> None:
     for name in ("locust", "stressor"):
         assert install_command(DRIVERS[name]) == f"{sys.executable} -m pip install {DRIVERS[name].requirement}"
     with contextlib.suppress(StopIteration):

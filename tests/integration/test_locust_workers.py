@@ -71,7 +71,7 @@ def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
     return set()
 
 
-def test_local_workers_listen_on_loopback_and_count_every_request() -> None:
+def test_a_local_master_listens_on_loopback_and_counts_every_request() -> None:
     with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]
         order = LoadSpec(4, TIME_S, url, threads=2, port=port)
@@ -83,7 +83,7 @@ def test_local_workers_listen_on_loopback_and_count_every_request() -> None:
 
 
 def test_a_remote_worker_gets_its_locustfile_from_the_master(tmp_path: Path) -> None:
-    """As described in docs/suites.md, but with the worker on this machine."""
+    """Follow docs/suites.md, but run the worker on this machine."""
     with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
         port = str(claim.getsockname()[1])
         options = ("--master", "--expect-workers", "2", "--master-bind-host", "127.0.0.1", "--master-bind-port", port)
@@ -113,7 +113,7 @@ def write_suite(folder: Path, load: str) -> Path:
     return path
 
 
-def test_a_suite_sets_the_number_of_workers(tmp_path: Path) -> None:
+def test_a_suite_sets_the_number_of_locust_workers(tmp_path: Path) -> None:
     load = read_suite(write_suite(tmp_path, 'tool = "locust"\nlocust_workers = 3')).load
     assert load.threads == 3
     words = LOCUST.command("locust", tmp_path, LoadSpec(4, 1.0, "http://a/", threads=load.threads))
@@ -129,12 +129,12 @@ def test_a_suite_sets_the_number_of_workers(tmp_path: Path) -> None:
         ('tool = "locust"\nlocust_workers = 0', "load.locust_workers = 0: expected a whole number >= 1"),
     ],
 )
-def test_invalid_workers_are_a_one_line_error(load: str, error: str, tmp_path: Path) -> None:
+def test_an_invalid_number_of_locust_workers_is_rejected(load: str, error: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=error):
         read_suite(write_suite(tmp_path, load))
 
 
-def test_an_overloaded_worker_is_reported() -> None:
+def test_an_overloaded_locust_worker_is_reported() -> None:
     record = burst_record_of("1_a", tool="locust")
     assert starved_generator(Round(record), None) is None
     record.tool_report = "[...] WARNING/x: Worker a_1 (index 0) exceeded cpu threshold (will only log this once)"

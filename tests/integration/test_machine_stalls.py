@@ -1,4 +1,4 @@
-"""The watcher for stalls of the machine; here only the watcher itself is stopped."""
+"""The watcher that measures stalls of the machine. These tests stop only the watcher."""
 
 import signal
 import time
@@ -8,7 +8,7 @@ from conftest import wait_until
 from machine_stalls import watching
 
 
-def test_a_stall_is_measured() -> None:
+def test_the_watcher_measures_a_stall() -> None:
     with watching() as longest_s:
         watcher = wait_until(lambda: next((one for one in psutil.Process().children() if "-S" in one.cmdline()), None))
         wait_until(lambda: watcher.status() == psutil.STATUS_SLEEPING)
@@ -19,7 +19,7 @@ def test_a_stall_is_measured() -> None:
     assert 0.3 <= longest_s() < 30
 
 
-def test_an_empty_period_has_no_negative_stall() -> None:
+def test_the_longest_stall_of_an_empty_period_is_not_negative() -> None:
     with watching() as longest_s:
         pass
     assert longest_s() >= 0

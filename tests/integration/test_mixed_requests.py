@@ -1,4 +1,4 @@
-"""A load of several requests from a file: what each tool and each command sends, and what is checked."""
+"""Loads of several requests from a file: which of them each tool and command sends, and which answers are checked."""
 
 import json
 import shutil
@@ -42,12 +42,15 @@ def received(folder: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("tool", ["siege", "wrk", "locust"])
-def test_load_tool_sends_every_request_as_often_as_its_weight_says(tool: str, mix: Path, tmp_path: Path) -> None:
+def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, mix: Path, tmp_path: Path) -> None:
     needed(tool)
     with_line(mix, f'tool = "{tool}"')
     result, ran = run_once(tmp_path, "mix", "--time", "1s")
     (case,) = summarize(result).cases
-    assert case.verdict != "failed", (case.reasons, ran.stderr)  # `suspect`: on a busy machine, the tool is the limit
+    assert case.verdict != "failed", (
+        case.reasons,
+        ran.stderr,
+    )  # it may be `suspect`, because the load tool is the limit on a busy machine
     assert result.suite.request == "3 different requests in random order"
     counts = received(mix)
     assert set(counts) == set(SENT)
@@ -55,7 +58,7 @@ def test_load_tool_sends_every_request_as_often_as_its_weight_says(tool: str, mi
     assert set(result.records[0].transactions.status) <= {200, 201}
 
 
-def test_order_of_the_file_is_kept(mix: Path) -> None:
+def test_siege_gets_the_requests_in_the_order_of_the_file(mix: Path) -> None:
     with_line(mix, 'order = "file"')
     load = read_suite(mix / "suite.toml").load
     spec = LoadSpec(1, 1.0, "http://here/", mix=spec_of(load, 1).mix, order=tuple(load.order(7)))
@@ -71,13 +74,13 @@ def test_order_of_the_file_is_kept(mix: Path) -> None:
     "words",
     [("trace", "mix"), ("capacity", "mix", "--time", "5s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
 )
-def test_other_commands_send_the_same_requests(words: tuple[str, ...], mix: Path, tmp_path: Path) -> None:
+def test_trace_capacity_and_drill_send_the_same_requests(words: tuple[str, ...], mix: Path, tmp_path: Path) -> None:
     ran = invoke(*words, folder=tmp_path)
     assert ran.returncode in (0, 1, 3), ran.stderr
     assert set(received(mix)) == set(SENT)
 
 
-def test_wrong_answer_to_one_of_the_requests_is_named(mix: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_request_with_the_wrong_answer(mix: Path, tmp_path: Path) -> None:
     requests = mix / "requests.jsonl"
     requests.write_text(requests.read_text().replace("45", "46"))
     result, _ = run_once(tmp_path, "mix", "--time", "1s")
@@ -87,7 +90,7 @@ def test_wrong_answer_to_one_of_the_requests_is_named(mix: Path, tmp_path: Path)
     assert "total is 45 instead of 46" in reason.message
 
 
-def test_random_order_depends_on_the_seed() -> None:
+def test_the_random_order_of_requests_depends_on_the_seed() -> None:
     load = Load(mix=(MixedRequest("/a"), MixedRequest("/b", weight=9)))
     assert load.order(1) == load.order(1) != load.order(2)
     assert 800 < load.order(1).count(1) < 1000
@@ -104,14 +107,16 @@ def test_random_order_depends_on_the_seed() -> None:
         ('order = "reverse"', "expected one of random, file"),
     ],
 )
-def test_a_load_that_can_not_send_several_requests_is_refused(line: str, why: str, mix: Path, tmp_path: Path) -> None:
+def test_options_that_conflict_with_several_requests_are_rejected(
+    line: str, why: str, mix: Path, tmp_path: Path
+) -> None:
     with_line(mix, line)
     ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
     assert why in ran.stderr
 
 
-def test_siege_refuses_different_headers(mix: Path, tmp_path: Path) -> None:
+def test_requests_with_different_headers_are_rejected_for_siege(mix: Path, tmp_path: Path) -> None:
     (mix / "requests.jsonl").write_text('{"path": "/a"}\n{"path": "/b", "headers": {"X-Shop": "7"}}\n')
     ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
     assert (ran.returncode, "siege sends the same headers" in ran.stderr) == (2, True), ran.stderr
@@ -134,7 +139,7 @@ def test_siege_refuses_different_headers(mix: Path, tmp_path: Path) -> None:
         (json.dumps({"path": "/\x1b[31m"}), "request.path"),
     ],
 )
-def test_invalid_line_of_the_file_is_named(line: str, why: str, mix: Path) -> None:
+def test_an_invalid_request_file_causes_an_error_that_names_the_problem(line: str, why: str, mix: Path) -> None:
     (mix / "requests.jsonl").write_text(f"{line}\n")
     with pytest.raises(BadInputError) as error:
         read_suite(mix / "suite.toml")

@@ -1,4 +1,4 @@
-"""Names of the user that collide with names of the project: modules, servers and Pythons."""
+"""User modules and servers whose names collide with those of the project, and Pythons with several names."""
 
 import asyncio
 import re
@@ -55,14 +55,14 @@ def test_a_task_in_a_module_named_common_is_tried_and_measured(run_cli, tmp_path
     assert [record.failure for record in records] == [None] * 2
 
 
-def test_a_failing_common_of_the_user_is_a_one_line_error(run_cli, tmp_path) -> None:
+def test_a_user_module_named_common_that_fails_to_import_causes_an_error(run_cli, tmp_path) -> None:
     write(tmp_path / "common.py", "import no_such_module\n")
     refused = run_cli("run", "3", "--task", "common:work")
     assert refused.returncode == 2
     assert "ModuleNotFoundError: No module named 'no_such_module'" in refused.stderr
 
 
-def test_common_is_the_project_package_by_default(tmp_path, monkeypatch) -> None:
+def test_common_refers_to_the_project_package_by_default(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
 

@@ -31,7 +31,7 @@ def test_every_requirement_is_needed_by_a_server() -> None:
     assert found >= OURS
 
 
-def test_user_files_may_need_any_package(tmp_path: Path) -> None:
+def test_the_needed_packages_of_user_files_are_unknown(tmp_path: Path) -> None:
     assert needed_by([SERVERS[1], tmp_path / "2_async.py"], ["primes"]) is None
     assert needed_by([SERVERS[1]], ["mine:work"]) is None
     assert needed_by([None], []) is None

@@ -1,4 +1,4 @@
-"""Output files: writes are atomic, links and devices are kept, and a full disk is a one-line error."""
+"""Output files: writes are atomic, links and devices are kept, and a full disk causes a one-line error."""
 
 import contextlib
 import gc
@@ -78,13 +78,13 @@ def test_writing_to_a_dangling_link_creates_its_target(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "after"
 
 
-def test_a_link_to_itself_is_a_one_line_error(tmp_path: Path) -> None:
+def test_a_link_to_itself_causes_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("link")
     with pytest.raises(UnwritableError, match=r"link' can't be written: Too many levels of symbolic links$"):
         write_atomically(tmp_path / "link", b"after")
 
 
-def test_writing_to_a_pipe_keeps_it_a_pipe(tmp_path: Path) -> None:
+def test_writing_to_a_pipe_does_not_replace_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnwritableError, match=r"No such device or address$"):  # the pipe has no reader
         write_atomically(tmp_path / "pipe", b"after")
@@ -98,7 +98,7 @@ def test_writing_to_a_pipe_keeps_it_a_pipe(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_writing_to_a_device_keeps_it_a_device(run_cli, tmp_path: Path) -> None:
+def test_writing_to_a_device_does_not_replace_it(run_cli, tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can make a device")
     os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -109,7 +109,7 @@ def test_writing_to_a_device_keeps_it_a_device(run_cli, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
 
 
-def test_dev_stdout_is_stdout(bench, run_cli, capfd) -> None:
+def test_out_dev_stdout_writes_to_stdout(bench, run_cli, capfd) -> None:
     expected = run_cli("report", RESULT, "--format", "csv").stdout
     assert bench("report", RESULT, "--format", "csv", "--out", "/dev/stdout").stdout == expected
     assert (
@@ -118,7 +118,7 @@ def test_dev_stdout_is_stdout(bench, run_cli, capfd) -> None:
     assert capfd.readouterr().out == expected
 
 
-def test_a_run_rejects_a_pipe_for_its_raw_values(run_cli, tmp_path: Path) -> None:
+def test_a_run_rejects_a_pipe_as_the_file_for_raw_values(run_cli, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     ran = run_cli(*QUICK, "--out", "pipe")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
@@ -149,7 +149,7 @@ def test_a_run_continues_if_its_raw_values_cannot_be_saved(tmp_path, monkeypatch
 
 
 @NEEDS_DEV_FULL
-def test_a_full_disk_at_stdout_is_a_one_line_error(tmp_path: Path) -> None:
+def test_writing_stdout_to_a_full_disk_causes_a_one_line_error(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(bench_command("list"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
@@ -158,7 +158,7 @@ def test_a_full_disk_at_stdout_is_a_one_line_error(tmp_path: Path) -> None:
 
 @NEEDS_DEV_FULL
 @pytest.mark.parametrize("format_", ["table", "json"])
-def test_a_full_disk_at_stdout_of_a_report_is_a_one_line_error(
+def test_writing_a_report_to_a_full_disk_causes_a_one_line_error(
     format_: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Run in this process; the previous test checks that the process prints nothing more when it exits."""
@@ -173,7 +173,7 @@ def test_a_full_disk_at_stdout_of_a_report_is_a_one_line_error(
 
 
 @NEEDS_DEV_FULL
-def test_a_full_disk_at_stdout_of_a_run_still_shows_the_raw_values_path(
+def test_a_run_that_cannot_write_to_stdout_prints_the_path_of_the_raw_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
@@ -194,7 +194,7 @@ def test_a_run_shows_its_table_before_writing_the_page(capsys: pytest.CaptureFix
 
 
 @NEEDS_DEV_FULL
-def test_a_full_disk_at_stderr_does_not_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_if_it_cannot_write_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
         with ProgressBar(1, quiet=False) as progress:
@@ -219,7 +219,7 @@ def test_an_ascii_locale_gets_replacement_characters(bench) -> None:
     assert ran.stdout.isascii()
 
 
-def test_an_error_on_an_ascii_terminal_is_one_line(bench) -> None:
+def test_an_error_on_an_ascii_terminal_has_one_line(bench) -> None:
     error = bench("report", "\u00fc\u202e.json", env=ASCII[0])
     assert (error.returncode, is_one_line(error)) == (2, True)
 

@@ -35,7 +35,7 @@ def work():
 
 
 @every_server
-def test_overload_is_refused_and_cancelled_requests_are_not_computed(
+def test_servers_shed_load_and_do_not_compute_cancelled_requests(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also check Ctrl-C, in a directory with a module named like one of the project."""
@@ -61,7 +61,9 @@ def test_overload_is_refused_and_cancelled_requests_are_not_computed(
 
 
 @every_server
-def test_graceful_shutdown_with_cpu_bound_tasks(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_with_cpu_bound_tasks_shut_down_gracefully(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
     task = "sample_tasks:moments_then_half_a_minute_of_computing"
     with tempfile.TemporaryDirectory() as temporary:  # tmp_path is too long for Unix sockets
@@ -95,7 +97,7 @@ def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) ->
 
 @every_server
 def test_a_killed_server_leaves_no_workers(script: Path, tmp_path: Path) -> None:
-    """Start it with defaults in a directory with a user module named `common`; kill it during a task."""
+    """Start the server with defaults in a directory with a user module named `common`; kill it during a task."""
     (tmp_path / "common.py").write_text(WORK)
     with serving(script, "--task", "common:work", cwd=tmp_path) as served:
         assert served.request("/").body == "of the user"
@@ -124,7 +126,7 @@ def check_load_shedding(served: Served) -> None:
 
 
 @pytest.mark.parametrize("name", ["5_asyncio", "6_gevent"])
-def test_load_is_shed_even_if_tasks_block_the_event_loop(name: str) -> None:
+def test_servers_shed_load_even_if_tasks_block_the_event_loop(name: str) -> None:
     script = ROOT / "servers" / f"{name}.py"
     with serving(script, "--queue", "3", "--task", "sample_tasks:a_moment_of_computing") as served:
         check_load_shedding(served)
@@ -133,7 +135,9 @@ def test_load_is_shed_even_if_tasks_block_the_event_loop(name: str) -> None:
 @pytest.mark.parametrize(
     ("concurrency", "queue"), [((), 40), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
 )
-def test_default_queue_length(concurrency: tuple[int, ...], queue: int, monkeypatch) -> None:
+def test_the_default_queue_length_depends_on_the_concurrency(
+    concurrency: tuple[int, ...], queue: int, monkeypatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["1_name.py"])
     options = server_options(*concurrency)
     assert (options.queue, options.shares_thread) == (queue, not concurrency)
@@ -141,7 +145,7 @@ def test_default_queue_length(concurrency: tuple[int, ...], queue: int, monkeypa
     assert server_options(*concurrency).queue == 7
 
 
-def test_a_crowded_event_loop_runs_between_task_starts() -> None:
+def test_a_crowded_event_loop_runs_other_callbacks_between_task_starts() -> None:
     events: list[str] = []
 
     async def ask(throttle: LoopThrottle, name: str) -> None:
@@ -202,7 +206,7 @@ def test_fastapi_stops_a_task_at_its_next_yield_after_a_disconnect(
         assert receive(after).body == "told"
 
 
-def test_disconnects_are_polled_rarely_and_for_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_poll_per_interval_detects_the_disconnects_of_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks, left = 0.0, [], []
     monkeypatch.setattr(admission_queue.time, "monotonic", lambda: now_s)
 
@@ -251,7 +255,7 @@ def test_the_header_timeout_covers_the_whole_header(monkeypatch: pytest.MonkeyPa
             with_deadline.recv(1)
 
 
-def test_runs_use_a_long_queue_and_drills_the_default(tmp_path: Path) -> None:
+def test_runs_use_a_long_queue_and_drills_use_the_default_queue(tmp_path: Path) -> None:
     for strategy in all_strategies():
         assert ("--queue", str(LONGEST_QUEUE)) in itertools.pairwise(strategy.command)
         assert "--queue" not in with_default_queue(strategy).command

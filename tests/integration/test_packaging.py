@@ -39,7 +39,7 @@ def requirements_in(text: str) -> set[str]:
     return {line.strip() for line in text.splitlines() if line.strip() and line[0] not in "#-"}
 
 
-def test_requirements_agree_with_the_package() -> None:
+def test_the_requirements_files_list_the_dependencies_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     files = [ROOT / "requirements.txt", ROOT / "servers" / "requirements.txt"]
     listed = set().union(*(requirements_in(re.sub(r" +#.*", "", file.read_text())) for file in files))
@@ -81,7 +81,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
     return run
 
 
-def test_the_command_works_in_an_empty_directory(installed: Command) -> None:
+def test_the_installed_command_works_in_an_empty_directory(installed: Command) -> None:
     empty: Path = installed.directory  # type: ignore[attr-defined]
     assert __version__ in installed("--version").stdout
     assert "12_async_celery" in installed("list").stdout

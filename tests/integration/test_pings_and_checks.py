@@ -50,7 +50,7 @@ def test_pings_are_sent_when_due_even_if_none_was_answered(monkeypatch: pytest.M
     assert not any(pings.problem)
 
 
-def test_ping_latency_counts_from_when_the_ping_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ping_latency_is_measured_from_the_time_the_ping_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a delayed probe would make the server look fast."""
 
     async def block_the_loop(sent: list[str]) -> None:
@@ -65,7 +65,7 @@ def test_ping_latency_counts_from_when_the_ping_was_due(monkeypatch: pytest.Monk
     assert all(waited >= late - 1e-5 for waited, late in zip(pings.waited_s, late_s, strict=True))
 
 
-def test_unanswered_pings_are_problems_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     async def until_one_waits(sent: list[str]) -> None:
         assert await until(lambda: bool(sent), LIMIT_S)
 
@@ -73,12 +73,12 @@ def test_unanswered_pings_are_problems_after_the_timeout(monkeypatch: pytest.Mon
     assert set(pings.problem) == {"not answered"}
 
 
-def test_checks_use_at_most_a_tenth_of_a_sequential_server() -> None:
+def test_answer_checks_use_at_most_a_tenth_of_a_sequential_servers_time() -> None:
     assert check_interval_s(0.001) == 1.0
     assert check_interval_s(2.0) == 20.0
 
 
-def test_checks_overlap_and_stop_at_the_end() -> None:
+def test_answer_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
     checks, sent, all_sent = Checks(), [], asyncio.Event()
 
     async def verify(_in_a_row: int) -> None:

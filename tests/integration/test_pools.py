@@ -1,4 +1,4 @@
-"""Stock pools behind Tornado: what a lost worker costs, and what a client that disconnects saves."""
+"""Stock pools behind Tornado: the effects of lost workers and of clients that disconnect."""
 
 import contextlib
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def a_worker(served: Served, folder: Path) -> psutil.Process:
 
 
 def must_be_broken(served: Served) -> None:
-    """Every request fails in one line, `/ready` reports it, the ping is answered, and SIGTERM leaves nothing behind."""
+    """Check that requests fail with one line, `/ready` reports why, pings succeed and SIGTERM ends all processes."""
     for _ in range(2):
         answer = served.request("/")
         assert (answer.status, len(answer.body.splitlines())) == (500, 1)
@@ -60,7 +60,7 @@ def must_be_broken(served: Served) -> None:
     wait_until(lambda: all(gone(process) for process in family))
 
 
-def test_a_killed_worker_breaks_a_process_pool_executor_for_good(serve: Serve, tmp_path: Path) -> None:
+def test_a_killed_worker_breaks_a_process_pool_executor_permanently(serve: Serve, tmp_path: Path) -> None:
     with serve(PROCESSES, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(5)]
@@ -76,7 +76,7 @@ def test_a_killed_worker_breaks_a_process_pool_executor_for_good(serve: Serve, t
 
 
 @pytest.mark.parametrize(("name", "notices"), [(PROCESSES, "/"), (PEBBLE, "/ready")])
-def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
+def test_killing_an_idle_worker_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
     """Pebble replaces a lost worker only while tasks run."""
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
@@ -87,7 +87,9 @@ def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, ser
 
 
 @pytest.mark.parametrize(("name", "lost"), [(PEBBLE, 1), (DASK, 0)])
-def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, serve: Serve, tmp_path: Path) -> None:
+def test_pebble_and_dask_replace_a_worker_killed_during_a_task(
+    name: str, lost: int, serve: Serve, tmp_path: Path
+) -> None:
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(6)]
@@ -101,7 +103,7 @@ def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, ser
         (tmp_path / "told").unlink()
         (tmp_path / "begun").write_text("")
         requests = [served.send("/") for _ in range(2)]
-        wait_until(lambda: begun(tmp_path) == 2)  # both workers are at work again
+        wait_until(lambda: begun(tmp_path) == 2)  # both workers run tasks again
         (tmp_path / "told").touch()
         assert [receive(request).body for request in requests] == ["told"] * 2
         assert served.request("/ready").status == 200
@@ -112,7 +114,7 @@ def test_a_pool_replaces_a_worker_killed_during_a_task(name: str, lost: int, ser
     [
         (THREADS, "waits_for_file", 2),
         (PROCESSES, "waits_for_file", 5),  # two run, and the executor has handed over three more
-        (DASK, "half_a_second", 10),  # the cluster learns of it a little later
+        (DASK, "half_a_second", 10),  # the cluster is told of the disconnects a little later
     ],
 )
 def test_cancelled_requests_in_the_queue_are_not_computed(
@@ -157,7 +159,7 @@ def test_pebble_stops_a_task_at_its_time_limit(tmp_path: Path, monkeypatch: pyte
         assert served.request("/ping").body == "pong"
 
 
-def test_a_broken_pool_is_reported_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readiness_check_reports_a_broken_pool_before_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_unready_reasons", [lambda: "the queue is full"])
     monkeypatch.setattr(lifecycle, "_permanent_reasons", [])
     assert lifecycle.why_not_ready() == "the queue is full"

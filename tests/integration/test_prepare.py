@@ -43,7 +43,7 @@ def start_command_of(plan: Plan, server: str) -> list[str]:
 SERVERS = "".join(f'[servers.{name}]\ncommand = "serve {{port}} {name}"\n' for name in ("plain", "built", "broken"))
 
 
-def test_prepare_commands_run_once_and_fail_separately(tmp_path: Path) -> None:
+def test_each_prepare_command_runs_once_and_fails_only_its_own_server(tmp_path: Path) -> None:
     (tmp_path / "note.py").write_text("import sys; open('done', 'a').write(sys.argv[1] + ' ')")
     (tmp_path / "fail.py").write_text("raise SystemExit('no compiler here')")
     text = SERVERS.replace('built"\n', 'built"\nprepare = "python note.py {size}"\n')
@@ -77,7 +77,7 @@ def test_a_missing_library_is_reported_with_the_command_that_installs_it(tmp_pat
     assert start_command_of(plan, "one") == ["serve", "8123"]
 
 
-def test_a_failed_build_is_reported_with_what_it_needs(tmp_path: Path, monkeypatch) -> None:
+def test_a_failed_build_is_reported_with_the_missing_compiler_or_headers(tmp_path: Path, monkeypatch) -> None:
     needs = 'requirements = ["built==1"]\nneeds = ["libev", "COMPILER"]\n'
     text = f'[servers.one]\ncommand = "serve {{port}}"\n{needs}'
     monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
@@ -112,7 +112,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
     return [message for _, message in notes(summarize(result)) if "the warm-up is not part" in message]
 
 
-def test_a_server_that_needs_less_cpu_after_warming_up_is_named() -> None:
+def test_a_note_names_servers_that_use_less_cpu_after_their_first_answers() -> None:
     (note,) = warm_up_notes(6000, 6000 * 0.25)
     assert note.startswith("its first 6,000 answers used 250 ms of CPU each, later ones 100 ms; ")
     assert warm_up_notes(6000, 6000 * 0.13) == warm_up_notes(0, 0.0) == warm_up_notes(6000, None) == []
@@ -147,7 +147,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def test_contents_of_a_file_are_the_right_answer(tree: Path) -> None:
+def test_the_expected_answer_is_the_content_of_the_requested_file(tree: Path) -> None:
     expected = Expectation(b"", 0.1, 0.0, files=Files(tree))
     assert expected.size_bytes == -1
     references = dict(expected.for_request("http://here/x/{file}") for _ in range(100))
@@ -200,7 +200,7 @@ def test_wrk_tolerates_bytes_of_responses_in_flight(got: int, errors: int, odd: 
     assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n', **get}
 
 
-def test_answers_of_other_lengths_than_the_files_are_wrong() -> None:
+def test_answers_whose_lengths_differ_from_those_of_the_files_are_wrong() -> None:
     def verdict(odd: int | None) -> str:
         record = burst_record_of("1_x", odd_bytes=odd, body_bytes=None)
         record.answer_bytes = -1

@@ -49,7 +49,7 @@ def pids_from_psutil(pid: int, *, recursive: bool) -> set[int]:
     return {process.pid for process in psutil.Process(pid).children(recursive=recursive)}
 
 
-def test_descendants_of_all_threads_are_found() -> None:
+def test_descendants_started_by_any_thread_are_found() -> None:
     with running(sys.executable, "-c", FAMILY) as first:
         wait_until(lambda: len(pids_from_psutil(first.pid, recursive=True)) == MEMBERS)
         assert sorted(descendants(first.pid)) == sorted(pids_from_psutil(first.pid, recursive=True))
@@ -105,7 +105,7 @@ def test_an_ended_process_has_no_descendants() -> None:
         assert inherited(process.pid, "PATH") is None
 
 
-def test_a_resource_tracker_is_recognised_by_its_command() -> None:
+def test_a_resource_tracker_is_recognized_by_its_command() -> None:
     with (
         running("sh", "-c", "read _; true", "multiprocessing.resource_tracker") as one,
         running("sleep", "60") as other,

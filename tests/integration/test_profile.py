@@ -1,4 +1,4 @@
-"""Profiles of real servers: the line that blocks each is named."""
+"""Profiles of real servers name the line that blocks each of them."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from conftest import TESTS
 from under_siege.model.record import load
 from under_siege.profiling import sampler
 
-pytestmark = pytest.mark.figures  # other work on the machine affects them
+pytestmark = pytest.mark.figures  # other work on the machine affects profiles
 
 BLOCKING = TESTS / "suites/blocking"
 FAULTS = {  # server: the finding, and the line that is named first
@@ -41,7 +41,7 @@ def without_doubt(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def diagnoses() -> dict[str, list[str]]:
-    """Return by server the lines that are printed for it."""
+    """Return the lines that are printed for each server."""
     suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
     runs = [invoke("profile", str(suite), "--time", "8s", "--quiet") for suite in suites]
     assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
@@ -50,10 +50,10 @@ def diagnoses() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("server", FAULTS)
-def test_the_blocking_line_is_named_first(server: str, diagnoses: dict[str, list[str]]) -> None:
+def test_the_profile_names_the_blocking_line_first(server: str, diagnoses: dict[str, list[str]]) -> None:
     finding, place = FAULTS[server]
     headline, *lines = diagnoses[server]
-    first = next(line for line in lines if re.search(r"\d %  ", line))  # a long headline takes two lines
+    first = next(line for line in lines if re.search(r"\d %  ", line))  # a long headline is wrapped
     assert re.match(finding, headline.strip())
     assert re.search(rf"\d %  {place}", first)
 
@@ -62,7 +62,7 @@ def test_a_diagnosis_has_at_most_six_lines(diagnoses: dict[str, list[str]]) -> N
     assert max(map(len, diagnoses.values())) <= 6
 
 
-def test_an_application_without_a_fault_is_fine(diagnoses: dict[str, list[str]]) -> None:
+def test_the_profile_of_a_correct_application_reports_no_blocking(diagnoses: dict[str, list[str]]) -> None:
     headline, loop = diagnoses["fine"]
     assert headline.strip().startswith("Nothing blocks the event loop")
     assert int(re.search(r"your code (\d+) %", loop)[1]) < 20
@@ -100,7 +100,7 @@ def test_a_speedscope_file_has_a_profile_for_each_thread(tmp_path: Path) -> None
         assert all(index < len(data["shared"]["frames"]) for sample in profile["samples"] for index in sample)
 
 
-def test_run_measures_before_it_profiles(tmp_path: Path) -> None:
+def test_run_measures_a_server_before_profiling_it(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
     ran = invoke("run", "2", "--profile", "--rounds", "1", "--time", "1s", "--users", "4", "--out", str(out), "--quiet")
     result = load(out)
@@ -109,7 +109,7 @@ def test_run_measures_before_it_profiles(tmp_path: Path) -> None:
     assert "The event loop was blocked" in without_doubt(ran.stdout)
 
 
-def test_a_server_that_is_not_python_says_so(tmp_path: Path) -> None:
+def test_a_server_that_does_not_run_cpython_is_reported_as_not_profiled(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     command = "node -e \\\"require('http').createServer((q, a) => a.end('ok')).listen({port}, '127.0.0.1')\\\""
     suite.write_text(f'title = "Node"\n[load]\nusers = 2\n[servers.node]\ncommand = "{command}"\nneeds = ["node"]\n')
@@ -126,7 +126,7 @@ def test_a_server_that_is_not_python_says_so(tmp_path: Path) -> None:
     ],
     ids=["permission", "control characters"],
 )
-def test_a_profiler_that_fails_says_why(
+def test_the_error_of_a_failed_profiler_is_shown(
     script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = tmp_path / "py-spy"

@@ -1,4 +1,4 @@
-"""Small versions of the suites of published benchmarks: real servers and a dishonest one, under a second of load."""
+"""Small versions of the suites of published benchmarks, with real servers, a dishonest one and little load."""
 
 import re
 import shutil
@@ -64,7 +64,7 @@ def messages(case: Summary) -> str:
     return " ".join(reason.message for reason in case.reasons)
 
 
-def test_long_task_detects_unawaited_work(tmp_path: Path) -> None:
+def test_the_long_task_suite_detects_work_that_is_not_awaited(tmp_path: Path) -> None:
     suite = ROOT / "suites" / "long-task"
     result, _ = run_once(tmp_path, f"{suite}:not_awaited", "--quick", "--time", "1s")
     _, cases = records_and_cases(result)
@@ -73,7 +73,7 @@ def test_long_task_detects_unawaited_work(tmp_path: Path) -> None:
     assert "200 with 0 bytes" in messages(cases["not_awaited"])
 
 
-def test_wsgi_detects_wrong_bodies_and_closed_connections(tmp_path: Path) -> None:
+def test_the_wsgi_suite_detects_wrong_bodies_and_closed_connections(tmp_path: Path) -> None:
     needed("ab")
     servers = ["nginx", "waitress", "gunicorn-sync"]
     servers += ["node-own"] * (bool(shutil.which("node")) and (ROOT / "suites/wsgi/node_modules/express").is_dir())
@@ -106,7 +106,7 @@ def check_ceiling(cases: dict[str, Summary], server: str) -> None:
         assert cases[server].ceiling_per_s == pytest.approx(cases["nginx"].rate_per_s.mean)
 
 
-def test_static_detects_that_whitenoise_never_served(tmp_path: Path) -> None:
+def test_the_static_suite_detects_that_whitenoise_did_not_serve_the_files(tmp_path: Path) -> None:
     needed("wrk")
     changes = {r'"tree/125046"': '"tree/60"', r'"20s"': '"0.5s"'}
     (tmp_path / "hollow.py").write_text(HOLLOW.format(name="whitenoise", honest="honest()", size=2))
@@ -130,9 +130,9 @@ def test_static_detects_that_whitenoise_never_served(tmp_path: Path) -> None:
     assert any(records["dishonest"].bursts.odd_bytes)
 
 
-def test_ports_detects_port_exhaustion(tmp_path: Path) -> None:
+def test_the_ports_suite_detects_port_exhaustion(tmp_path: Path) -> None:
     needed("wrk")
-    # The side that closes first keeps the port. Without this pause, that depends on how busy the CPUs are.
+    # The side that closes first keeps the port. Without this pause, it could be either side.
     config = tmp_path / "client_closes_first.py"
     config.write_text("import time\n\ndef post_request(worker, request, environ, response):\n    time.sleep(0.01)\n")
     changes = {

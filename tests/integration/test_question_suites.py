@@ -24,7 +24,7 @@ def pythons_of(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
-def test_the_servers_of_a_question_answer_correctly(suite: Path, tmp_path: Path) -> None:
+def test_only_servers_that_break_on_purpose_fail_in_a_question_suite(suite: Path, tmp_path: Path) -> None:
     answer = tomllib.loads((suite / "answer.toml").read_text())
     breaks, pythons = answer.get("breaks", []), pythons_of(answer)
     if pythons and not any(map(shutil.which, pythons)):

@@ -1,4 +1,4 @@
-"""Requests other than a plain GET: what each load tool sends, and that nothing else reaches the server."""
+"""Requests other than a plain GET: each load tool sends exactly the request of the suite."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ def orders(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["siege", "ab", "wrk", "locust", "stressor"])
-def test_load_tool_sends_method_headers_and_body(name: str) -> None:
+def test_each_load_tool_sends_method_headers_and_body(name: str) -> None:
     needed(name)
 
     async def captured() -> bytes:
@@ -49,12 +49,12 @@ def test_load_tool_sends_method_headers_and_body(name: str) -> None:
 
 
 @pytest.mark.parametrize(("body", "has_refusal"), [(b"a", False), (b"a\n", True), (b"a\0b", True)])
-def test_siege_refuses_a_body_that_it_would_change(body: bytes, has_refusal: bool) -> None:
+def test_bodies_that_siege_would_change_are_rejected(body: bytes, has_refusal: bool) -> None:
     refusal = DRIVERS["siege"].refusal(LoadSpec(2, 1.0, "http://127.0.0.1/", request=Request("PUT", (), body)))
     assert ("siege can't send" in refusal) == has_refusal
 
 
-def test_only_the_post_of_the_suite_reaches_the_server(orders: Path, tmp_path: Path) -> None:
+def test_only_the_post_request_of_the_suite_reaches_the_server(orders: Path, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, "orders", "--time", "1s")
     assert {case.verdict for case in summarize(result).cases} <= ACCEPTED, ran.stdout + ran.stderr
     for words in (
@@ -67,7 +67,7 @@ def test_only_the_post_of_the_suite_reaches_the_server(orders: Path, tmp_path: P
     assert set((orders / "access.log").read_text().splitlines()) == {ORDER}
 
 
-def test_request_and_checked_parts_are_in_the_result(orders: Path, tmp_path: Path) -> None:
+def test_the_result_describes_the_request_and_the_checked_parts(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     assert result.suite.request == "POST with 37 bytes of application/json"
     text = Report(result).formatted("markdown")
@@ -75,7 +75,7 @@ def test_request_and_checked_parts_are_in_the_result(orders: Path, tmp_path: Pat
     assert "POST with 37 bytes of application/json" in text
 
 
-def test_wrong_field_is_named(orders: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_wrong_field_of_an_answer(orders: Path, tmp_path: Path) -> None:
     app, suite = orders / "app.py", orders / "suite.toml"
     (orders / "wrong.py").write_text(app.read_text().replace("json.loads(body)", "{'items': 3}"))
     suite.write_text(
@@ -95,14 +95,16 @@ def test_wrong_field_is_named(orders: Path, tmp_path: Path) -> None:
         ('ignore = ["id", "created_at", "customer.name"]', "customer.name"),
     ],
 )
-def test_ignored_fields_must_fit_the_answers(line: str, why: str, orders: Path, tmp_path: Path) -> None:
+def test_the_output_names_fields_to_ignore_and_ignored_fields_that_are_missing(
+    line: str, why: str, orders: Path, tmp_path: Path
+) -> None:
     suite = orders / "suite.toml"
     suite.write_text(suite.read_text().replace('ignore = ["id", "created_at"]', line))
     ran = invoke("run", "orders", "--rounds", "1", "--time", "1s", folder=tmp_path)
     assert why in ran.stdout + ran.stderr
 
 
-def test_answers_in_chunks_are_right(orders: Path, tmp_path: Path) -> None:
+def test_chunked_answers_are_accepted(orders: Path, tmp_path: Path) -> None:
     """siege counts the framing of the chunks as part of the answer."""
     app, suite = orders / "app.py", orders / "suite.toml"
     text = app.read_text().replace("str(uuid.uuid4())", "'1'").replace("str(datetime.now(UTC))", "'2'")

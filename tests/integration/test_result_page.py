@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing fetched, nothing cut off, every mark there, and readable."""
+"""The result page in a real browser: it loads nothing, cuts nothing off, draws every mark and is readable."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-# These have pictures of their own; what was published has, where there is one of that kind, what several have, since
-# no test looks for its figures in them.
+# The results of a group share the charts of the first one, to save time. No test reads the charts of "published".
 OF_THEIR_OWN = [("sample",), ("several", "published"), ("hostile",), ("empty",), ("failed",)]
 
 
@@ -45,7 +44,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_it_opens_offline_fits_and_can_be_read(browser: Browser, pages: dict[str, Path], name: str) -> None:
+def test_the_page_opens_offline_fits_every_width_and_has_enough_contrast(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
     with opened(browser, pages[name]) as shown:
         for flag in shown.page.locator("summary").all():
             flag.click()
@@ -61,7 +62,7 @@ def test_it_opens_offline_fits_and_can_be_read(browser: Browser, pages: dict[str
 
 
 def cut(shown: Opened) -> list[str]:
-    """What is wider than there is room for it, in a window or on paper."""
+    """Return the classes of the elements that are wider than their box, on screen or on paper."""
     return shown.page.evaluate(
         """[...document.querySelectorAll('.scroll, table, caption, p, dl')].filter(
             (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.className)"""
@@ -69,7 +70,7 @@ def cut(shown: Opened) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_it_is_one_file_of_a_size_that_can_be_mailed(pages: dict[str, Path], name: str) -> None:
+def test_the_page_is_a_single_file_smaller_than_1_5_mb(pages: dict[str, Path], name: str) -> None:
     text = pages[name].read_text()
     assert len(text) < 1_500_000
     assert "<script" not in text
@@ -77,11 +78,11 @@ def test_it_is_one_file_of_a_size_that_can_be_mailed(pages: dict[str, Path], nam
 
 
 def marks(shown: Opened, name: str) -> int:
-    """How many marks of a layer there are in the picture that is seen."""
+    """Return the number of marks that this layer has in the wide charts."""
     return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
 
 
-def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_charts_have_marks_for_every_case(browser: Browser, pages: dict[str, Path]) -> None:
     sample = result("sample")
     comparison = summarize(sample)
     with opened(browser, pages["sample"]) as shown:
@@ -103,11 +104,13 @@ def test_the_timeline_has_a_bar_for_each_request(browser: Browser, pages: dict[s
     assert requests
     with opened(browser, pages["sample"]) as shown:
         assert marks(shown, "numbers") == requests
-        assert marks(shown, "waiting") == requests + 1  # one is the legend's
+        assert marks(shown, "waiting") == requests + 1  # one is in the legend
         assert marks(shown, "computing") == 1 + sum(len(ran) for trace in traces for ran in trace.requests.ran_s)
 
 
-def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pages: dict[str, Path]) -> None:
+def test_results_with_several_tasks_and_users_have_a_heat_map_and_curves(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     cases = summarize(result("several")).cases
     with opened(browser, pages["several"]) as shown:
         assert marks(shown, "cells") == len(cases)
@@ -115,7 +118,7 @@ def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pa
         assert shown.page.get_by_role("heading", name="digest: more users").is_visible()
 
 
-def test_what_was_required_stands_there_with_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_page_lists_each_requirement_and_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["several"]) as shown:
         assert shown.page.get_by_role("heading", name="Requirements").is_visible()
         rows = shown.page.locator("table.required tbody tr")
@@ -125,7 +128,7 @@ def test_what_was_required_stands_there_with_its_outcome(browser: Browser, pages
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_a_flag_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
+def test_clicking_a_flag_shows_its_explanation(browser: Browser, pages: dict[str, Path], width: int) -> None:
     reasons = next(case.reasons for case in summarize(result("published")).cases if case.verdict == "suspect")
     with opened(browser, pages["published"], width) as shown:
         table = shown.page.locator("table.cases")
@@ -135,14 +138,14 @@ def test_a_flag_explains_itself_when_it_is_touched(browser: Browser, pages: dict
         assert explanation.is_visible()
 
 
-def test_text_from_outside_is_shown_and_does_nothing(browser: Browser, pages: dict[str, Path]) -> None:
+def test_untrusted_text_is_shown_as_plain_text(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["hostile"]) as shown:
         assert shown.page.get_by_role("rowheader", name=HOSTILE, exact=True).is_visible()
         assert shown.count("img") == shown.count("script") == 0
         assert shown.complaints == []
 
 
-def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, pages: dict[str, Path]) -> None:
+def test_charts_and_tables_are_accessible_to_screen_readers(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         pictures = shown.page.get_by_role("img").all()
         assert len(pictures) == shown.count("figure")
@@ -174,13 +177,13 @@ def test_clicking_a_term_opens_its_explanation(browser: Browser, pages: dict[str
         assert {"trans/s", "of ceiling", "ping p99"} <= {" ".join(text.split()) for text in explained}
 
 
-def test_a_name_in_plain_words_stands_beside_that_of_the_file(browser: Browser, pages: dict[str, Path]) -> None:
+def test_servers_are_shown_with_a_plain_name_and_their_file_name(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         assert shown.page.get_by_role("rowheader", name="process pool 4_async_processexecutor").is_visible()
         assert "process pool (4_async_processexecutor)" in shown.page.locator(".answer").inner_text()
 
 
-def test_its_conditions_stand_with_every_picture(browser: Browser, pages: dict[str, Path]) -> None:
+def test_every_chart_states_its_conditions(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         told = shown.page.locator("figure figcaption").all_inner_texts()
         assert len(told) == shown.count("figure")
@@ -189,13 +192,15 @@ def test_its_conditions_stand_with_every_picture(browser: Browser, pages: dict[s
         assert all("25 users" in one and " rounds of " in one for one in told[1:])
 
 
-def test_the_answer_comes_first(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_page_begins_with_the_answer(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         answer = shown.page.get_by_text(answers(summarize(result("sample")))[0].headline)
         assert answer.bounding_box()["y"] < 300
 
 
-def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_the_printed_page_cuts_nothing_off_and_explains_terms_and_flags(
+    browser: Browser, pages: dict[str, Path], tmp_path: Path
+) -> None:
     with opened(browser, pages["several"]) as shown:
         shown.page.pdf(path=tmp_path / "page.pdf", format="A4")
         assert (tmp_path / "page.pdf").stat().st_size > 10_000
@@ -205,24 +210,24 @@ def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: P
         assert {"GIL", "ping", "rank", "p99", "trans/s"} <= set(words.all_inner_texts())
         assert all(word.is_visible() for word in words.all())
         flagged = shown.page.get_by_role("heading", name="Flags").locator("+ ul")
-        assert flagged.get_by_text("it died").first.is_visible()  # though no flag was touched
+        assert flagged.get_by_text("it died").first.is_visible()  # although no flag was clicked
 
 
 def large(rounds: int) -> Result:
-    """Five cases for each of twenty numbers of users."""
+    """Return a result with five cases for each of twenty numbers of users."""
     records = []
     for round_, users in itertools.product(range(1, rounds + 1), range(1, 21)):
         setting = {"users": users, "time_s": 1.0}
         records += [bare_record(round_, **setting)]
         records += [record_of(f"{number}_server", round_, **setting) for number in range(1, 5)]
-    for record in records:  # makes the file quickly
+    for record in records:  # few transactions, to save time
         for column in (record.transactions.finished_s, record.transactions.took_s):
             del column[10:]
         del record.transactions.status[10:], record.transactions.size_bytes[10:], record.transactions.user[10:]
     return result_of(records)
 
 
-def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
+def test_the_page_of_a_large_result_is_smaller_than_1_mb() -> None:
     result = large(rounds=5)
     assert len(result.records) == 500
     with each_kind_drawn_once():
@@ -230,13 +235,13 @@ def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
 
 
 @pytest.mark.slow
-def test_a_page_does_not_grow_with_the_rounds() -> None:
+def test_the_size_of_the_page_does_not_grow_with_the_number_of_rounds() -> None:
     result = large(rounds=100)
     assert len(result.records) == 10_000
     assert len(Report(result).formatted("html")) < 1_000_000
 
 
-def test_the_packages_are_told_for_each_python_that_served() -> None:
+def test_the_page_lists_the_packages_of_each_python() -> None:
     def facts(**environment) -> dict[str, str]:
         result = result_of([bare_record(), record_of("1_sync")], **environment)
         return {name: value for name, value in _facts(summarize(result)) if "packages" in name}

@@ -31,7 +31,7 @@ def test_run_benchmark_shows_the_report_of_siege() -> None:
     assert not re.search(r"HTTP/1.1 200", report)
 
 
-def test_run_benchmark_explains_refused_requests() -> None:
+def test_run_benchmark_explains_how_to_avoid_refused_requests() -> None:
     with serving(SERVERS[1], "--queue", "1") as served:
         shown = call(f"127.0.0.1:{served.port}", USERS="9", DURATION="2S")
     assert re.search(r"run_benchmark.sh: \d+ of \d+ requests failed; .* start the server with --queue 9", shown.stderr)
@@ -81,7 +81,7 @@ def test_stopping_run_benchmark_stops_siege(tmp_path) -> None:
         (["127.0.0.1:1"], {"DURATION": "banana"}, "DURATION='banana' is not a duration"),
     ],
 )
-def test_invalid_input_is_a_one_line_error(words, env, error) -> None:
+def test_invalid_input_to_run_benchmark_causes_a_one_line_error(words, env, error) -> None:
     refused = call(*words, **env)
     assert refused.returncode == 2
     assert refused.stdout == ""
@@ -89,7 +89,7 @@ def test_invalid_input_is_a_one_line_error(words, env, error) -> None:
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_missing_server_is_a_one_line_error() -> None:
+def test_run_benchmark_without_a_server_causes_a_one_line_error() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # without listening
         refused = call(f"127.0.0.1:{unused.getsockname()[1]}")
@@ -99,14 +99,14 @@ def test_a_missing_server_is_a_one_line_error() -> None:
 
 
 @pytest.mark.measures
-def test_repeated_setup_is_fast_and_silent() -> None:
+def test_repeating_the_setup_is_fast_and_prints_nothing() -> None:
     began_s = time.monotonic()
     again = subprocess.run([str(ROOT / "scripts" / "setup"), "test"], capture_output=True, text=True)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert time.monotonic() - began_s < 2  # as stated in the README
 
 
-def test_setup_with_an_invalid_python_is_a_one_line_error() -> None:
+def test_setup_with_an_invalid_python_causes_an_error() -> None:
     for python, error in (("no-such-python", "no-such-python is not installed"), ("/bin/false", "is too old")):
         refused = subprocess.run(
             [str(ROOT / "scripts" / "setup")], capture_output=True, text=True, env={**os.environ, "PYTHON": python}
@@ -116,7 +116,7 @@ def test_setup_with_an_invalid_python_is_a_one_line_error() -> None:
 
 
 def test_every_python_script_starts_and_prints_its_help(tmp_path) -> None:
-    """Start all of them at the same time, because each takes most of a second to import what it needs."""
+    """Start all scripts at the same time, because the imports of each take most of a second."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
     started = {path: subprocess.Popen([sys.executable, str(path), "--help"], **pipes) for path in PYTHON_SCRIPTS}
     ended = {path: (*process.communicate(), process.returncode) for path, process in started.items()}

@@ -1,6 +1,6 @@
 """The contract of the files in servers/. New files are tested automatically.
 
-Most tests use one server per strategy and Python on the PATH, whose task can be chosen for each request.
+Most tests share one server for each strategy and each Python on the PATH, and choose its task before each request.
 test_overload_and_shutdown.py tests overload and shutdown. Code shared in common/ is tested with a single strategy.
 """
 
@@ -159,7 +159,7 @@ def test_a_server_prints_one_line_when_it_listens(server: Served) -> None:
     assert server.first_line == f"{server.script.stem}: sample_tasks:chosen on http://127.0.0.1:{server.port}/\n"
 
 
-def test_the_response_body_is_the_answer_of_the_task(server: Served) -> None:
+def test_the_response_body_is_the_result_of_the_task(server: Served) -> None:
     answer = server.request("/")
     assert (answer.status, answer.body) == (200, "short")
     assert answer.headers["content-type"].startswith("text/plain")
@@ -190,14 +190,14 @@ def test_an_idle_server_is_ready(server: Served) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
 
 
-def test_unknown_paths_are_404(server: Served) -> None:
+def test_unknown_paths_return_404(server: Served) -> None:
     for path in ("/nothing", "/ping/", "/ready/", "/index.html", "/nothing?<script>"):
         answer = server.request(path)
         assert answer.status == 404, path
         assert answer.body == "404 Not Found: expected /, /ping or /ready", path
 
 
-def test_a_wrong_method_is_405(server: Served) -> None:
+def test_wrong_methods_return_405(server: Served) -> None:
     for method, path in itertools.product(
         ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PROPFIND"), ("/", "/ping", "/ready")
     ):
@@ -220,7 +220,7 @@ def test_a_malformed_request_gets_at_most_one_response(server: Served, bytes_: b
     assert server.request("/ping").body == "pong"
 
 
-def test_surplus_bytes_of_a_client_do_not_block_others(server: Served, choose: Choose) -> None:
+def test_surplus_bytes_from_one_client_do_not_block_other_clients(server: Served, choose: Choose) -> None:
     choose("a_blink")
     with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + b"G" * 20_000)  # more than the server reads at once
@@ -228,7 +228,7 @@ def test_surplus_bytes_of_a_client_do_not_block_others(server: Served, choose: C
         assert server.request("/ping").body == "pong"
 
 
-def test_servers_listen_on_loopback_only(server: Served) -> None:
+def test_servers_listen_only_on_loopback(server: Served) -> None:
     addresses = [
         connection.laddr.ip
         for process in server.family()
@@ -240,7 +240,7 @@ def test_servers_listen_on_loopback_only(server: Served) -> None:
 
 
 @pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "returns_umlauts", "awaits"])
-def test_every_strategy_gives_the_same_answer(server, choose, task: str, monkeypatch) -> None:
+def test_every_strategy_returns_the_same_answer(server, choose, task: str, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     choose(task)
     answer = server.request("/")
@@ -261,7 +261,7 @@ def test_every_strategy_gives_the_same_answer(server, choose, task: str, monkeyp
         ("raises_keyboard_interrupt", "KeyboardInterrupt: by hand"),
     ],
 )
-def test_an_exception_is_a_one_line_500_and_the_server_continues(server, choose, task: str, body: str) -> None:
+def test_an_exception_returns_a_one_line_500_and_the_server_continues(server, choose, task: str, body: str) -> None:
     choose(task)
     for _ in range(2):
         answer = server.request("/")
@@ -272,7 +272,7 @@ def test_an_exception_is_a_one_line_500_and_the_server_continues(server, choose,
 
 
 def test_unfinished_requests_time_out(server: Served, silent: socket.socket) -> None:
-    """The client has sent half a line before all other tests of this server."""
+    """The client sends half a line before the first test of this server."""
     while silent.recv(1000):
         pass  # the server may send an error
     assert server.request("/ping").body == "pong"
@@ -288,7 +288,7 @@ def refused(script: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize(("options", "error"), INVALID_OPTIONS)
-def test_invalid_options_are_a_one_line_error(
+def test_invalid_options_cause_a_one_line_error(
     options: list[str], error: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Test the option parser only; test_no_strategy_starts_with_invalid_options tests the servers."""
@@ -301,7 +301,7 @@ def test_invalid_options_are_a_one_line_error(
     assert error in line
 
 
-def test_an_unknown_host_is_a_one_line_error() -> None:
+def test_an_unknown_host_causes_a_one_line_error() -> None:
     assert "can't listen on no.such.host.invalid" in refused(
         SERVERS[1], "--port", "0", "--host", "no.such.host.invalid"
     )
@@ -314,14 +314,14 @@ def test_no_strategy_starts_with_invalid_options(script: Path) -> None:
 
 
 @every_server
-def test_a_taken_port_is_a_one_line_error(script: Path) -> None:
+def test_a_taken_port_causes_a_one_line_error(script: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         error = f"can't listen on 127.0.0.1 port {port}: Address already in use; try another"
         assert error in refused(script, "--port", str(port))
 
 
-def test_default_task_and_default_port() -> None:
+def test_servers_have_a_default_task_and_a_default_port() -> None:
     assert [default_port(path.stem) for path in SERVERS] == list(range(8000, 8000 + len(SERVERS)))
     process = start(SERVERS[4], "--help")
     output, errors = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and its links to files of the repository lead to files."""
+"""The documentation site builds without warnings, and its links to the repository point to existing files."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
+def test_the_site_contains_every_page_in_docs(site: Path) -> None:
     for page in (ROOT / "docs").glob("*.md"):
         built = site / "index.html" if page.stem == "index" else site / page.stem / "index.html"
         assert built.is_file(), page.name
@@ -37,6 +37,6 @@ def test_links_to_the_repository_point_to_existing_files(site: Path) -> None:
     assert [path for path in linked if not (ROOT / path).is_file()] == []
 
 
-def test_pages_load_nothing_from_other_sites(site: Path) -> None:
+def test_documentation_pages_load_nothing_from_other_sites(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert not re.findall(r'(?:src|<link[^>]*rel="stylesheet"[^>]*href)="https?:', page.read_text()), page

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.figures
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all of them and a correct server, and check that no process is left."""
+    """Run all slow servers and a correct one, and check that no process is left."""
     servers = [server_path(name) for name in ("never_ready", "ignores_sigterm", "slow_to_start")]
     with marking() as left:
         found = run_servers(tmp_path_factory.mktemp("waiting"), [*servers, "2"])
@@ -17,7 +17,7 @@ def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measur
     return found
 
 
-def test_a_slow_start_is_awaited(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_the_bench_waits_for_a_server_that_starts_slowly(measured_cases: dict[str, MeasuredCase]) -> None:
     slow = measured_cases["slow_to_start"]
     assert slow.summary.verdict != "failed"
     assert slow.record.ready_s >= 2
@@ -38,7 +38,7 @@ def test_a_server_that_ignores_sigterm_is_killed_with_its_daemon(measured_cases:
     assert clinging.record.failure is None  # its port is free again
 
 
-def test_a_correct_server_in_the_same_run_is_measured(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_correct_server_measured_with_slow_servers_does_not_fail(measured_cases: dict[str, MeasuredCase]) -> None:
     correct = measured_cases["2_async"].summary
     assert correct.verdict != "failed", correct.reasons
     assert correct.transactions > 0

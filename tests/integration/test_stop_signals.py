@@ -23,7 +23,7 @@ from under_siege.processes.managed_process import offspring, until_signal
 from under_siege.run import server
 from under_siege.run.plan import new_record
 
-# The server that runs when the signal arrives, which prolongs this phase.
+# For each phase, the server that prolongs it, so that the signal arrives during this phase.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "ignores_sigterm"}
 GRACE_S, MARGIN_S = 5.0, 25.0  # graceful-shutdown period of a server; margin for busy machines
 
@@ -39,7 +39,7 @@ GRACE_S, MARGIN_S = 5.0, 25.0  # graceful-shutdown period of a server; margin fo
 def test_a_signal_stops_a_run_within_seconds_and_keeps_finished_cases(
     by: signal.Signals, code: int, moment: str, tmp_path: Path
 ) -> None:
-    """The first case is finished when the signal arrives; the second is in different phases."""
+    """When the signal arrives, the first case is finished and the second is in the given phase."""
     second = DURING[moment]
     out = tmp_path / "r.json"
     time_s = {"starting": 1, "under siege": 5, "stopping": 4}[moment]  # long enough to be observed
@@ -135,7 +135,7 @@ class EndedProcess:
         """Stop nothing."""
 
 
-def test_a_port_still_taken_after_the_server_ended_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_still_taken_after_the_server_ended_causes_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_begun", lambda _: EndedProcess())
     monkeypatch.setattr(server, "Tail", lambda _: None)
     plan = plan_of("2")

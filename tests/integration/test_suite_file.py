@@ -197,7 +197,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_invalid_suite_is_a_one_line_error(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_an_invalid_suite_causes_a_one_line_error(name: str, tmp_path: Path, run_cli: RunCli) -> None:
     text, why = BAD[name]
     suite_in(tmp_path, text)
     ran = run_cli("run", "shop.toml")
@@ -232,7 +232,7 @@ MIXED = {
 
 
 @pytest.mark.parametrize("words", MIXED, ids=" ".join)
-def test_incompatible_arguments_are_a_one_line_error(words: tuple[str, ...], tmp_path: Path, run_cli: RunCli) -> None:
+def test_incompatible_arguments_cause_a_one_line_error(words: tuple[str, ...], tmp_path: Path, run_cli: RunCli) -> None:
     suite_in(tmp_path, SERVER)
     ran = run_cli("run", *words)
     assert ran.returncode == 2, ran.stderr
@@ -240,7 +240,7 @@ def test_incompatible_arguments_are_a_one_line_error(words: tuple[str, ...], tmp
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_list_is_an_axis(tmp_path: Path) -> None:
+def test_a_list_of_values_in_a_suite_becomes_an_axis(tmp_path: Path) -> None:
     suite = read_suite(
         suite_in(
             tmp_path,
@@ -257,7 +257,7 @@ def test_a_list_is_an_axis(tmp_path: Path) -> None:
     assert {plan.load_of(case).path for case in one} == {"/report?size=1", "/report?size=2"}
     assert {plan.load_of(case).keep_alive for case in two} == {True, False}
     assert all(not case.python and case.get("threads") is None for case in two)  # an executable needs no Python
-    assert {case.load for case in one} == {case.load for case in two}  # the servers are compared
+    assert {case.load for case in one} == {case.load for case in two}  # both servers get the same loads
     assert not plan.ceilings
 
 
@@ -269,13 +269,13 @@ FULL = (
 QUICK = '[quick]\nservers = ["two"]\n[quick.load]\ntime = "2s"\nusers = 5\n[quick.axes]\nsize = [1]\n'
 
 
-def test_axis_value_is_filled_into_path_and_command(tmp_path: Path) -> None:
+def test_axis_values_replace_placeholders_in_the_path_and_the_command(tmp_path: Path) -> None:
     text = '[load]\npath = "/{size}"\n[axes]\nsize = [1, 2]\n[servers.one]\ncommand = "serve {port} {size}"'
     plan = make_plan(read_suite(suite_in(tmp_path, text)), {"python": ["python3"]}, time_s=None, rounds=1)
     assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
 
 
-def test_commands_run_in_the_folder_of_the_suite(tmp_path: Path) -> None:
+def test_commands_run_in_the_directory_that_the_suite_names(tmp_path: Path) -> None:
     (tmp_path / "perf").mkdir()
     (tmp_path / "order.json").write_text('{"items": [1]}\n')
     text = 'folder = ".."\n[load]\nbody_file = "order.json"\n[servers.one]\ncommand = "serve {port} {suite}"'
@@ -286,12 +286,12 @@ def test_commands_run_in_the_folder_of_the_suite(tmp_path: Path) -> None:
     assert (suite.load.request.method, suite.load.request.body) == ("POST", b'{"items": [1]}')
 
 
-def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+def test_a_byte_order_mark_in_a_suite_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "shop.toml").write_bytes(b"\xef\xbb\xbf" + SERVER.encode())
     assert read_suite(tmp_path / "shop.toml").targets
 
 
-def test_quick_form_replaces_only_its_own_keys(tmp_path: Path) -> None:
+def test_the_quick_profile_replaces_only_its_own_keys(tmp_path: Path) -> None:
     path = suite_in(tmp_path, FULL + QUICK)
     full, quick = read_suite(path), read_suite(path, quick=True)
     assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
@@ -316,14 +316,16 @@ def test_quick_form_replaces_only_its_own_keys(tmp_path: Path) -> None:
         (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "load.time and load.requests can't be combined"),
     ],
 )
-def test_invalid_quick_form_is_a_one_line_error(quick: str, why: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_an_invalid_quick_profile_causes_a_one_line_error(
+    quick: str, why: str, tmp_path: Path, run_cli: RunCli
+) -> None:
     suite_in(tmp_path, quick)
     ran = run_cli("run", "shop.toml", "--quick")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
 
 
-def test_placeholders_are_filled_in(tmp_path: Path) -> None:
+def test_placeholders_in_files_and_the_environment_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "serve.conf").write_text("http { listen {host}:{port}; root {suite}; pid {folder}/pid; {unknown} }")
     suite = read_suite(
         suite_in(
@@ -344,14 +346,14 @@ def test_placeholders_are_filled_in(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_suite_with_a_task_has_the_bare_task_as_its_ceiling(tmp_path: Path) -> None:
+def test_the_ceiling_of_a_suite_with_a_task_is_the_task_without_a_server(tmp_path: Path) -> None:
     path = suite_in(tmp_path, SERVER + '[load]\ntask = ["primes", "digest"]\npath = "/{task}"\n')
     plan = make_plan(read_suite(path), {"python": ["python3"]}, time_s=None, rounds=1)
     assert {plan.load_of(case).path for case in plan.cases} == {"/primes", "/digest"}
     assert [case.server for case in plan.ceilings] == ["bare", "bare"]
 
 
-def test_single_server_of_a_suite_keeps_the_ceiling() -> None:
+def test_selecting_one_server_of_a_suite_keeps_the_ceiling() -> None:
     suite = suite_of([str(TESTS / "suites/shop") + ":plain"])
     assert [target.name for target in suite.targets] == ["plain"]
     assert suite.ceiling is not None
@@ -359,7 +361,7 @@ def test_single_server_of_a_suite_keeps_the_ceiling() -> None:
     assert (suite.ping, suite.ready_within_s) == (Ping("/health"), 10.0)
 
 
-def test_urls_make_a_suite() -> None:
+def test_urls_of_running_servers_become_a_suite() -> None:
     suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
     assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert not any(target.command for target in suite.targets)
@@ -403,7 +405,9 @@ TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHI
 
 @given(suite_table=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_file_is_a_suite_or_bad_input(suite_table: dict, server: dict, tmp_path: Path) -> None:
+def test_any_suite_file_is_accepted_or_rejected_without_a_crash(
+    suite_table: dict, server: dict, tmp_path: Path
+) -> None:
     one = {"command": "serve {port}", **server}
     suite_table = {
         **suite_table,

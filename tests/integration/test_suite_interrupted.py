@@ -51,7 +51,7 @@ environment = { DATABASE = "{postgresql}", IN = "{folder}" }
     ],
     ids=["SIGTERM", "SIGKILL"],
 )
-def test_an_interrupted_suite_leaves_nothing(
+def test_an_interrupted_suite_leaves_no_processes_and_no_files(
     by: signal.Signals, server: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed("ab")

@@ -56,7 +56,7 @@ Shop = tuple[dict[str, MeasuredCase], Result]
 
 
 @pytest.mark.figures
-def test_correct_servers_have_figures(shop: Shop) -> None:
+def test_correct_servers_of_a_suite_are_measured(shop: Shop) -> None:
     for name in ("plain", "settings", "top"):
         one = shop[0][name]
         assert one.summary.verdict != "failed", one.summary.reasons
@@ -80,14 +80,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_unmeasurable_server_fails_alone_with_its_reason(name: str, shop: Shop) -> None:
+def test_a_server_that_cannot_be_measured_fails_with_the_reason(name: str, shop: Shop) -> None:
     code, words = WRONG[name]
     assert shop[0][name].summary.verdict == "failed"
     assert shop[0][name].code == code
     assert words in shop[0][name].message
 
 
-def test_last_output_falls_back_to_stdout(shop: Shop) -> None:
+def test_the_last_line_of_stdout_is_reported_if_stderr_is_empty(shop: Shop) -> None:
     assert "; its last line: no licence here; if it runs in the background" in shop[0]["mute"].message
 
 
@@ -118,7 +118,7 @@ def test_bodies_are_compared_as_the_suite_specifies(body: str, fitting: list[byt
     assert expected.size_bytes == (len(RIGHT) if body == SAME else -1)
 
 
-def test_missing_comparisons_and_measurements_are_reported(tmp_path: Path) -> None:
+def test_omitted_comparisons_and_measurements_are_reported(tmp_path: Path) -> None:
     kinds = {"json": True, "shuffled": True, "differs": False}
     servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -188,7 +188,7 @@ sys.exit(3)
 
 
 @pytest.mark.parametrize(("parent", "code"), [("stays", "not_ready"), ("ends", "died")])
-def test_error_of_a_worker_process_is_reported(parent: str, code: str, tmp_path: Path) -> None:
+def test_the_error_of_a_worker_process_is_reported(parent: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(WORKER_FAILS)
     (tmp_path / "s.toml").write_text(
         f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\ncommand = "python parent.py {parent} {{port}}"'
@@ -207,7 +207,7 @@ class FailingDns:
         raise aiohttp.ClientConnectorDNSError(key, OSError(-2, "Name or service not known"))
 
 
-def test_an_unknown_host_fails_without_waiting() -> None:
+def test_a_url_with_an_unknown_host_fails_immediately() -> None:
     plan = make_plan(suite_of(["http://gone.invalid/report"]), {"python": ["python3"]}, time_s=None, rounds=1)
 
     async def go() -> None:
@@ -218,7 +218,7 @@ def test_an_unknown_host_fails_without_waiting() -> None:
         asyncio.run(go())
 
 
-def test_urls_are_requested_unchanged() -> None:
+def test_urls_are_requested_without_normalization() -> None:
     async def go() -> str:
         heard: list[str] = []
 
@@ -367,7 +367,7 @@ def test_a_response_of_a_foreign_process_ends_the_readiness_wait(monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["redis", "postgresql"])
-def test_a_service_is_private_and_stopped_at_the_end(name: str) -> None:
+def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None:
     async def go() -> list[int]:
         async with services() as needed:
             first = _port((await needed.addresses(["nginx", name]))[name])
@@ -389,7 +389,7 @@ def test_a_service_is_private_and_stopped_at_the_end(name: str) -> None:
     assert [_listener(port) for port in ports] == [None, None]
 
 
-def test_a_service_setup_error_shows_the_cause_and_not_the_last_line() -> None:
+def test_the_error_of_a_failed_service_setup_shows_the_cause_not_the_last_line() -> None:
     output = "initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"
     assert _last_error(output) == "it says: initdb: error: could not write: No space left on device"
     assert _last_line(output) == "its last line: initdb: removing data directory"

@@ -53,7 +53,7 @@ def started(*words: str) -> ManagedProcess:
 
 
 @ON_LINUX
-def test_a_daemon_without_environment_ends_with_its_server(daemon_pid: Path) -> None:
+def test_a_daemon_without_environment_variables_ends_with_its_server(daemon_pid: Path) -> None:
     server = started(str(HIDES), "--port", "0")
     hidden = wait_until(lambda: daemon(daemon_pid))
     assert os.getsid(hidden.pid) != os.getsid(server.pid)
@@ -61,7 +61,7 @@ def test_a_daemon_without_environment_ends_with_its_server(daemon_pid: Path) -> 
     assert gone(hidden)
 
 
-def test_a_process_without_daemons_ends_with_its_session() -> None:
+def test_stopping_a_process_without_daemons_ends_its_session() -> None:
     """This includes a child without environment variables, while another process keeps running."""
     words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
     other = ManagedProcess(["sleep", "600"], environment=os.environ)
@@ -110,7 +110,7 @@ def semaphore_path(folder: Path) -> Path:
 
 
 @ON_LINUX
-def test_stopping_a_process_spares_daemons_of_others(daemon_pid: Path) -> None:
+def test_stopping_a_process_does_not_kill_daemons_of_other_processes(daemon_pid: Path) -> None:
     server = started(str(HIDES), "--port", "0")
     hidden = wait_until(lambda: daemon(daemon_pid))
     later = started("-c", DAEMON)
@@ -121,7 +121,7 @@ def test_stopping_a_process_spares_daemons_of_others(daemon_pid: Path) -> None:
 
 
 @ON_LINUX
-def test_a_marked_daemon_ends_only_with_its_own_process(tmp_path: Path) -> None:
+def test_a_daemon_ends_only_with_the_process_that_started_it(tmp_path: Path) -> None:
     file = tmp_path / "daemon"
     write_pid = f"pathlib.Path({str(file)!r}).write_text(str(os.getpid()))"
     first = started("-c", DAEMON)
@@ -135,7 +135,7 @@ def test_a_marked_daemon_ends_only_with_its_own_process(tmp_path: Path) -> None:
 
 
 @ON_LINUX
-def test_ended_orphans_are_reaped() -> None:
+def test_the_supervisor_reaps_ended_orphans() -> None:
     forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
     forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
     process = ManagedProcess([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
@@ -144,7 +144,7 @@ def test_ended_orphans_are_reaped() -> None:
     asyncio.run(process.stop())
 
 
-def test_exit_status_and_output_are_those_of_a_normal_child() -> None:
+def test_a_supervised_process_has_the_exit_status_and_output_of_a_normal_child() -> None:
     process = started("-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
     assert asyncio.run(process.wait(20))
     assert (process.process.stdout.read(), process.process.stderr.read()) == (b"out\n", b"err\n")
@@ -270,7 +270,7 @@ def test_killing_an_unkillable_process_times_out(monkeypatch: pytest.MonkeyPatch
     assert 10.0 <= processes.clock.now_s < 10.1
 
 
-def test_without_subreapers_orphans_are_found_by_their_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_are_found_by_their_mark_on_systems_without_subreapers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "descendants", lambda _: [])
     monkeypatch.setattr(supervisor, "is_running", lambda pid: pid != 4)
     marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
@@ -319,7 +319,7 @@ def test_an_idle_temporary_supervisor_ends_after_use(monkeypatch: pytest.MonkeyP
 
 
 @ON_LINUX
-def test_a_bench_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
+def test_a_bench_killed_under_load_leaves_no_processes_and_no_files(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
@@ -371,7 +371,7 @@ def _seed_for(server: Path) -> int:
     ],
     ids=["bare case", "try"],
 )
-def test_a_bench_killed_at_other_times_leaves_nothing(
+def test_a_bench_killed_during_the_ceiling_or_try_leaves_no_processes(
     words: list[str], at_work: str, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
@@ -391,10 +391,10 @@ def _bare_first() -> int:
     raise AssertionError
 
 
-def test_a_finished_bench_leaves_no_supervisor_and_spares_other_processes(
+def test_a_finished_bench_leaves_no_supervisor_and_kills_no_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It spares even processes of the same session and children that the shell had before exec."""
+    """Even processes of the same session and children that the shell had before exec survive."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     before_s = time.time()
     script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try sample_tasks:a_blink"

@@ -1,4 +1,4 @@
-"""Task arguments: only literals, checked before anything starts, and shown unchanged in every output format."""
+"""Task arguments are literals that are checked before anything starts and shown unchanged in every output format."""
 
 import csv
 import html
@@ -48,7 +48,7 @@ def test_a_task_is_called_with_its_literal_arguments(call: str, answer: str) -> 
     assert perform(f"sample_tasks:returns_its_arguments{call}").answer == answer
 
 
-def test_each_run_gets_fresh_arguments() -> None:
+def test_each_run_of_a_task_gets_fresh_arguments() -> None:
     runs = [perform("sample_tasks:returns_its_arguments([1])").answer for _ in range(3)]
     assert runs == ["(([1],), {})"] * 3
 
@@ -86,7 +86,7 @@ def test_each_run_gets_fresh_arguments() -> None:
         ("primes(3)", "primes takes no arguments; expected primes"),
     ],
 )
-def test_invalid_arguments_are_a_one_line_error(spec: str, error: str) -> None:
+def test_invalid_task_arguments_cause_a_one_line_error(spec: str, error: str) -> None:
     with pytest.raises(BadCallError, match=re.escape(error)) as caught:
         resolve(spec)
     assert "\n" not in str(caught.value)
@@ -122,7 +122,7 @@ def test_csv_and_json_keep_the_task_name(result: Result) -> None:
     assert {case["task"] for case in cases} == {TASK_WITH_MARKUP, "primes"}
 
 
-def test_the_terminal_keeps_the_task_name(result: Result) -> None:
+def test_terminal_formats_keep_the_task_name(result: Result) -> None:
     for format_ in ("table", "timeline"):
         assert "".join(TASK_WITH_MARKUP.split()) in "".join(Report(result).formatted(format_).split()), format_
 
@@ -165,7 +165,9 @@ def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> N
         (["try"], "(end=1)", "can't be called with"),
     ],
 )
-def test_every_command_rejects_invalid_arguments_in_one_line(run_cli, tmp_path, words, call, error) -> None:
+def test_every_command_rejects_invalid_task_arguments_with_a_one_line_error(
+    run_cli, tmp_path, words, call, error
+) -> None:
     (tmp_path / "own.py").write_text("def half(number): return number / 2")
     task = ["--task"] if words[0] != "try" else []
     ended = run_cli(*words, *task, f"own:half{call}")

@@ -61,7 +61,7 @@ def test_an_installed_tool_is_used_if_its_version_is_supported(version: str, mac
 
 
 @pytest.mark.parametrize("version", ["2.46.9", "3.0", "; echo broken >&2"])
-def test_an_installed_tool_of_another_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
+def test_an_installed_tool_of_an_unsupported_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
     (own := machine.parent / "own" / "bin").mkdir(parents=True)
 
     async def made(*_: object) -> Path:
@@ -99,7 +99,7 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
         ("file:///", "No solution found when resolving dependencies; Because "),
     ],
 )
-def test_a_failed_tool_installation_is_a_one_line_error(index, reason, machine, monkeypatch, run_cli) -> None:
+def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machine, monkeypatch, run_cli) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", index)
     (machine.parent / "suite.toml").write_text(SUITE)
     refused = run_cli("run", "suite.toml", "--quiet")
@@ -111,7 +111,7 @@ def test_a_failed_tool_installation_is_a_one_line_error(index, reason, machine, 
     assert environments(machine) == []
 
 
-def test_a_failed_tool_build_is_a_one_line_error(machine: Path, monkeypatch) -> None:
+def test_a_failed_tool_build_causes_a_one_line_error(machine: Path, monkeypatch) -> None:
     async def no_build(*_: object) -> Path:
         raise BadInputError("Failed to build gevent")
 

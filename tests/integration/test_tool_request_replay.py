@@ -1,4 +1,4 @@
-"""Replayed requests: the bench sends the load tool's own requests to detect servers that treat it differently."""
+"""Replayed requests: the bench sends the load tool's own requests to detect servers that treat the tool differently."""
 
 import asyncio
 import contextlib
@@ -73,7 +73,7 @@ LIES = {
 
 @pytest.mark.figures
 @pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
-def test_wrong_answers_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
+def test_wrong_answers_sent_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
     needed(tool)
     for name, lies in {"honest": "False", "dishonest": LIES[tool, keep_alive]}.items():
         (tmp_path / f"{name}.py").write_text(DISHONEST.replace("LIES", lies))
@@ -103,7 +103,7 @@ async def answering(answers: list[bytes], seen: list[bytes]) -> AsyncIterator[st
 
 @pytest.mark.parametrize("keep_alive", [False, True])
 @pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.is_replayed])
-def test_replayed_requests_equal_those_of_the_tool(name: str, keep_alive: bool) -> None:
+def test_replayed_requests_equal_those_of_the_load_tool(name: str, keep_alive: bool) -> None:
     needed(name)
 
     async def both() -> tuple[bytes, bytes]:
@@ -153,7 +153,7 @@ def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float 
         ),
     ],
 )
-def test_answers_are_read_with_any_framing(answer: bytes, body: bytes) -> None:
+def test_answers_with_any_framing_are_read(answer: bytes, body: bytes) -> None:
     assert read_body([answer]) == body
 
 
@@ -190,13 +190,13 @@ def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.Monke
         asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
 
 
-def test_last_answer_on_a_connection_counts_even_if_it_is_closed_early() -> None:
+def test_the_last_answer_on_a_connection_counts_even_if_the_connection_closes_early() -> None:
     in_a_row = replace(ASK, in_a_row=IN_A_ROW)
     assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"
 
 
-def test_other_requests_of_the_bench_also_ask_for_uncompressed_answers() -> None:
+def test_requests_sent_by_the_bench_ask_for_uncompressed_answers() -> None:
     async def ask() -> list[bytes]:
         seen: list[bytes] = []
         async with answering([RIGHT], seen) as url, client() as session:

@@ -31,7 +31,7 @@ from under_siege.trace.timeline_text import headline
 RunCli = Callable[..., CommandResult]
 
 
-def test_the_terminal_shows_each_strategy_and_failures(
+def test_the_terminal_shows_the_trace_of_each_strategy_and_failures(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
@@ -73,7 +73,7 @@ def test_the_height_of_a_ping_shows_its_latency() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
-def test_a_chart_is_written_as(suffix: str, tmp_path: Path) -> None:
+def test_a_chart_is_written_in_the_format_of_its_suffix(suffix: str, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     out = tmp_path / f"picture{suffix}"
@@ -109,7 +109,7 @@ def test_impossible_spans_are_rejected(drawn: str) -> None:
     assert reported_spans(answer(x_ran=drawn), 99.9, 100.1) == []
 
 
-def test_server_timing_gives_a_span_that_ends_with_the_answer() -> None:
+def test_server_timing_is_converted_to_a_span_that_ends_with_the_answer() -> None:
     drawn = answer(server_timing="queue;dur=10.0, task;dur=50.0")
     assert assumed_span(drawn, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
     assert assumed_span(answer(), 99.9, 100.1) == []
@@ -130,14 +130,14 @@ def test_workers_have_readable_names(workers: list[str], names: list[str]) -> No
     assert [lane.worker for lane in timelines([trace_of(workers)])[0].lanes] == names
 
 
-def test_the_cpu_share_of_an_interval() -> None:
+def test_the_cpu_share_of_an_interval_is_computed_from_its_spans() -> None:
     bar = Bar(1, 0.0, 1.0, (TaskSpan(0.2, 0.4, 0.5), TaskSpan(0.6, 0.8, None)))
     assert bar.cpu_share_between(0.0, 0.2) == 0
     assert bar.cpu_share_between(0.2, 0.4) == pytest.approx(0.5)
     assert bar.cpu_share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_saved_and_shown_again(run_cli: RunCli, tmp_path: Path) -> None:
+def test_report_shows_saved_traces(run_cli: RunCli, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")
@@ -154,7 +154,7 @@ def unreported() -> Trace:
     return trace
 
 
-def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
+def test_unreported_requests_are_drawn_as_dotted_lines_on_the_terminal() -> None:
     result = result_of([])
     result.traces.append(unreported())
     shown = Report(result).formatted("timeline")
@@ -166,7 +166,7 @@ def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
     assert "┄ not reported" in legend
 
 
-def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
+def test_unreported_requests_are_drawn_as_dotted_lines_in_charts(tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(unreported())
     Report(result).write_picture("timeline", tmp_path / "p.svg")
@@ -201,14 +201,14 @@ def test_the_page_explains_dotted_lines() -> None:
 LAYERS = ("waiting", "computing", "unreported")
 
 
-def test_dotted_lines_are_mentioned_only_if_present() -> None:
+def test_dotted_lines_are_explained_only_if_present() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     assert "doesn't report" not in Report(result).formatted("timeline")
     assert not timelines(result.traces)[0].is_unreported
 
 
-def test_a_server_is_traced_after_its_last_siege(tmp_path: Path, monkeypatch) -> None:
+def test_each_server_is_traced_after_its_last_round(tmp_path: Path, monkeypatch) -> None:
     """A failed server is restarted for its trace."""
     started: list[str] = []
 
@@ -244,7 +244,7 @@ def busy_cpus() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
-def test_with_other_work_the_headline_does_not_report_one_at_a_time(run_cli: RunCli, tmp_path: Path) -> None:
+def test_on_a_busy_machine_the_headline_does_not_claim_one_task_at_a_time(run_cli: RunCli, tmp_path: Path) -> None:
     ended = run_cli("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
     assert ended.returncode == 0, ended.stderr
     (trace,) = load(tmp_path / "t.json").traces
@@ -254,7 +254,7 @@ def test_with_other_work_the_headline_does_not_report_one_at_a_time(run_cli: Run
 
 
 @pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
-def test_a_trace_with_other_work_is_repeated_once(
+def test_a_trace_disturbed_by_other_work_is_repeated_once(
     shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Trace] = []

@@ -8,7 +8,7 @@ from command import invoke
 from under_siege.model.record import load
 from under_siege.trace.timeline import Bar, Timeline, timelines
 
-pytestmark = pytest.mark.figures  # other work on the machine affects them
+pytestmark = pytest.mark.figures  # other work on the machine affects traces
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_event_loop_runs_tasks_one_after_the_other(traced: list[Timeline]) -
         assert one.spans[-1].to_s <= other.spans[0].from_s
 
 
-def test_threads_under_the_gil_are_not_parallel(traced: list[Timeline]) -> None:
+def test_threads_under_the_gil_do_not_compute_in_parallel(traced: list[Timeline]) -> None:
     one = named(traced, "3_")
     assert len(one.lanes) > 1
     computed = sum(computed_s(bar) for bar in bars_of(one))
@@ -62,18 +62,18 @@ def test_threads_under_the_gil_are_not_parallel(traced: list[Timeline]) -> None:
         assert overlap_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
 
 
-def test_each_process_has_a_lane(traced: list[Timeline]) -> None:
+def test_the_timeline_has_a_lane_for_each_process(traced: list[Timeline]) -> None:
     one = named(traced, "4_")
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 
 
-def test_yielding_tasks_have_many_spans(traced: list[Timeline]) -> None:
+def test_tasks_that_yield_have_many_compute_spans(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
     assert all(len(bar.spans) > 10 for bar in bars_of(one))
 
 
-def test_pings_are_sent_before_during_and_after(traced: list[Timeline]) -> None:
+def test_pings_are_sent_before_during_and_after_the_requests(traced: list[Timeline]) -> None:
     for one in traced:
         assert min(ping.due_s for ping in one.pings) < 0
         assert max(ping.due_s for ping in one.pings) > one.done_s

@@ -18,14 +18,14 @@ too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python ca
 NEEDS = "needs Python 3.14 or later, and this is"
 
 
-def test_unmet_requirements_are_described() -> None:
+def test_unmet_requirements_are_described_with_both_versions() -> None:
     assert unmet("", (3, 11)) == ""
     assert unmet("python>=3.14", (3, 14)) == ""
     assert unmet("python >= 3.9", (3, 11)) == ""
     assert unmet("python>=3.14", (3, 9)) == f"{NEEDS} 3.9"
 
 
-def test_an_invalid_requirement_is_an_error() -> None:
+def test_an_invalid_requirement_causes_an_error() -> None:
     with pytest.raises(BadInputError, match="expected something like"):
         unmet("a quantum computer")
 
@@ -45,7 +45,7 @@ def test_the_trace_names_servers_that_cannot_run(run_cli: Bench) -> None:
 
 
 @too_old
-def test_the_list_names_unmet_requirements(run_cli: Bench) -> None:
+def test_list_names_unmet_requirements(run_cli: Bench) -> None:
     assert f"({NEEDS}" in run_cli("list").stdout
     (entry,) = [one for one in json.loads(run_cli("list", "--json").stdout) if one["number"] == 7]
     assert entry["requires"] == "python>=3.14"
@@ -61,7 +61,7 @@ def test_the_server_reports_its_unmet_requirement_in_one_line() -> None:
 
 
 @too_old
-def test_running_only_servers_that_cannot_run_is_an_error(run_cli: Bench) -> None:
+def test_a_run_of_only_servers_that_cannot_run_causes_an_error(run_cli: Bench) -> None:
     ended = run_cli("run", "7")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "pass --python PATH" in ended.stderr
@@ -69,7 +69,7 @@ def test_running_only_servers_that_cannot_run_is_an_error(run_cli: Bench) -> Non
 
 @too_old
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_leaves_out_servers_that_cannot_run_with_a_note(run_cli: Bench, tmp_path) -> None:
+def test_a_run_omits_servers_that_cannot_run_and_notes_the_reason(run_cli: Bench, tmp_path) -> None:
     ended = run_cli("run", "2", "7", "--rounds", "1", "--time", "1s", "--users", "2", *WAITING, "--out", "r.json")
     assert ended.returncode in (0, 3), ended.stderr  # 3 if the machine is too noisy
     assert f"7_async_interpreters: not run: it {NEEDS}" in " ".join(ended.stdout.split())

@@ -1,4 +1,4 @@
-"""Virtual environments for other Pythons: created once, with the user's packages and a list of missing ones."""
+"""Virtual environments for other Pythons: created once, with the user's packages and a list of missing packages."""
 
 import asyncio
 import dataclasses
@@ -59,7 +59,7 @@ def test_an_environment_is_created_once_with_the_packages_of_the_user(user_pytho
     assert prepared(user_python) == (python, [])
 
 
-def test_an_environment_is_recreated_after_its_source_changed(tmp_path: Path, monkeypatch) -> None:
+def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: Path, monkeypatch) -> None:
     made = []
 
     async def make(folder: Path, *_: object) -> tuple[dict[str, str], bool]:
@@ -108,7 +108,7 @@ def test_concurrent_runs_share_the_creation_of_an_environment(tmp_path: Path, mo
     assert len(messages) == 2
 
 
-def test_other_requirements_need_another_environment(user_python: Path, tmp_path: Path) -> None:
+def test_different_requirements_use_different_environments(user_python: Path, tmp_path: Path) -> None:
     theirs = interpreter(str(user_python))
     assert installation._directory(theirs, "flask") != installation._directory(theirs)
     assert Path(prepared(user_python)[0].path).parents[1] == installation._directory(theirs, *theirs.packages)
@@ -211,7 +211,7 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
 
 
 @pytest.mark.parametrize("trouble", ["nothing listens", "a proxy that is gone"])
-def test_an_unreachable_index_is_reported(trouble, user_python, tmp_path, monkeypatch, index) -> None:
+def test_an_unreachable_package_index_is_reported(trouble, user_python, tmp_path, monkeypatch, index) -> None:
     without_index(trouble, monkeypatch, index)
     (tmp_path / "dependencies.txt").write_text("far_away\n")
     python, messages = prepared(user_python)
@@ -268,7 +268,7 @@ class SilentWatcher:
         return lambda *_: None
 
 
-def test_the_record_has_the_packages_of_the_python_of_each_server(user_python, tmp_path, monkeypatch, index) -> None:
+def test_the_result_records_the_packages_of_each_servers_python(user_python, tmp_path, monkeypatch, index) -> None:
     (tmp_path / "dependencies.txt").write_text("flask\n")
     write_wheel(tmp_path, "flask")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
@@ -287,7 +287,7 @@ def test_pythons_of_the_same_version_get_unique_names(user_python: Path) -> None
     assert with_unique_versions([interpreter()]) == [interpreter()]
 
 
-def test_a_missing_package_of_a_server_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_server_names_its_missing_package(tmp_path: Path) -> None:
     """The bench reports it instead of the last line of the traceback."""
     script = tmp_path / "9_needs_it.py"
     script.write_text('"""Needs something, on a --port."""\nimport no_such_package.at_all\n')
@@ -303,7 +303,7 @@ def test_a_missing_package_of_a_server_is_named(tmp_path: Path) -> None:
         asyncio.run(start())
 
 
-def test_a_relative_python_is_found_from_every_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_to_a_python_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv.create(tmp_path / ".venv")
     monkeypatch.chdir(tmp_path)
     python = interpreter(".venv/bin/python")

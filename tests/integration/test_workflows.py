@@ -100,7 +100,7 @@ def test_an_issue_form_has_the_keys_that_github_requires(name: str) -> None:
     assert any(field["validations"]["required"] for field in fields)
 
 
-def test_a_bug_report_asks_for_what_is_needed_to_reproduce_it() -> None:
+def test_the_bug_report_form_asks_for_the_command_and_the_result_file() -> None:
     labels = [field["attributes"]["label"] for field in form("bug_report")["body"] if field["type"] != "markdown"]
     for needed in ("Command", "bench.py doctor", "Result file"):
         assert any(needed in label for label in labels), needed

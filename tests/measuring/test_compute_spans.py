@@ -1,4 +1,4 @@
-"""Compute spans of a task, as measured while it runs."""
+"""Compute spans, which are measured while a task runs."""
 
 import itertools
 import threading
@@ -17,14 +17,14 @@ def test_a_cpu_bound_task_has_one_compute_span() -> None:
     assert sum(stretch.cpu_s for stretch in run.spans) == run.cpu_s
 
 
-def test_waits_are_not_compute_spans() -> None:
+def test_waits_are_excluded_from_compute_spans() -> None:
     stretches = perform("sign_up").spans
     gaps = [after.from_s - before.to_s for before, after in itertools.pairwise(stretches)]
     assert [round(gap, 2) >= wait for gap, wait in zip(gaps, (0.02, 0.06, 0.2), strict=True)] == [True] * 3
 
 
 @pytest.mark.measures
-def test_threads_under_the_gil_take_turns() -> None:
+def test_threads_under_the_gil_use_at_most_one_cpu() -> None:
     """The CPU time of all threads together fits on one CPU, although their spans overlap."""
     together = threading.Barrier(3)
 

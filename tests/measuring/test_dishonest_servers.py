@@ -1,4 +1,4 @@
-"""Controls: real servers that return unverified or precomputed answers are detected, and honest ones are not.
+"""Controls: the bench detects real servers that return unverified or precomputed answers, and accepts honest ones.
 
 test_run.py and test_noise_study.py have more honest servers; test_verdict.py tests the rules one by one.
 """
@@ -15,7 +15,7 @@ from under_siege.targets.strategies import read_strategy
 
 DISHONEST = TESTS / "servers" / "dishonest"
 SHORT_TASK = "sample_tasks:a_little_work"  # just enough CPU time for the detection
-# The verdict of each server and its reasons, of which at least one must be given; noise decides which.
+# The verdict of each server and its possible reasons, of which at least one must be given. Noise decides which.
 WRONG = {
     "errors_when_busy": ("suspect", "availability"),
     "not_awaited": ("failed", "wrong_answer"),
@@ -36,13 +36,13 @@ def test_every_control_has_an_expected_verdict() -> None:
 
 @pytest.mark.figures
 def test_wrong_answers_are_detected(tmp_path) -> None:
-    """Run all of them at once with an I/O-bound task."""
+    """Measure all these servers in one run with an I/O-bound task."""
     measured_cases = run_servers(tmp_path, [path_of(name) for name in WRONG])
     assert_detected(WRONG, {name: one.summary for name, one in measured_cases.items()})
 
 
 @pytest.mark.figures
-def test_missing_cpu_time_is_detected(run_cli, tmp_path) -> None:
+def test_servers_that_sleep_instead_of_computing_are_detected(run_cli, tmp_path) -> None:
     with without_a_ceiling():
         assert_detected(TOO_CHEAP, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", SHORT_TASK))
 

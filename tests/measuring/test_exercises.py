@@ -1,4 +1,4 @@
-"""The exercises of the lesson: the check reports the fault of each, and none in a solution."""
+"""The exercises of the lesson: the check reports a fault in each exercise and none in its solution."""
 
 import ast
 import sys
@@ -65,8 +65,8 @@ def test_exercises_and_solutions_are_short_servers(folder: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_exercise_and_hint_do_not_contain_the_solution(name: str) -> None:
-    """No code line that only the solution has is in the docstring or the hint."""
+def test_exercises_and_hints_do_not_contain_the_solution(name: str) -> None:
+    """Check that neither docstring nor hint contains a line of code that only the solution has."""
     told = ast.get_docstring(ast.parse((EXERCISES / f"{name}.py").read_text())) + all_exercises()[name].hint
     before, after = (set((folder / f"{name}.py").read_text().splitlines()) for folder in FOLDERS)
     changed = [line.strip() for line in after - before if not line.startswith(('"', "import", "from"))]
@@ -93,7 +93,7 @@ def measured_exercises(
 
 
 def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -> None:
-    """Check that each exercise misses something that its solution does not, without regard to intervals."""
+    """Check that each exercise has a fault or misses a claim, and that its solution does not. Ignore intervals."""
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
         report = "\n".join(found.lines())
@@ -132,7 +132,7 @@ def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.figures
 @pytest.mark.slow
-def test_wasted_work_is_detected(tmp_path: Path) -> None:
+def test_a_pool_created_for_each_request_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
     assert_exercises_differ_from_solutions(
         measured_exercises(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, others=["4"])
@@ -183,14 +183,14 @@ def test_a_good_server_solves_the_exercise_on_a_busy_machine() -> None:
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
-def test_only_wide_intervals_are_excused(code: str) -> None:
+def test_only_wide_intervals_do_not_prevent_solving_the_exercise(code: str) -> None:
     """A case that is suspect, or whose work could not be verified, never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
     assert found.exit_code == (SOLVED if code == "wide_interval" else NOT_DECIDED)
 
 
-def test_a_check_continues_until_it_is_decided() -> None:
+def test_the_check_of_an_exercise_continues_until_it_is_decided() -> None:
     result = checked()._view._result
     cases = {record.case for record in result.records}
     wanted = partial(undecided_cases, "own", Exercise(claims=(PING,)))
@@ -209,7 +209,9 @@ def test_a_check_continues_until_it_is_decided() -> None:
         ("letter.py", "print('hello')", "violates the server contract"),
     ],
 )
-def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
+def test_an_invalid_server_is_rejected_with_a_one_line_error(
+    file: str, text: str | None, why: str, tmp_path: Path
+) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
     ended = invoke("lesson", "check", file, folder=tmp_path)
@@ -219,7 +221,7 @@ def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, 
 
 
 @pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
-def test_check_needs_exactly_one_file(words: tuple[str, ...]) -> None:
+def test_lesson_check_requires_exactly_one_file(words: tuple[str, ...]) -> None:
     ended = invoke("lesson", "check", *words)
     assert ended.returncode == 2
     assert "check needs one file" in ended.stderr
@@ -243,7 +245,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path:
 
 @pytest.mark.figures
 @pytest.mark.usefixtures("light")
-def test_the_command_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
+def test_lesson_check_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
     ended = invoke("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
     assert "Not solved yet: the answer is not that of the task." in ended.stdout

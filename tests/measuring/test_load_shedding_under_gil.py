@@ -36,7 +36,7 @@ def status_until(deadline_s: float, connection: http.client.HTTPConnection) -> i
 
 
 @pytest.mark.measures
-def test_threads_that_hold_the_gil_do_not_delay_refusals() -> None:
+def test_threads_that_hold_the_gil_do_not_delay_503_responses() -> None:
     with serving(ROOT / "servers" / "11_fastapi.py", "--workers", "20", "--queue", "2") as served:
         assert served.request("/").status == 200
         statuses = statuses_of_simultaneous_requests(served)
@@ -62,17 +62,17 @@ def tasks_start_while_requests_arrive(ours: ArrivalBurst) -> None:
     asyncio.run(asyncio.wait_for(arrive(), LIMIT_S))
 
 
-def test_tasks_start_at_once_if_all_clients_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_start_immediately_if_all_clients_fit_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
     tasks_start_while_requests_arrive(burst_with(connections=3))
 
 
-def test_a_flood_does_not_hold_back_tasks_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_requests_delays_tasks_only_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_queue, "MOST_HOLD_S", admission_queue.PAUSE_S)
     tasks_start_while_requests_arrive(burst_with(connections=4))
 
 
-def test_tasks_start_when_a_burst_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_start_when_a_burst_of_requests_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
 
     async def arrive() -> None:

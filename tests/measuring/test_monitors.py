@@ -27,7 +27,7 @@ def new_record() -> Record:
     return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
 
 
-def test_speed_probe_samples_every_cpu_and_ends() -> None:
+def test_the_speed_probe_samples_every_cpu_and_exits() -> None:
     record, cpus = new_record(), usable_cpu_numbers()
 
     async def listen() -> list[psutil.Process]:
@@ -48,10 +48,10 @@ def test_speed_probe_samples_every_cpu_and_ends() -> None:
         assert at_s == sorted(at_s)
         assert set(record.cpu_times.busy_s) == set(cpus)
     assert all(0 < took_s < 0.05 for took_s in record.beats.took_s)
-    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the same clock as everywhere
+    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the clock that the bench uses
 
 
-def test_speed_probe_ends_when_its_output_is_closed() -> None:
+def test_the_speed_probe_exits_when_its_output_is_closed() -> None:
     """This happens when the bench is killed."""
     ticking = subprocess.Popen([sys.executable, *script("cpu_speed_loop")], cwd=ROOT, stdout=subprocess.PIPE)
     assert ticking.stdout.readline()
@@ -61,7 +61,7 @@ def test_speed_probe_ends_when_its_output_is_closed() -> None:
     ticking.wait()
 
 
-def test_samples_are_in_cpu_time() -> None:
+def test_speed_probe_samples_are_measured_in_cpu_time() -> None:
     began_s = time.thread_time()
     took_s = sample()
     assert 0 < took_s < time.thread_time() - began_s
@@ -81,7 +81,7 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
 
 
 @pytest.mark.figures
-def test_baseline_worker_measures_the_task_alone() -> None:
+def test_the_baseline_worker_measures_the_task_alone() -> None:
     record = perform("primes", times=2)
     assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine completes one run before and one after
     columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
@@ -92,7 +92,7 @@ def test_baseline_worker_measures_the_task_alone() -> None:
         assert 0 < cpu_s <= wall_s
 
 
-def test_runs_after_a_case_count_before_the_next_one_with_their_samples(monkeypatch) -> None:
+def test_reference_runs_after_a_case_are_reused_before_the_next_case(monkeypatch) -> None:
     one, other = new_record(), new_record()
     monkeypatch.setattr(machine_speed, "FRESH_S", LIMIT_S)
 
@@ -120,7 +120,9 @@ def test_runs_after_a_case_count_before_the_next_one_with_their_samples(monkeypa
 
 
 @pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
-def test_runs_older_than_a_second_are_repeated(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_runs_older_than_a_second_are_repeated(
+    ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The speed of the machine may have changed by then; the samples of that time are still kept."""
     monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     alone, one, other = machine_speed.LoneTaskTimer(LIMIT_S), new_record(), new_record()
@@ -150,7 +152,7 @@ class FakeWorker(machine_speed.LoneTaskTimer):
 
 
 @pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
-def test_at_most_three_runs_or_those_that_begin_within_a_quarter_of_a_second(
+def test_at_most_three_reference_runs_start_within_a_quarter_of_a_second(
     run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, record = FakeWorker(run_s), new_record()
@@ -209,7 +211,7 @@ class FakeProcess:
         ({"rss": 9}, 9, "rss"),  # a process of another user
     ],
 )
-def test_memory_is_counted_as_pss_uss_or_rss(
+def test_memory_is_measured_as_pss_uss_or_rss(
     memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -219,7 +221,7 @@ def test_memory_is_counted_as_pss_uss_or_rss(
         assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
 
 
-def test_usage_is_summed_over_the_processes_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_usage_is_summed_over_all_existing_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
         patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, uss=3, pss=5))
@@ -229,11 +231,11 @@ def test_usage_is_summed_over_the_processes_that_exist(monkeypatch: pytest.Monke
 
 
 @pytest.mark.figures
-def test_a_long_task_is_run_once_at_a_time() -> None:
+def test_a_long_task_runs_only_once_before_and_after_a_case() -> None:
     assert len(perform("sign_up", times=2).alone_wall_s) == 2
 
 
-def test_output_and_errors_of_the_task_do_no_harm(monkeypatch) -> None:
+def test_output_and_errors_of_the_task_do_not_disturb_the_baseline_worker(monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     told = perform("sample_tasks:prints").alone_wall_s
     assert told
@@ -249,7 +251,7 @@ def test_a_task_that_hangs_is_not_run_again(monkeypatch) -> None:
     assert time.monotonic() - began_s < 15
 
 
-def test_cpu_time_is_finer_than_steps_of_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_has_a_resolution_finer_than_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems without finer clocks use the values of psutil."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -269,8 +271,8 @@ def test_cpu_time_is_finer_than_steps_of_10_ms(monkeypatch: pytest.MonkeyPatch) 
         used_cpu_s(process)
 
 
-def test_cpu_time_of_ended_children_counts() -> None:
-    """Examples are replaced workers, and servers with a process per request."""
+def test_cpu_time_includes_ended_child_processes() -> None:
+    """Examples are replaced workers and servers that start a process for each request."""
     before = tree_usage(os.getpid(), memory=False)
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
     assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
@@ -278,7 +280,7 @@ def test_cpu_time_of_ended_children_counts() -> None:
 
 @pytest.mark.figures
 def test_other_work_during_a_case_is_recorded() -> None:
-    """Keep every CPU busy. test_verdict.py tests the verdict for it."""
+    """Keep every CPU busy. test_verdict.py tests the verdict on a busy machine."""
     record = new_record()
 
     async def watch() -> None:
@@ -301,7 +303,7 @@ def test_other_work_during_a_case_is_recorded() -> None:
 
 @pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
 def test_subprocess_scripts_need_only_the_standard_library(module: str) -> None:
-    """They run in the Python of the servers, which may have no other packages."""
+    """The scripts run in the Python of the servers, which may have no other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):

@@ -72,7 +72,7 @@ def one_run(folder):
     return ran, file
 
 
-def test_a_run_compares_and_saves(measured) -> None:
+def test_a_run_prints_a_table_and_saves_its_raw_values(measured) -> None:
     ran, file, _ = measured
     cases = summarize(load(file)).cases
     assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 3), ran.stderr
@@ -83,7 +83,7 @@ def test_a_run_compares_and_saves(measured) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
 
 
-def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
+def test_the_result_file_contains_raw_values_and_the_environment(measured) -> None:
     result = load(measured[1])
     assert result.schema == SCHEMA
     assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
@@ -93,7 +93,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
     for record in served(result):
         assert record.failure is None
-        assert record.checks.code == ["", ""]  # at the begin and the end
+        assert record.checks.code == ["", ""]  # at the beginning and the end
         assert_the_machine_was_watched(record)
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
@@ -149,9 +149,7 @@ def test_pings_are_sent_on_schedule_despite_unanswered_pings(measured) -> None:
     for record in served(load(measured[1])):
         due = sorted(record.pings.due_s)
         assert due == pytest.approx([0.05 * number for number in range(1, len(due) + 1)], abs=0.001)
-        assert (
-            record.load_s / 0.05 - 2 <= len(due) <= record.case_s / 0.05
-        )  # the load tool ends at the latest with the case
+        assert record.load_s / 0.05 - 2 <= len(due) <= record.case_s / 0.05  # the load tool ends no later than the case
         assert set(record.pings.problem) == {""}
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
     for record in blocked:  # a ping waits about 0.3 s, so the next ones are due before it is answered
@@ -170,7 +168,7 @@ def test_the_number_of_transactions_matches_siege(measured) -> None:
         assert abs(len(record.transactions.status) - counted) <= record.users
 
 
-def test_report_as_json_has_the_keys_of_the_contract(measured, run_cli) -> None:
+def test_the_json_report_has_the_documented_keys(measured, run_cli) -> None:
     told = json.loads(run_cli("report", str(measured[1]), "--format", "json").stdout)
     assert set(told) == {"schema", "command", "began_at", "environment", "cases"}
     assert (told["schema"], told["command"][:2]) == (SCHEMA, ["bench.py", "run"])
@@ -207,7 +205,7 @@ def test_report_shows_the_table_of_the_run_and_writes_files(measured, run_cli, t
     assert (tmp_path / "table.txt").read_text() == ran.stdout
 
 
-def test_a_result_is_readable_for_other_users(measured) -> None:
+def test_a_result_file_is_readable_by_other_users(measured) -> None:
     assert stat.S_IMODE(measured[1].stat().st_mode) == 0o644
 
 
@@ -237,7 +235,7 @@ def _answered(record) -> int:
     return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
 
 
-def test_compare_in_ci(measured, run_cli, tmp_path) -> None:
+def test_compare_reports_equal_worse_and_incomparable_results(measured, run_cli, tmp_path) -> None:
     same = run_cli("compare", str(measured[1]), str(measured[1]))
     trusted = {case.server for case in summarize(load(measured[1])).cases if case.verdict == "ok"}
     assert same.returncode == (0 if len(trusted) == 2 else 3), same.stdout

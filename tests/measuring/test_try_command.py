@@ -1,4 +1,4 @@
-"""bench.py try: difficult tasks get a clear message, don't hang, and leave nothing behind."""
+"""bench.py try: difficult tasks get a clear message, don't hang, and leave no processes behind."""
 
 import contextlib
 import io
@@ -92,7 +92,7 @@ def all_cpus_busy() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
-def test_other_work_does_not_decide_whether_a_task_holds_the_gil(run_try: Try) -> None:
+def test_other_work_does_not_change_the_judgement_about_the_gil(run_try: Try) -> None:
     with all_cpus_busy():
         assert re.search(r"^GIL +released or disabled", worth_it(run_try("digest")), re.MULTILINE)
         assert re.search(r"^GIL +held", worth_it(run_try("primes")), re.MULTILINE)
@@ -113,7 +113,7 @@ def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> Non
 
 
 @pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "released"])
-def test_a_single_change_of_cpu_speed_does_not_decide_about_the_gil(
+def test_one_change_of_cpu_speed_does_not_change_the_judgement_about_the_gil(
     usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the parallel runs has another CPU speed; a single task always takes 1.8 s."""
@@ -126,7 +126,7 @@ def test_a_single_change_of_cpu_speed_does_not_decide_about_the_gil(
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
 @pytest.mark.parametrize(("holds_gil", "two_s"), [(True, 4.0), (False, 2.5)])
-def test_different_cpu_speeds_of_single_and_parallel_runs_do_not_decide_about_the_gil(
+def test_a_faster_cpu_in_single_runs_does_not_change_the_judgement_about_the_gil(
     holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task waits for 0.5 s and computes for 1.5 s, multiplied by `times` in single runs."""
@@ -193,14 +193,14 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
         ("waits_without_yielding", "it waits without yielding, which blocks the event loop"),
     ],
 )
-def test_peculiarities_of_a_task_are_reported(run_try: Try, name: str, word: str) -> None:
+def test_unusual_behaviour_of_a_task_is_reported(run_try: Try, name: str, word: str) -> None:
     ended = run_try(name)
     assert ended.returncode == 0, ended.stderr
     assert re.search(word, flat(ended.stdout))
 
 
 @pytest.mark.figures
-def test_a_cached_task_gets_a_hint(run_try: Try) -> None:
+def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> None:
     said = flat(run_try("caches_its_answer(2)").stdout)
     assert "it has a cache, so all figures here are for cache hits" in said
     hint = "awkward_tasks:caches_its_answer.__wrapped__(2)"
@@ -211,7 +211,7 @@ def test_a_cached_task_gets_a_hint(run_try: Try) -> None:
 
 
 @pytest.mark.figures
-def test_costs_of_a_large_answer_are_reported_for_processes(run_try: Try) -> None:
+def test_the_cost_of_sending_a_large_answer_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
     assert re.search("20,000,000 bytes.*costs more than a fifth of its time", flat(said))
     assert re.search(r"^4_\S+ +worth a run +but sending the task and its answer costs", said, re.MULTILINE)
@@ -245,13 +245,13 @@ def advice_text(of: TaskProfile) -> str:
     return page.getvalue()
 
 
-def test_other_work_is_reported() -> None:
+def test_cpu_use_of_other_programs_is_reported() -> None:
     assert "other programs used 43 % of the CPUs" in flat(advice_text(found(machine=OtherPrograms(others_pct=43.2))))
     assert "other programs" not in advice_text(found(machine=OtherPrograms(others_pct=3.0)))
     assert "other programs" not in advice_text(found())
 
 
-def test_other_work_excludes_the_task_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_use_of_other_programs_excludes_the_task_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
     times = namedtuple("times", "user system children_user children_system")
     monkeypatch.setattr(task_profiler.psutil, "cpu_count", lambda: 2)
@@ -283,7 +283,7 @@ def test_a_much_longer_first_run_suggests_a_cache(first_s: float, others_s: floa
     assert ("cached?" in advice_text(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == expected
 
 
-def test_an_endless_task_is_stopped_at_the_limit(run_try: Try) -> None:
+def test_an_endless_task_is_stopped_at_the_time_limit(run_try: Try) -> None:
     began_s = time.monotonic()
     ended = run_try("never_ends", "--limit", "500ms")
     assert ended.returncode == 1
@@ -291,6 +291,6 @@ def test_an_endless_task_is_stopped_at_the_limit(run_try: Try) -> None:
     assert time.monotonic() - began_s < 60  # the task never ends
 
 
-def test_an_invalid_limit_is_rejected(run_try: Try) -> None:
+def test_an_invalid_time_limit_is_rejected(run_try: Try) -> None:
     ended = run_try("primes", "--limit", "soon")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)

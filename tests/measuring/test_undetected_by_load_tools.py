@@ -45,7 +45,7 @@ def measured(
     watcher: SilentWatcher | None = None,
     task: str = "short",
 ) -> tuple[Result, dict[str, Summary]]:
-    """Run all of them under this load, without a ceiling."""
+    """Run all scripts under this load, without a ceiling."""
     plan = plan_of(*scripts, task=f"sample_tasks:{task}", users=users)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
@@ -68,7 +68,7 @@ class WarningRecorder(SilentWatcher):
 
 
 def test_a_private_network_has_its_own_ports(tmp_path) -> None:
-    """Also check that the load tool sends the given number of requests in it."""
+    """Also check that the load tool sends the given number of requests in this network."""
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
     before, heard = Path("/proc/thread-self/ns/net").readlink(), WarningRecorder()
@@ -115,7 +115,7 @@ def record_of(result: Result, server: str) -> Record:
 
 @pytest.mark.figures
 @pytest.mark.parametrize("tool", thorough([tool for tool in DRIVERS if tool != "jobs"], quick=("siege", "wrk")))
-def test_every_fault_is_detected_with_every_tool(tool: str, tmp_path) -> None:
+def test_every_fault_is_detected_with_every_load_tool(tool: str, tmp_path) -> None:
     """Use an I/O-bound task to save CPU time."""
     needed(tool)
     traps = sorted((SERVERS / "traps").glob("*.py"))
@@ -137,14 +137,14 @@ def test_every_fault_is_detected_with_every_tool(tool: str, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_404_responses_are_not_transactions(tool: str) -> None:
+def test_404_responses_are_not_counted_as_transactions(tool: str) -> None:
     totals = totals_of(tool, "not_found")
     record = burst_record_of("1_all_404", tool=tool, right=totals.right, wrong_status=totals.wrong_status)
     (case,) = summarize(result_of([record])).cases
     assert (case.verdict, [reason.code for reason in case.reasons]) == ("failed", ["no_transactions"])
 
 
-def test_the_given_number_of_requests_is_sent(tmp_path) -> None:
+def test_siege_sends_the_given_number_of_requests(tmp_path) -> None:
     """test_a_private_network_has_its_own_ports checks the same for ab."""
     load_ = Load(tool="siege", time_s=LIMIT_S, requests=200, keep_alive=True)
     sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
@@ -158,7 +158,7 @@ def test_an_unsupported_load_is_rejected_before_anything_starts(tmp_path) -> Non
 
 @pytest.mark.measures
 @pytest.mark.parametrize("tool", thorough(["ab", "wrk"], quick=("wrk",)))
-def test_the_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
+def test_the_load_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
     needed(tool)
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
@@ -172,7 +172,7 @@ def test_the_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tm
     assert limits["nginx_static"], reasons
 
 
-def test_a_crash_is_reported_with_the_last_output_for_tools_with_totals(tmp_path) -> None:
+def test_a_crash_under_load_from_a_tool_with_totals_is_reported_with_the_last_output(tmp_path) -> None:
     """test_crashing_servers.py checks this for siege, which reports single responses."""
     needed("ab")
     result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")

@@ -99,7 +99,7 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
     [(WRONG, "", (2397, 3, 0, 3)), (LOST + WRONG, ", 3 errors", (2394, 3, 3, 0))],
     ids=["wrong_get_after_put", "unverifiable_get_after_lost_put"],
 )
-def test_totals_include_all_activities_of_a_script(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
+def test_totals_include_all_activities_of_a_stressor_script(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
     from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
     totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))

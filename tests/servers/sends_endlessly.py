@@ -1,4 +1,4 @@
-"""Prints endless output, and sends endless responses to pings and, if the file is named endless_answer, to tasks."""
+"""Sends endless output and endless responses to pings. A copy named endless_answer also answers tasks endlessly."""
 
 import argparse
 import contextlib

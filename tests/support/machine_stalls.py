@@ -1,4 +1,4 @@
-"""Measure stalls of the machine, which occur for example when the hypervisor takes its CPUs away."""
+"""Measure stalls of the machine, for example when its host takes the CPUs away."""
 
 import contextlib
 import subprocess

@@ -1,6 +1,6 @@
 """Tasks of all kinds, as users might write them.
 
-CPU-bound tasks hold the GIL like a Python loop but use no CPU time, so many of them can run beside other tests.
+CPU-bound tasks hold the GIL like a Python loop, but use no CPU, so that many of them can run next to other tests.
 """
 
 import asyncio

@@ -41,7 +41,7 @@ LONG = (
     "test_faulty_servers.py",
     "test_failed_ceiling.py",
     "test_suite_servers.py",
-    "test_jobs.py",
+    "test_job_endpoints.py",
     "test_crashing_servers.py",
     "test_estimates.py",
     "test_endless_responses.py",

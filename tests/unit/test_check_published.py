@@ -1,4 +1,4 @@
-"""scripts/check_published.py finds each fault in the committed results, and reports a missed fault elsewhere."""
+"""scripts/check_published.py finds each fault in the committed results and reports faults that were missed."""
 
 import importlib.util
 import sys
@@ -76,7 +76,7 @@ def test_a_suite_that_fails_to_run_is_reported(
 @pytest.mark.parametrize(
     ("pairs", "status"), [([], 3), (["busy_machine"], 3), (["busy_machine", False], 0), ([True], 1)]
 )
-def test_status_is_undecided_without_a_comparison_and_wrong_if_identical_servers_differ(
+def test_the_status_is_undecided_without_comparisons_and_wrong_if_duplicates_differ(
     check: ModuleType, pairs: list[bool | str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check.Findings, "compare_duplicates", lambda *_: iter(pairs))

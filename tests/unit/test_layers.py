@@ -28,7 +28,7 @@ REPORTS = (
     "charts",
     "compare",
     "pages",
-)  # these only read results
+)  # these packages only read results
 
 # Each layer may import those above it in this list, and no other.
 LAYERS = [
@@ -134,7 +134,7 @@ def test_there_are_no_import_cycles() -> None:
     assert {f"{one} → {other}" for one, other in import_pairs() if one in reached_from(other)} == set()
 
 
-def test_reports_start_no_processes() -> None:
+def test_packages_that_only_read_results_start_no_processes() -> None:
     for name, path in NAMES.items():
         if name.split(".")[1:2] and name.split(".")[1] in REPORTS:
             assert not imports(path) & STARTS_PROCESSES, name
@@ -144,11 +144,11 @@ def test_every_module_has_a_docstring() -> None:
     assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
 
 
-def test_modules_are_short() -> None:
+def test_modules_have_at_most_300_lines_of_code() -> None:
     assert {path.name: lines for path in [*MODULES, *SCRIPTS] if (lines := lines_of_code(path)) > MOST_LINES} == {}
 
 
-def test_functions_are_short() -> None:
+def test_functions_have_at_most_40_lines() -> None:
     long = {
         f"{path.name}: {node.name}"
         for path in TESTS_TOO

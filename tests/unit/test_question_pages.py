@@ -1,4 +1,4 @@
-"""The pages in docs/questions/: their shape, and short answers whose numbers are claims that the results support."""
+"""The pages in docs/questions/: their structure, and short answers whose numbers the results support."""
 
 import importlib.util
 import re
@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableView:
-    """The figures of a table that a script measured, as claims need them."""
+    """The figures of a table that a script measured, in the form that claims use."""
 
     cpus = 2
 
@@ -91,7 +91,7 @@ def sections(name: str) -> dict[str, str]:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a text at spaces outside code."""
+    """Wrap the text at spaces outside code."""
     lines, line = [], ""
     for word in re.findall(r"(?:`[^`]*`|\S)+", text):
         if line and len(line) + 1 + len(word) > WIDTH:
@@ -107,14 +107,14 @@ def test_every_question_has_a_page_and_a_suite() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_has_the_usual_sections(name: str) -> None:
+def test_each_page_has_the_required_sections(name: str) -> None:
     assert list(sections(name)) == SECTIONS
     assert (DOCS / f"{name}.md").read_text().startswith("# ")
     assert len(sections(name)["Why"].split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_code_to_copy_is_short_and_belongs_to_the_suite(name: str) -> None:
+def test_the_code_to_copy_is_short_and_taken_from_the_suite(name: str) -> None:
     quoted = re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", sections(name)["Do this"], re.DOTALL)
     assert quoted
     for path, code in quoted:
@@ -124,7 +124,7 @@ def test_the_code_to_copy_is_short_and_belongs_to_the_suite(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_short_answer_states_what_the_results_show(name: str, renew: bool) -> None:
+def test_the_short_answer_matches_the_results(name: str, renew: bool) -> None:
     page, text = DOCS / f"{name}.md", wrapped(answer_of(name).text())
     if renew:
         before = sections(name)["Short answer"]
@@ -134,7 +134,7 @@ def test_the_short_answer_states_what_the_results_show(name: str, renew: bool) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_number_of_a_short_answer_is_measured_or_given(name: str) -> None:
+def test_every_number_in_a_short_answer_is_measured_or_listed_as_given(name: str) -> None:
     answer = answer_of(name)
     claims = [claim for measured in answer.measured for claim in measured.claims]
     written = SLOT.sub("", CODE.sub("", " ".join([answer.answer, *(claim.says for claim in claims)])))
@@ -143,7 +143,7 @@ def test_every_number_of_a_short_answer_is_measured_or_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_to_run_is_one_that_was_measured(name: str) -> None:
+def test_the_command_to_run_is_the_one_that_was_measured(name: str) -> None:
     commands = [measured.command for measured in answer_of(name).measured]
     shown = re.search(r"```console\n\$ python (?:bench\.py )?(.*)\n```", sections(name)["Run it yourself"])[1]
     assert any(command.startswith(shown) for command in commands)
@@ -153,13 +153,13 @@ def test_the_index_links_to_every_page() -> None:
     assert set(re.findall(r"\((\d\d-[\w-]+)\.md\)", (DOCS / "index.md").read_text())) == set(NAMES)
 
 
-def test_pages_of_results_link_the_documentation() -> None:
+def test_result_pages_link_to_the_documentation() -> None:
     repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
     page = "docs/questions/02-process-pool.md"
     assert f'(<a href="{repository}/blob/main/{page}">{page}</a>).' in Explained().text(f"Use processes ({page}).")
 
 
-def test_pages_named_in_the_advice_of_profile_exist() -> None:
+def test_the_pages_that_profile_recommends_exist() -> None:
     advice = (ROOT / "under_siege" / "profiling" / "profile_text.py").read_text()
     pages = re.findall(r"docs/questions/[\w-]+\.md", advice)
     assert len(pages) >= 4

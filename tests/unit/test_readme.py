@@ -71,7 +71,7 @@ def test_documented_output_matches_the_command(
 def test_documented_lines_occur_in_the_output(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check their order, too. With --renew, replace them by the most similar lines."""
+    """Also check the order of the lines. With --renew, replace them with the most similar lines."""
     monkeypatch.chdir(ROOT)
     printed, chosen = printed_by(words).splitlines(), said.splitlines()
     assert chosen
@@ -116,12 +116,12 @@ def test_the_readme_starts_with_the_timeline() -> None:
     assert README.read_text().index("![") < README.read_text().index("```")
 
 
-def test_the_readme_has_a_table() -> None:
+def test_the_readme_shows_a_table_with_the_ceiling() -> None:
     blocks = [text for _, text in LINES.findall(README.read_text())]
     assert any("→ 1   4_async_processexecutor" in text and "ceiling" in text for text in blocks)
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_has_at_most_800_words() -> None:
     assert len(README.read_text().split()) <= MOST_WORDS
 
 
@@ -132,7 +132,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=named)
-def test_every_link_to_a_file_or_heading_has_a_target(page: Path) -> None:
+def test_every_link_to_a_file_or_heading_has_an_existing_target(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" not in link:
             name, _, heading = link.partition("#")
@@ -141,7 +141,7 @@ def test_every_link_to_a_file_or_heading_has_a_target(page: Path) -> None:
             assert not heading or heading in anchors(there), link
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     linked = [README, *linked_from(README)]
     for page in linked:  # grows during the iteration
         linked += [one for one in linked_from(page) if one not in linked]
@@ -155,7 +155,7 @@ def linked_from(page: Path) -> set[Path]:
     return there & set(PAGES)
 
 
-def test_every_command_and_option_is_documented() -> None:
+def test_the_help_of_every_command_is_documented() -> None:
     text = (ROOT / "docs" / "commands.md").read_text()
     assert {name for name in bench.commands if f"<!-- python bench.py {name} --help -->" not in text} == set()
 
@@ -181,13 +181,13 @@ def test_documented_options_and_files_exist() -> None:
                 assert (ROOT / word).exists(), words
 
 
-def test_files_named_in_the_text_exist() -> None:
+def test_files_named_in_the_documentation_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`([\w./]+)`", page.read_text()):
             if name.startswith(OF_THE_PROJECT[:6]):
                 assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
-def test_every_server_is_documented() -> None:
+def test_every_server_is_listed_in_docs_servers_md() -> None:
     for path in SERVERS:
         assert f"| `{path.name}` |" in (ROOT / "docs" / "servers.md").read_text()

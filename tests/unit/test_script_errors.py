@@ -1,4 +1,4 @@
-"""Scripts that read a file report a missing or invalid one in one line, with exit code 2."""
+"""Scripts that read a file report a missing or invalid file with a one-line error and exit code 2."""
 
 import subprocess
 import sys
@@ -17,7 +17,9 @@ def run_script(script: str, *arguments: str, cwd: Path) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader[0])
 @pytest.mark.parametrize("content", [None, b"\xff{", b'{"command": "", "conditions": "", "rows": {}}'])
-def test_a_missing_or_invalid_file_gives_one_line(reader: list[str], content: bytes | None, tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_causes_a_one_line_error(
+    reader: list[str], content: bytes | None, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "bad.json").write_bytes(content)
     ran = run_script(*reader, "bad.json", cwd=tmp_path)
@@ -27,14 +29,14 @@ def test_a_missing_or_invalid_file_gives_one_line(reader: list[str], content: by
     assert "expected a file" in line or "use bench.py report" in line
 
 
-def test_a_result_without_pings_names_the_missing_table(tmp_path: Path) -> None:
+def test_the_error_for_a_result_without_pings_suggests_a_ping_table(tmp_path: Path) -> None:
     result = ROOT / "results" / "questions" / "20-requests-per-second.json"
     ran = run_script("simulate_probes.py", str(result), cwd=tmp_path)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "measure a suite with a [ping] table" in ran.stderr
 
 
-def test_a_result_of_bench_py_is_printed_by_bench_py_report(tmp_path: Path) -> None:
+def test_the_error_for_a_result_of_bench_py_suggests_bench_py_report(tmp_path: Path) -> None:
     ran = run_script("measured_table.py", str(ROOT / "results" / "sample.json"), cwd=tmp_path)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "use bench.py report" in ran.stderr

@@ -1,4 +1,4 @@
-"""scripts/simulate_probes.py restarts a pod as often as theory says, and keeps consecutive pings together."""
+"""scripts/simulate_probes.py restarts a pod as often as theory predicts, and keeps consecutive pings together."""
 
 import importlib.util
 import itertools
@@ -24,7 +24,7 @@ def script() -> ModuleType:
 
 
 def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, threshold: int) -> float:
-    """Return how often a container that is ready at once and restarted without delay is restarted for each probe."""
+    """Return the number of restarts per probe of a container that restarts and becomes ready without delay."""
     chance = random.Random(1)
     pings, probe = script.PingClock(rounds, INTERVAL_S, stretch_s, chance), script.Probe(10, 1, threshold)
     outcome = script.simulate(pings, probe, 0.0, chance, LONG_S, first_delay_s=0.0)
@@ -32,7 +32,7 @@ def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, thres
 
 
 @pytest.mark.parametrize(("late", "threshold"), [(0.2, 1), (0.2, 3), (0.5, 3), (0.9, 3), (0.5, 6)])
-def test_independent_timeouts_restart_as_often_as_runs_of_failures_occur(
+def test_independent_timeouts_cause_the_restart_rate_that_theory_predicts(
     script: ModuleType, late: float, threshold: int
 ) -> None:
     """The mean number of trials until k successes in a row is (1 - p^k) / ((1 - p) p^k): Feller, vol. 1, XIII.7."""
@@ -42,7 +42,7 @@ def test_independent_timeouts_restart_as_often_as_runs_of_failures_occur(
     assert restarts_per_probe(script, [pings], 0.1, threshold) == pytest.approx(1 / trials, rel=0.08)
 
 
-def test_slow_pings_that_follow_each_other_restart_more_often(script: ModuleType) -> None:
+def test_consecutive_slow_pings_cause_more_restarts_than_scattered_ones(script: ModuleType) -> None:
     slow_minutes = ([SLOW_S] * 1200 + [QUICK_S] * 4800) * 20  # one slow minute in five
     together = restarts_per_probe(script, [slow_minutes], 600.0, 3)
     apart = restarts_per_probe(script, [slow_minutes], 0.1, 3)
@@ -50,8 +50,8 @@ def test_slow_pings_that_follow_each_other_restart_more_often(script: ModuleType
     assert together > 5 * apart
 
 
-def test_restarts_are_delayed_more_and_more(script: ModuleType) -> None:
-    """Restarts come 0, 10, 20, 40, 80, 160 and then 300 s after each kill, and the next kill three probes later."""
+def test_the_delay_between_restarts_grows(script: ModuleType) -> None:
+    """Restarts come 0, 10, 20, 40, 80, 160 and then 300 s after each kill. The next kill comes three probes later."""
     chance = random.Random(1)
     outcome = script.simulate(
         script.PingClock([[math.inf]], INTERVAL_S, 2.0, chance), script.DEFAULT, READY_S, chance, 3600.0
@@ -60,17 +60,17 @@ def test_restarts_are_delayed_more_and_more(script: ModuleType) -> None:
     assert outcome.down_s == pytest.approx(3600 - outcome.restarts * 25, abs=160)
 
 
-def test_quick_pings_never_restart_the_pod(script: ModuleType) -> None:
+def test_quick_pings_cause_no_restarts(script: ModuleType) -> None:
     chance = random.Random(1)
     pings = script.PingClock([[QUICK_S]], INTERVAL_S, 2.0, chance)
     assert script.simulate(pings, script.DEFAULT, READY_S, chance) == (0, 0.0)
 
 
 @pytest.mark.parametrize(("ready_s", "restarts"), [(5.0, 1), (60.0, 16)])
-def test_a_container_that_starts_too_slowly_is_restarted_again_and_again(
+def test_a_container_that_starts_too_slowly_is_restarted_repeatedly(
     script: ModuleType, ready_s: float, restarts: int
 ) -> None:
-    """After one slow stretch, all pings are quick, but probes fail while the container starts."""
+    """After three slow pings, all pings are quick, but probes fail while the container starts."""
     chance, latencies_s = random.Random(1), itertools.chain([SLOW_S] * 3, itertools.repeat(QUICK_S))
     pings = SimpleNamespace(latency_s=lambda _: next(latencies_s))
     assert script.simulate(pings, script.DEFAULT, ready_s, chance).restarts == pytest.approx(
@@ -78,7 +78,7 @@ def test_a_container_that_starts_too_slowly_is_restarted_again_and_again(
     )
 
 
-def test_the_recommended_liveness_probe_is_one_that_is_simulated(script: ModuleType) -> None:
+def test_the_recommended_liveness_probe_is_among_the_simulated_ones(script: ModuleType) -> None:
     probes = yaml.safe_load((ROOT / "suites/questions/11-health-check-timeouts/probes.yaml").read_text())
     live = probes["livenessProbe"]
     assert (live["periodSeconds"], live["timeoutSeconds"], live["failureThreshold"]) == script.probe_of("10/5/3")

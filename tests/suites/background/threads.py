@@ -1,4 +1,4 @@
-"""A service that answers immediately, and computes primes in the threads of its background tasks."""
+"""A service that responds immediately and computes primes in the threads of its background tasks."""
 
 from fastapi import BackgroundTasks, FastAPI
 

@@ -1,4 +1,4 @@
-"""A shop that takes orders and knows its stock; it appends each request to access.log."""
+"""A shop that accepts orders and reports its stock. It appends each request to access.log."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A shop that takes orders as JSON, answers with an id and a time, and appends each request to access.log."""
+"""A shop that accepts orders as JSON, returns an id and a time, and appends each request to access.log."""
 
 import json
 import sys

@@ -18,7 +18,7 @@ def marked(values: list[Estimate], shown: list[float] | None = None) -> list[boo
     return leaders([1] * len(values), values, shown or [one.mean for one in values], WAIT)
 
 
-def test_an_uncertain_case_behind_an_unmarked_case_is_not_marked() -> None:
+def test_an_uncertain_case_ranked_below_an_unmarked_case_is_not_marked() -> None:
     best, worse, unknown = (
         Estimate(log, variance, degrees=3.0) for log, variance in ((0.0, 1e-4), (0.6, 1e-4), (0.7, 0.04))
     )
@@ -67,7 +67,7 @@ def loss(case: Summary, figure: str, *, more: bool) -> float:
     return np.inf if value is None else -value if more else value
 
 
-def test_the_cases_of_rank_1_have_marked_rates() -> None:
+def test_only_cases_of_rank_1_have_marked_rates() -> None:
     cases = summarize(load(ROOT / "results" / "sample.json")).cases
     columns = columns_for(cases)
     names = [column.name for column in columns]

@@ -24,7 +24,7 @@ def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
     assert found.seen_up_to_s() == 12.1
 
 
-def test_percentiles_without_censoring_are_plain_percentiles() -> None:
+def test_percentiles_without_censoring_equal_ordinary_percentiles() -> None:
     values = np.random.default_rng(1).exponential(1.0, 999)
     found = CensoredSamples(values, np.ones(999, dtype=bool))
     assert found.percentile(50) == pytest.approx(np.percentile(values, 50), rel=0.01)
@@ -96,7 +96,7 @@ def test_pings_that_timed_out_are_censored() -> None:
     assert found.percentile(50) is None
 
 
-def test_intervals_of_percentiles_contain_them() -> None:
+def test_intervals_of_percentiles_contain_the_percentiles() -> None:
     records = []
     for round_, factor in ((1, 1.0), (2, 1.01), (3, 0.99)):
         records += [bare_record(round_, speed=factor)]

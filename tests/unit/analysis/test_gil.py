@@ -1,4 +1,4 @@
-"""Notes on the state of the GIL. test_faulty_servers.py tests that it is recorded."""
+"""Notes on the state of the GIL. test_faulty_servers.py tests that this state is recorded."""
 
 import re
 
@@ -27,7 +27,7 @@ def test_an_enabled_gil_of_a_free_threaded_python_is_noted(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_note_names_the_module_that_enabled_it() -> None:
+def test_the_note_names_the_module_that_enabled_the_gil() -> None:
     record = record_of("6_x", 1, python="3.14.7t", gil=True, gil_enabled_by="greenlet._greenlet")
     words = " ".join(Report(result_of([bare_record(1, python="3.14.7t"), record])).formatted("table").split())
     assert f"the extension module greenlet._greenlet {NOTE}" in words

@@ -1,4 +1,4 @@
-"""Recorded results of default runs on a noisy machine: all are decided and agree."""
+"""Recorded results of default runs on a noisy machine: all are decided, with the same outcome."""
 
 import gc
 
@@ -16,18 +16,18 @@ ON_ONE_CPU = {"1_sync", "2_async", "3_async_threadexecutor", "5_asyncio", "6_gev
 
 @pytest.fixture(params=RESULTS, ids=lambda path: path.stem)
 def comparison(request: pytest.FixtureRequest) -> Comparison:
-    gc.disable()  # collecting millions of numbers is slow
+    gc.disable()  # garbage collection with millions of numbers is slow
     try:
         return summarize(load(request.param))
     finally:
         gc.enable()
 
 
-def test_every_case_is_ok(comparison: Comparison) -> None:
+def test_every_case_of_a_noisy_result_is_ok(comparison: Comparison) -> None:
     assert {case.server: case.reasons for case in comparison.cases if case.verdict != "ok"} == {}
 
 
-def test_pools_are_first_and_strategies_on_one_cpu_are_behind(comparison: Comparison) -> None:
+def test_process_pools_rank_first_and_strategies_on_one_cpu_rank_lower(comparison: Comparison) -> None:
     first = {case.server for case in comparison.cases if case.rank == 1}
     assert first >= POOLS
     assert not first & ON_ONE_CPU

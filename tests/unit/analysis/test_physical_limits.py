@@ -70,7 +70,7 @@ def test_other_work_and_steal_time_do_not_change_the_verdict() -> None:
         assert two_rounds(*records) == []
 
 
-def test_a_case_without_samples_of_cpu_time_is_not_too_cheap() -> None:
+def test_a_case_without_samples_of_cpu_time_is_not_flagged_as_too_cheap() -> None:
     record = record_of("1_x")
     record.samples.at_s[:] = [0.0] * len(record.samples.at_s)
     case = judged(record)
@@ -78,7 +78,7 @@ def test_a_case_without_samples_of_cpu_time_is_not_too_cheap() -> None:
     assert "too_cheap" not in codes(case)
 
 
-def test_other_rules_apply_without_a_ceiling() -> None:
+def test_other_rules_still_apply_without_a_ceiling() -> None:
     record = record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
     (case,) = summarize(result_of([record])).cases
@@ -95,7 +95,7 @@ def test_work_is_not_verified_if_the_cost_of_the_task_is_unknown() -> None:
     assert "the duration of the task alone is unknown" in case.reasons[0].message
 
 
-def test_a_ceiling_that_failed_or_has_no_rate_is_missing() -> None:
+def test_a_ceiling_that_failed_or_has_no_rate_counts_as_missing() -> None:
     bare = bare_record()
     for name in bare.transactions.__struct_fields__:
         del getattr(bare.transactions, name)[2:]
@@ -107,15 +107,15 @@ def test_a_ceiling_that_failed_or_has_no_rate_is_missing() -> None:
     assert "the ceiling failed: no memory" in case.reasons[0].message
 
 
-def test_the_wait_of_the_task_is_the_shortest_of_its_reference_runs() -> None:
+def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
     bare = bare_record()
     bare.alone_wall_s[:], bare.alone_cpu_s[:] = [4 * TASK_S, 2 * TASK_S, 3 * TASK_S], [TASK_S] * 3
     assert codes(judged(record_of("1_x", idle_answer_s=1.8 * TASK_S), bare)) == []
     assert "too_fast" in codes(judged(record_of("1_x", idle_answer_s=1.6 * TASK_S), bare))
 
 
-def test_the_task_duration_is_that_of_the_nearest_reference_runs() -> None:
-    """One of two rounds was slow, and so were its reference runs: neither is too fast, but a cached answer is."""
+def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
+    """One of two rounds and its reference runs are slow. Neither round is too fast, but a cached answer is."""
     slow = record_of("1_x", 1, speed=0.5, idle_answer_s=2.2 * TASK_S)
     fast = record_of("1_x", 2, idle_answer_s=1.1 * TASK_S)
     for record, took_s in ((slow, 2 * TASK_S), (fast, TASK_S)):
@@ -130,7 +130,7 @@ def test_the_task_duration_is_that_of_the_nearest_reference_runs() -> None:
 @pytest.mark.parametrize(
     ("differ", "answered_s", "expected"), [(0.1, 0.58 * TASK_S, ["too_fast"]), (0.1, 0.6 * TASK_S, [])]
 )
-def test_varying_reference_runs_allow_faster_answers(differ: float, answered_s: float, expected: list[str]) -> None:
+def test_reference_runs_that_vary_allow_faster_answers(differ: float, answered_s: float, expected: list[str]) -> None:
     """Three standard errors of three runs, plus 15 %, are 41 %."""
     bare = bare_record()
     bare.alone_wall_s[:] = bare.alone_cpu_s[:] = [TASK_S * math.exp(times * differ) for times in (-1, 0, 1)]
@@ -140,7 +140,7 @@ def test_varying_reference_runs_allow_faster_answers(differ: float, answered_s: 
 @pytest.mark.parametrize(
     ("other_s", "answered_s", "is_suspect"), [(0.0, 0.12, True), (2.0, 0.12, False), (2.0, 0.02, True)]
 )
-def test_on_a_busy_machine_only_cpu_time_limits_answers(other_s, answered_s, is_suspect) -> None:
+def test_on_a_busy_machine_only_cpu_time_sets_the_shortest_possible_response(other_s, answered_s, is_suspect) -> None:
     """On a busy machine the reference run waits for a CPU, as if the task itself waited."""
     record = record_of("1_x", idle_answer_s=answered_s)
     bare = bare_record()

@@ -1,4 +1,4 @@
-"""Requirements: met, missed or undecided by their intervals, in every output format and the exit code."""
+"""Intervals decide whether requirements are met; output formats and the exit code report the outcome."""
 
 import json
 import re
@@ -82,7 +82,7 @@ def of_pings(waited_s: list[float]) -> Result:
     return result
 
 
-def test_a_maximum_can_be_missed_and_never_met() -> None:
+def test_a_required_maximum_can_be_missed_but_never_met() -> None:
     assert outcomes(of_pings([0.01] * 79 + [3.0]), "ping max < 2s") == {"ping max < 2s": "missed"}
     assert outcomes(of_pings([0.01]), "ping max < 2s") == {"ping max < 2s": "undecided"}
 
@@ -103,7 +103,7 @@ def test_a_percentile_that_was_not_reached_has_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.999, 500), (0.99, 100), (0.9, 60), (0.5, 40)])
-def test_the_interval_of_a_share_covers_it(share: float, count: int) -> None:
+def test_the_interval_of_a_share_covers_the_true_share(share: float, count: int) -> None:
     rng, covered = np.random.default_rng(count), 0
     for _ in range(1000):
         low, high = share_between(rng.binomial(count, share, 3).tolist(), [count] * 3)
@@ -116,7 +116,7 @@ def test_failures_that_come_in_bursts_widen_the_interval() -> None:
     assert burst[1] - burst[0] > 2 * (even[1] - even[0])
     rng, covered, careless = np.random.default_rng(1), 0, 0
     for _ in range(1000):
-        hits = rng.binomial(200, rng.beta(45, 5, 5)).tolist()  # 0.9 on the average
+        hits = rng.binomial(200, rng.beta(45, 5, 5)).tolist()  # 0.9 on average
         low, high = share_between(hits, [200] * 5)
         covered += low <= 0.9 <= high
         low, high = share_between([sum(hits)], [1000])
@@ -148,7 +148,7 @@ def test_availability_of_a_suspect_case_is_decided() -> None:
     assert found == {"availability >= 99.9%": "missed", "rate >= 5/s": "undecided"}
 
 
-def test_failed_cases_miss_everything_and_one_round_has_no_interval_of_pings() -> None:
+def test_failed_cases_miss_all_requirements_and_one_round_has_no_ping_interval() -> None:
     failed = failing(a_result(*SERVERS), "1_a")
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
@@ -156,7 +156,7 @@ def test_failed_cases_miss_everything_and_one_round_has_no_interval_of_pings() -
     assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
 
 
-def test_requirements_apply_to_their_server_and_never_to_the_ceiling() -> None:
+def test_requirements_apply_to_their_server_but_never_to_the_ceiling() -> None:
     result = a_result(*SERVERS)
     result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
     found = judged(summarize(result))
@@ -184,7 +184,7 @@ def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, und
     assert told[0]["low"] < told[0]["value"] < told[0]["high"] < 15
 
 
-def test_a_saved_result_is_judged() -> None:
+def test_report_checks_requirements_of_a_saved_result() -> None:
     ended = invoke("report", SAVED, "--require", "rate >= 1/s", "--require", "memory < 1GB")
     assert ended.returncode == 0
     ended = invoke("report", SAVED, "--require", "ping p99 < 50ms")
@@ -194,7 +194,7 @@ def test_a_saved_result_is_judged() -> None:
     assert invoke("report", SAVED).returncode == 0
 
 
-def test_an_error_names_the_metrics_of_a_result(run_cli) -> None:
+def test_an_error_lists_the_metrics_that_a_result_has(run_cli) -> None:
     refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "this result has no such metric; use one of p50, p95, p99, max, ping p50" in refused.stderr
@@ -249,12 +249,12 @@ def test_a_suite_has_requirements_for_all_and_for_single_servers(tmp_path) -> No
         ('all = "p99 < 1s"', r"require.all = 'p99 < 1s': expected a list"),
     ],
 )
-def test_an_invalid_requirement_of_a_suite_is_a_one_line_error(require, error, tmp_path) -> None:
+def test_an_invalid_requirement_in_a_suite_causes_a_one_line_error(require, error, tmp_path) -> None:
     with pytest.raises(BadInputError, match=error):
         read_suite(a_suite(tmp_path, require))
 
 
-def test_percentiles_can_not_be_required_of_a_tool_without_them(tmp_path) -> None:
+def test_percentile_requirements_are_rejected_for_tools_without_percentiles(tmp_path) -> None:
     path = a_suite(tmp_path, 'all = ["p99 < 1s"]')
     path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
     with pytest.raises(BadInputError, match="stressor reports no percentiles: expected one of rate, availability, cpu"):
@@ -266,7 +266,7 @@ def of_base(base: Result, new: Result, *texts: str) -> list[str]:
     return [one.outcome for one in compare_results(base, new).required]
 
 
-def test_requirements_relative_to_the_base() -> None:
+def test_requirements_relative_to_the_base_are_decided() -> None:
     base, same, slow = (a_result(("1_a", 1, quality), seed=seed) for seed, quality in enumerate((1.0, 1.0, 0.8), 1))
     texts = ("rate >= 0.9 of base", "ping p99 <= 150% of base", "memory < 2 of base", "rate >= 5/s")
     assert of_base(base, same, *texts) == ["met"] * 4
@@ -278,7 +278,7 @@ def test_requirements_relative_to_the_base() -> None:
     assert of_base(a_result(("2_b", 1, 1.0)), same, "rate >= 0.5 of base") == ["undecided"]
 
 
-def test_equal_results_at_the_limit_are_decided_in_at_most_five_of_a_hundred() -> None:
+def test_equal_results_at_the_limit_are_decided_in_at_most_5_of_100_comparisons() -> None:
     found = []
     for seed in range(30):
         base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))
@@ -300,7 +300,7 @@ def test_every_output_format_of_compare_shows_requirements(tmp_path) -> None:
     assert "needs a base to compare with; use it with bench.py compare" in refused.stderr
 
 
-def test_a_hostile_requirement_of_a_file_is_a_one_line_error(tmp_path) -> None:
+def test_a_malicious_requirement_in_a_file_causes_a_one_line_error(tmp_path) -> None:
     result: Result = a_result(("1_a", 1, 1.0))
     result.requirements.append(Required("<script>\x1b[31m|`\n < 3"))
     save(result, tmp_path / "r.json")
@@ -311,7 +311,7 @@ def test_a_hostile_requirement_of_a_file_is_a_one_line_error(tmp_path) -> None:
         assert "\x1b" not in ended.stderr
 
 
-def test_older_files_have_no_requirements() -> None:
+def test_older_result_files_without_requirements_can_be_loaded() -> None:
     assert load(ROOT / "results" / "published.json").requirements == []
     assert isinstance(load(ROOT / "results" / "published.json").records[0], Record)
 

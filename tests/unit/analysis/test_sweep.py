@@ -51,14 +51,14 @@ def test_intervals_of_the_scaling_law_cover_its_parameters(at, contention, coher
     assert np.mean([one.fits for one in found]) >= 0.95
 
 
-def test_the_peak_is_that_of_the_scaling_law() -> None:
+def test_the_estimated_peak_matches_the_scaling_law() -> None:
     for one in fitted(law(NUMBERS, 0.05, 0.004), NUMBERS, 20, noise=0.005):
         assert one.peak == pytest.approx((0.95 / 0.004) ** 0.5, rel=0.1)
     assert [one.peak for one in fitted(law(NUMBERS, 0.2, 0.0), NUMBERS, 20)].count(None) >= 18
 
 
 @pytest.mark.parametrize("truth", ["a wall", "a drop"])
-def test_a_wall_and_a_drop_do_not_fit_the_scaling_law(truth: str) -> None:
+def test_throughput_with_a_plateau_or_a_drop_does_not_fit_the_scaling_law(truth: str) -> None:
     rates = {"a wall": np.minimum(NUMBERS, 4) * 10.0, "a drop": np.array([10.0, 20, 40, 80, 8, 8])}[truth]
     assert [one.fits for one in fitted(rates, NUMBERS, 50)].count(True) == 0
 
@@ -75,7 +75,7 @@ def test_equal_rates_have_their_knee_at_the_first_point_in_95_of_100_results() -
     assert found.count(0) >= 0.95 * 300 - 2 * (0.05 * 0.95 * 300) ** 0.5
 
 
-def test_the_knee_of_a_wall_and_of_slow_growth_is_found() -> None:
+def test_the_knee_of_a_plateau_and_of_slow_growth_is_found() -> None:
     rng = np.random.default_rng(1)
     wall = [knee(measured(np.minimum(NUMBERS, 4) * 10.0, rng)) for _ in range(100)]
     assert wall.count(2) >= 95
@@ -107,7 +107,7 @@ def along_users() -> Result:
     return result_of(records)
 
 
-def test_sentences_describe_knees_laws_and_pings() -> None:
+def test_sentences_describe_knees_scaling_laws_and_pings() -> None:
     (said,) = sweep_sentences(summarize(along_workers()))
     assert said.startswith("More workers: throughput of 3_wall does not grow beyond 2 workers (")
     assert "throughput of 4_law does not grow beyond 8 workers (" in said
@@ -120,11 +120,11 @@ def test_sentences_describe_knees_laws_and_pings() -> None:
     assert "Universal" not in said  # four points are too few
 
 
-def test_one_round_has_no_sentences() -> None:
+def test_a_sweep_with_one_round_is_not_described() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
-def test_a_sentence_names_servers_that_still_grow_at_the_last_number() -> None:
+def test_a_sentence_names_servers_whose_throughput_grows_up_to_the_highest_value() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
     text = Report(result).formatted("markdown")
@@ -144,7 +144,7 @@ def test_every_output_format_describes_sweeps() -> None:
 
 
 @pytest.mark.parametrize("figure", ["rate", "p99", "ping", "cpu", "memory"])
-def test_every_metric_over_an_axis_has_a_chart(figure: str, tmp_path: Path) -> None:
+def test_every_metric_of_a_sweep_has_a_chart(figure: str, tmp_path: Path) -> None:
     save(along_users(), tmp_path / "r.json")
     out = tmp_path / "picture.svg"
     ended = invoke("report", str(tmp_path / "r.json"), "--picture", f"{figure}-sweep", "--out", str(out))
@@ -155,13 +155,13 @@ def test_every_metric_over_an_axis_has_a_chart(figure: str, tmp_path: Path) -> N
     assert ("the ceiling" in text) is (figure == "rate")
 
 
-def test_axes_of_numbers_include_fractions_and_exclude_words() -> None:
+def test_numeric_axes_include_fractions_and_exclude_words() -> None:
     assert [number(one) for one in (3, "0.5", "12", "3.11.7", "acme", "1e9", None)] == [3, 0.5, 12, *[None] * 4]
     cases = [record_of("1_a", parameters={"size": size, "who": size * 2}).case for size in ("0.5", "2.5")]
     assert axes_of_numbers(cases) == ["size", "who"][:1]
 
 
-def test_suspect_cases_are_no_points_of_a_sweep() -> None:
+def test_suspect_cases_are_excluded_from_sweeps() -> None:
     result = along_workers()
     for record in result.records:
         if record.case.get("workers") == 12:

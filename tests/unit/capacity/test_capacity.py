@@ -1,4 +1,4 @@
-"""Capacity search: real arrivals and the real search with simulated servers, and once with a real server."""
+"""The capacity search, tested with simulated servers and once with a real server."""
 
 import io
 import json
@@ -35,7 +35,7 @@ RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 # Requests per second at which p99 is 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is in Tijms
-# (2003); M/M/2 is Erlang's.
+# (2003); that for M/M/2 is Erlang's.
 TRUTH = {"M/D/1": 17.7, "M/D/2": 17.6, "M/M/2": 35.2, "M/D/1 cpu": 17.7, "refuses": 12.8, "stalls": 27.6}
 TRUTH_NOISY = {**TRUTH, "M/D/1 cpu": 16.1}
 
@@ -49,7 +49,7 @@ def covers(one: Capacity, per_s: float) -> bool:
     return (one.lower_per_s or 0.0) <= per_s <= (one.upper_per_s or math.inf)
 
 
-def test_generator_output_is_read_in_any_order() -> None:
+def test_load_generator_output_is_read_in_any_order() -> None:
     process = SimpleNamespace(pid=os.getpid(), ended=lambda: False)
     one = Generator(process, None)
     one._due_s = [0.1, 0.2, 0.3]
@@ -64,7 +64,7 @@ def test_generator_output_is_read_in_any_order() -> None:
     assert told.outcome == ["", "unanswered"]
 
 
-def test_arrivals_are_repeatable_and_differ_between_steps() -> None:
+def test_arrivals_with_the_same_seed_are_equal_and_those_of_other_steps_differ() -> None:
     first, again, other = (typical_arrivals(300, seed) for seed in ([1, 1], [1, 1], [1, 2]))
     assert (first == again).all()
     assert not np.allclose(first, other)
@@ -73,7 +73,7 @@ def test_arrivals_are_repeatable_and_differ_between_steps() -> None:
         assert 0 <= one[0] < one[-1] < 300
 
 
-def test_typical_arrivals_load_a_queue_like_an_endless_process() -> None:
+def test_typical_arrivals_load_a_queue_like_an_endless_poisson_process() -> None:
     def off(arrivals: np.ndarray) -> float:
         work = 0.8 * np.arange(len(arrivals)) - arrivals
         waits = work - np.minimum.accumulate(work) + 0.8
@@ -92,27 +92,27 @@ def seen_in(name: str, rate: float) -> StepRequests:
 
 @pytest.mark.parametrize(("name", "workers", "service_s"), [("M/D/1", 1, 0.05), ("M/D/2", 2, 0.1)])
 @pytest.mark.parametrize("rate", [5.0, 17.0, 40.0])
-def test_service_times_follow_from_latencies(name: str, workers: int, service_s: float, rate: float) -> None:
+def test_service_times_are_computed_from_latencies(name: str, workers: int, service_s: float, rate: float) -> None:
     _, served = service_times(seen_in(name, rate), workers)
     assert len(served) > 40
     assert served == pytest.approx(service_s, rel=1e-6)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_replaying_the_service_times_gives_the_same_latencies(workers: int) -> None:
+def test_replaying_the_service_times_reproduces_the_latencies(workers: int) -> None:
     seen = seen_in(f"M/D/{workers}", 17.0)
     _, served = service_times(seen, workers)
     waits = replayed(seen.due_s[None], served[None], workers)
     assert waits[0] == pytest.approx(seen.wait_s, rel=1e-6)
 
 
-def test_a_full_queue_is_replayed_with_its_refusals() -> None:
+def test_replaying_a_full_queue_reproduces_its_refusals() -> None:
     seen = seen_in("refuses", 40.0)
     waits = replayed(seen.due_s[None], np.full((1, len(seen.due_s)), 0.05), 1, 0.2)
     assert (np.isinf(waits[0]) == np.isinf(seen.wait_s)).all()
 
 
-def test_the_number_of_workers_is_recognised() -> None:
+def test_the_number_of_workers_is_inferred_from_the_latencies() -> None:
     for name, workers in (("M/D/1", 1), ("M/D/2", 2)):
         queue = queue_from([seen_in(name, 40.0), seen_in(name, 16.0)])
         assert queue is not None
@@ -120,7 +120,7 @@ def test_the_number_of_workers_is_recognised() -> None:
         assert queue.is_alike
 
 
-def test_a_shared_cpu_is_not_taken_for_a_queue() -> None:
+def test_a_shared_cpu_is_not_mistaken_for_a_queue() -> None:
     queue = queue_from([seen_in("shares", 50.0), seen_in("shares", 10.0)])
     assert queue is not None
     assert not queue.is_alike
@@ -153,7 +153,7 @@ def test_a_cpu_bound_capacity_is_found_on_a_noisy_machine() -> None:
         assert one.steady_per_s > one.per_s
 
 
-def test_the_rate_at_constant_speed_is_reported_if_it_differs() -> None:
+def test_the_rate_at_constant_cpu_speed_is_reported_if_it_differs() -> None:
     one, _, _ = found("M/D/1 cpu", 0, noisy=True)
     changed = copy(one)
     changed.per_s, changed.steady_per_s = 16.1, 17.7
@@ -162,7 +162,7 @@ def test_the_rate_at_constant_speed_is_reported_if_it_differs() -> None:
     assert "constant speed" not in " ".join(conclusion([changed]))
 
 
-def test_the_first_step_overloads_the_server() -> None:
+def test_the_first_step_of_the_search_overloads_the_server() -> None:
     _, result, _ = found("M/D/1", 0)
     rates = [step.arrivals_per_s for step in result.steps]
     assert rates[0] > 20
@@ -170,19 +170,19 @@ def test_the_first_step_overloads_the_server() -> None:
     assert all(0.85 * TRUTH["M/D/1"] < rate < 1.05 * TRUTH["M/D/1"] for rate in rates[1:])
 
 
-def test_a_server_that_stalls_has_a_wide_interval() -> None:
+def test_the_capacity_of_a_server_that_stalls_has_a_wide_interval() -> None:
     one, _, _ = found("stalls", 1)
     assert covers(one, TRUTH["stalls"])
     assert one.verdict == "undecided"
 
 
-def test_refused_requests_count_as_missed() -> None:
+def test_refused_requests_miss_the_latency_goal() -> None:
     one, _, _ = found("refuses", 2)
     assert off(one, TRUTH["refuses"]) < 0.15
     assert covers(one, TRUTH["refuses"])
 
 
-def test_pings_slow_at_every_rate_leave_no_capacity() -> None:
+def test_a_server_with_slow_pings_at_every_rate_has_no_capacity() -> None:
     one, result, _ = searched(SERVERS["M/D/1"], ping=lambda rate: 0.08 + rate / 1000)
     assert one.lower_per_s is None
     assert one.upper_per_s == 1
@@ -192,7 +192,7 @@ def test_pings_slow_at_every_rate_leave_no_capacity() -> None:
     assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["holds"] is None
 
 
-def test_goals_met_at_every_rate_are_reported() -> None:
+def test_a_server_that_meets_the_goals_at_every_rate_has_no_upper_bound() -> None:
     one, result, _ = searched(Server(1, fixed(0.0001)), task_s=0.001, budget_s=15.0)
     assert one.upper_per_s is None
     assert one.lower_per_s
@@ -211,7 +211,7 @@ def test_steps_limited_by_the_load_generator_are_ignored() -> None:
     assert "at 40.0/s the load generator was the limit, and sent requests 200 ms late" in " ".join(conclusion([one]))
 
 
-def test_a_late_generator_does_not_narrow_the_interval() -> None:
+def test_a_late_load_generator_does_not_narrow_the_interval() -> None:
     result = result_of([])
     result.steps += [offered(SERVERS["M/D/1"], rate, 10.0, number, 1) for number, rate in enumerate((40.0, 13.0, 16.0))]
     late = result.steps[-1].arrivals
@@ -230,7 +230,7 @@ def test_refusals_have_infinite_latency_and_unanswered_requests_are_censored() -
     assert 4.0 <= queue.percentile_s("response", 99) < 6.0
 
 
-def test_capacity_is_reported_as_share_of_the_ceiling() -> None:
+def test_the_capacity_is_reported_as_a_share_of_the_ceiling() -> None:
     _, result, _ = found("M/D/1", 0)
     result.records.append(bare_record(users=25))  # 20 a second
     (one,) = capacities_of(result)
@@ -238,7 +238,7 @@ def test_capacity_is_reported_as_share_of_the_ceiling() -> None:
     assert one.of_ceiling == pytest.approx(one.lower_per_s / 20, rel=0.05)
 
 
-def test_a_failed_search_is_reported_with_its_reason() -> None:
+def test_a_failed_capacity_search_is_reported_with_its_reason() -> None:
     step = offered(SERVERS["M/D/1"], 10.0, 5.0, 1, 1)
     step.record.failure = Failure("died", "it <b>died</b>")
     result = result_of([])
@@ -264,7 +264,7 @@ def test_every_output_format_shows_a_capacity() -> None:
     assert "<figure>" in Report(result).formatted("html")
 
 
-def test_a_capacity_has_a_chart(tmp_path: Path) -> None:
+def test_the_chart_of_a_capacity_can_be_written(tmp_path: Path) -> None:
     _, result, _ = found("M/D/1", 0)
     Report(result).write_picture("capacity", tmp_path / "capacity.svg")
     assert "requests offered per second" in (tmp_path / "capacity.svg").read_text()
@@ -296,7 +296,7 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
         ("availability >= 100%", "can't be met at any rate"),
     ],
 )
-def test_an_unsuitable_goal_is_a_one_line_error(wanted: str, said: str, run_cli: RunCli) -> None:
+def test_an_unsuitable_goal_causes_a_one_line_error(wanted: str, said: str, run_cli: RunCli) -> None:
     ran = run_cli("capacity", "3", "--goal", wanted)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert said in ran.stderr
@@ -318,7 +318,7 @@ def test_a_ping_goal_requires_a_health_check(run_cli: RunCli) -> None:
     ],
     ids=str,
 )
-def test_impossible_steps_are_rejected(change: dict, why: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_steps_with_impossible_values_are_rejected(change: dict, why: str, tmp_path: Path, run_cli: RunCli) -> None:
     result = result_of([])
     result.steps.append(offered(SERVERS["M/D/1"], 10.0, 5.0, 1, 1))
     save(result, tmp_path / "c.json")
@@ -347,14 +347,14 @@ def test_the_capacity_of_a_real_server_does_not_exceed_its_limit(tmp_path: Path,
     assert not [step for step in result.steps if step.record.failure]
     assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
     (one,) = capacities_of(result)
-    assert one.upper_per_s is not None, ran.stdout  # else no more was offered than it takes: the machine had other work
-    # The server needs 50 ms per request. On a busy machine no rate may hold.
+    assert one.upper_per_s is not None, ran.stdout  # otherwise, a busy machine limited the rate
+    # The server needs 50 ms per request. On a busy machine, possibly no rate meets the goal.
     assert (one.lower_per_s or 0.0) < 20 < 1.5 * one.upper_per_s
     assert one.breaks.text == "p99 < 1s"
     assert "requests/s (95 % CI" in ran.stdout
 
 
-def test_an_interrupted_search_does_not_report_that_no_rate_holds() -> None:
+def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() -> None:
     result = result_of([])
     step = offered(SERVERS["M/D/1"], 30.0, 5.0, 1, 1)
     step.arrivals.outcome[0] = "lost"  # prevents a replay
@@ -365,7 +365,7 @@ def test_an_interrupted_search_does_not_report_that_no_rate_holds() -> None:
     assert "misses a goal at 30.0/s, and no lower offered rate" in " ".join(conclusion([one]))
 
 
-def test_a_suite_with_open_loop_load_is_for_capacity_only(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_suite_with_open_loop_load_works_only_with_capacity(tmp_path: Path, run_cli: RunCli) -> None:
     suite = SUITE.format(python=sys.executable, script="x.py").replace("[servers", '[load]\ntool = "open"\n[servers')
     (tmp_path / "open.toml").write_text(suite)
     ran = run_cli("run", "open.toml")
@@ -374,7 +374,7 @@ def test_a_suite_with_open_loop_load_is_for_capacity_only(tmp_path: Path, run_cl
     assert run_cli("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2
 
 
-def test_edited_steps_are_shown_or_a_one_line_error(tmp_path: Path) -> None:
+def test_edited_steps_are_shown_or_cause_a_one_line_error(tmp_path: Path) -> None:
     result = result_of([])
     result.steps.append(offered(SERVERS["M/D/1"], 10.0, 2.0, 1, 1))
     save(result, tmp_path / "c.json")
@@ -402,14 +402,14 @@ def shown_or_refused(folder: Path, told: object) -> bool:
 
 
 @pytest.mark.parametrize(("slow_pings", "is_missed"), [(2, False), (60, True)])
-def test_slow_pings_end_a_step_once_the_goal_is_out_of_reach(slow_pings: int, is_missed: bool) -> None:
+def test_slow_pings_end_a_step_when_the_goal_is_out_of_reach(slow_pings: int, is_missed: bool) -> None:
     step = offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)
     step.record.pings.waited_s[:slow_pings] = [0.2] * slow_pings
     offer = Offer(None, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
     assert offer._are_pings_missed(np.array([10.0])) is is_missed
 
 
-def test_one_worker_may_answer_in_any_order() -> None:
+def test_a_single_worker_may_answer_requests_in_any_order() -> None:
     in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
     answered = int(in_order.is_answered.sum())
     ends = in_order.due_s + in_order.wait_s

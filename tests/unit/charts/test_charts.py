@@ -1,4 +1,4 @@
-"""Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
+"""Single charts can be drawn as SVG and PNG, and match the Vega-Lite schema."""
 
 import functools
 import itertools
@@ -37,14 +37,14 @@ def pictures(name: str) -> list[Picture]:
 
 @functools.cache
 def schema() -> dict[str, object]:
-    """That of Vega-Lite, which Altair has; it is imported only here, because every process that runs tests would."""
+    """Return the Vega-Lite schema. Import Altair only here, so that other test processes need not import it."""
     from altair import load_schema
 
     return load_schema()
 
 
 def complaint(chart: dict[str, object]) -> str:
-    """What the schema has against it."""
+    """Return the error that the schema reports, or an empty string."""
     from altair.utils.schemapi import validate_jsonschema
 
     return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
@@ -56,7 +56,7 @@ def complaint(chart: dict[str, object]) -> str:
     ids=lambda one: str(getattr(one, "width", one)),
 )
 def test_every_chart_matches_the_schema(name: str, look: Look) -> None:
-    """One of each kind; a wide page has the width of a file and the colours of a narrow page."""
+    """Check one chart of each kind. Wide pages combine the width of a file and the colours of a narrow page."""
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
     for picture in drawn.values():
@@ -65,8 +65,8 @@ def test_every_chart_matches_the_schema(name: str, look: Look) -> None:
         assert complaint(chart) == ""
 
 
-def test_a_chart_can_be_drawn_as_png(tmp_path: Path) -> None:
-    """As PNG; as SVG: test_a_picture_is_what_its_command_draws."""
+def test_the_report_command_writes_a_chart_as_png(tmp_path: Path) -> None:
+    """test_the_committed_slides_are_up_to_date draws SVG files."""
     out = tmp_path / "picture.png"
     ended = invoke("report", SAMPLE, "--picture", "pings", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
@@ -75,7 +75,7 @@ def test_a_chart_can_be_drawn_as_png(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
 def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as its name leads to its chart; that it can be drawn is seen of the slides."""
+    """Test only the selection; the tests of the slides draw charts."""
     drawn = []
     monkeypatch.setattr(canvas, "as_svg", lambda drawing, _: drawn.append(drawing) or UNDRAWN)
     ended = invoke("report", SAMPLE, "--picture", name, "--out", str(tmp_path / "picture.svg"))
@@ -83,7 +83,7 @@ def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatc
     assert [one.rows for one in drawn] == [picture(name).draw(FILE).rows]
 
 
-def test_a_chart_without_data_is_an_error() -> None:
+def test_a_chart_without_data_causes_a_one_line_error() -> None:
     ended = invoke("report", SAMPLE, "--picture", "heatmap")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "this result has no data for the picture heatmap" in ended.stderr
@@ -101,11 +101,11 @@ def picture(name: str, of: str = "sample") -> Picture:
 
 
 def rows(name: str, layer: str, look: Look = FILE, of: str = "sample") -> list[dict]:
-    """What a layer of it is drawn from."""
+    """Return the rows from which a layer is drawn."""
     return picture(name, of).draw(look).rows[layer]
 
 
-def test_the_ceiling_has_an_interval_and_no_bar_exceeds_it() -> None:
+def test_the_ceiling_and_the_bars_lie_within_their_intervals() -> None:
     comparison = summarize(result("sample"))
     ceiling = comparison.ceilings[0]
     band, line = rows("throughput", "ceiling_interval"), rows("throughput", "ceiling")
@@ -147,7 +147,7 @@ def test_the_cpu_chart_shows_the_overhead_with_its_interval() -> None:
     task = task_cpu_s(comparison, comparison.cases[0].case.work)
     bars, intervals = rows("cpu", "cpu"), rows("cpu", "margins")
     for case, bar, interval in zip(comparison.cases, bars, intervals, strict=True):
-        spent_ms = max(0.0, 1000 * (comparison_cpu_s(comparison, case) - task.mean))  # less than nothing is noise
+        spent_ms = max(0.0, 1000 * (comparison_cpu_s(comparison, case) - task.mean))  # negative values are noise
         assert (bar["x"], bar["x2"]) == (0, pytest.approx(spent_ms, abs=0.01))
         assert interval["x"] <= spent_ms < interval["x2"]
         assert bar["strong"] is (interval["x"] > 0)
@@ -180,7 +180,7 @@ PIXELS = {"16:9": (1280, 720), "4:3": (1024, 768), "1:1": (900, 900)}
     ],
 )
 def test_a_slide_has_its_aspect_ratio_and_readable_text(name: str, aspect: str) -> None:
-    committed = ROOT / "docs" / "slides" / f"{name}.svg"  # compared with what would be drawn now
+    committed = ROOT / "docs" / "slides" / f"{name}.svg"  # another test compares it with a new drawing
     drawn = committed.read_text() if aspect == "16:9" else picture(name).alone(aspect)
     width, height = (int(size) for size in re.search(r'width="(\d+)" height="(\d+)" viewBox', drawn).groups())
     assert (width, height) == pytest.approx(PIXELS[aspect], abs=1)
@@ -190,7 +190,7 @@ def test_a_slide_has_its_aspect_ratio_and_readable_text(name: str, aspect: str) 
 
 
 def sizes(drawn: str) -> Iterator[tuple[float, float]]:
-    """By how much what is inside is enlarged, and how high letters are there."""
+    """Yield the scale of the inner drawing with each of its font sizes."""
     outer, inner = re.findall(r"<svg[^>]+>", drawn)
     boxes = [[float(x) for x in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', tag).groups()] for tag in (outer, inner)]
     widths = [float(re.search(r'\bwidth="([\d.]+)"', tag)[1]) for tag in (outer, inner)]
@@ -199,7 +199,7 @@ def sizes(drawn: str) -> Iterator[tuple[float, float]]:
         yield whole * part, float(size)
 
 
-def test_a_slide_has_plain_names_and_a_computed_title() -> None:
+def test_a_slide_shows_plain_server_names_and_a_computed_title() -> None:
     drawn = (ROOT / "docs" / "slides" / "throughput.svg").read_text()
     assert "4_async_processexecutor" not in drawn
     assert "process pool" in drawn
@@ -232,19 +232,19 @@ def test_a_label_is_beside_its_point() -> None:
     assert block.names.y < 100 < block.names.y2
 
 
-def test_a_label_at_the_edge_is_on_the_other_side() -> None:
+def test_a_label_at_the_right_edge_is_left_of_its_point() -> None:
     (block,) = placed([Point(690, 100, "process pool")], ROOM)
     assert block.is_left
     assert block.names.x2 < 690
 
 
-def test_close_points_share_a_bracket_in_order() -> None:
+def test_labels_of_close_points_share_a_bracket_in_vertical_order() -> None:
     points = [Point(200, 110, "lower"), Point(205, 100, "upper"), Point(500, 100, "far away")]
     blocks = placed(points, ROOM)
     assert sorted([point.text for point in block.points] for block in blocks) == [["far away"], ["upper", "lower"]]
 
 
-def test_distant_points_never_share_a_bracket() -> None:
+def test_labels_of_distant_points_never_share_a_bracket() -> None:
     points = [Point(200 + 165.0 * number, 100, "a name as long as the way to the next one") for number in range(3)]
     assert len(placed(points, ROOM)) == 3
 

@@ -1,4 +1,4 @@
-"""Timers: detected if users wait for a timer instead of work, and not reported for honest servers."""
+"""Timers are detected if users wait for them instead of for work. Honest servers are not reported."""
 
 import random
 
@@ -100,7 +100,7 @@ JUST = {
 
 
 @pytest.mark.parametrize("what", JUST)
-def test_a_timer_is_not_reported_beyond_its_limits(what: str) -> None:
+def test_a_timer_is_not_reported_beyond_the_limits_of_the_rule(what: str) -> None:
     found, beyond = JUST[what]
     assert timer(Round(found), None)
     assert timer(Round(beyond), None) is None

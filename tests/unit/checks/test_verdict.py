@@ -12,7 +12,7 @@ from under_siege.result_output import Report
 from under_siege.stats.rounds_data import Round
 
 
-def test_an_honest_server_is_ok() -> None:
+def test_an_honest_server_has_the_verdict_ok() -> None:
     for workers in (1, 2):
         case = judged(record_of("1_x", workers=workers))
         assert (case.verdict, case.reasons) == ("ok", [])
@@ -37,14 +37,14 @@ def test_noisy_rounds_do_not_hide_a_rate_above_the_ceiling() -> None:
     assert "above_ceiling" in codes(case)
 
 
-def test_answers_faster_than_the_task_are_too_fast() -> None:
+def test_answers_faster_than_the_task_are_flagged_as_too_fast() -> None:
     for seconds, expected in ((TASK_S * 0.84, ["too_fast"]), (TASK_S * 0.86, [])):
         assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
     case = judged(record_of("1_x", idle_answer_s=0.001))
     assert "an answer came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
 
 
-def test_checks_faster_than_the_task_are_too_fast() -> None:
+def test_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
     record = record_of("1_x")
     record.checks.sent_s.append(1.0)
     record.checks.answered_s.append(1.02)
@@ -62,18 +62,18 @@ def test_an_unanswered_check_lowers_availability() -> None:
     assert "1 of 40 requests got no correct answer (the first: none)" in case.reasons[0].message
 
 
-def test_answers_may_have_any_length_if_right_answers_differ() -> None:
+def test_answers_may_have_any_length_if_correct_answers_vary() -> None:
     assert codes(judged(record_of("1_x", answer_bytes=-1))) == []
 
 
-def test_an_error_may_be_of_any_length() -> None:
+def test_error_responses_may_have_any_length() -> None:
     record = record_of("1_x")
     record.transactions.status[10], record.transactions.size_bytes[10] = 503, 17
     assert codes(judged(record)) == ["availability"]
 
 
-def test_an_answer_at_the_highest_cpu_speed_is_not_too_fast() -> None:
-    """The reference runs were on a slow machine, which is twice as fast in the second half of the siege."""
+def test_an_answer_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
+    """The machine is slow during the reference runs and twice as fast in the second half of the siege."""
     record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
     record.alone_at_s[:], record.alone_on_cpu[:] = [-1.0] * 3, [0] * 3
@@ -97,7 +97,7 @@ def test_too_little_cpu_time_is_suspect() -> None:
 
 
 @pytest.mark.parametrize(("late_s", "expected"), [(0.6, ["littles_law"]), (1.2, [])])
-def test_stalls_of_the_machine_excuse_missing_requests(late_s: float, expected: list[str]) -> None:
+def test_a_stall_of_the_machine_explains_missing_requests(late_s: float, expected: list[str]) -> None:
     """Users waited for 75 % of the time, and a ping was sent late by `late_s`."""
     record = record_of("1_x")
     record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
@@ -106,7 +106,7 @@ def test_stalls_of_the_machine_excuse_missing_requests(late_s: float, expected: 
 
 
 def test_cpu_time_samples_that_lack_an_exited_process_are_ignored() -> None:
-    """Workers may end just when siege ends, and their CPU time is lost."""
+    """If workers exit just when siege does, their CPU time is lost."""
     record = record_of("1_x", workers=2)
     record.samples.cpu_s[-1] -= 4
     case = judged(record)
@@ -115,7 +115,9 @@ def test_cpu_time_samples_that_lack_an_exited_process_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(("needed_s", "expected"), [(0.0011, ["too_cheap"]), (0.0009, [])])
-def test_cpu_time_below_the_resolution_of_its_clock_is_not_too_cheap(needed_s: float, expected: list[str]) -> None:
+def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
+    needed_s: float, expected: list[str]
+) -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.0001 * number for number in range(17)]
     record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
@@ -133,7 +135,7 @@ def test_one_fast_answer_in_twenty_is_allowed(too_soon: int, expected: list[str]
     assert [code for code in codes(judged(record)) if code == "too_fast"] == expected
 
 
-def test_tasks_with_little_cpu_time_cannot_be_too_cheap() -> None:
+def test_tasks_with_little_cpu_time_are_never_flagged_as_too_cheap() -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.001 * number for number in range(17)]
     record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
@@ -144,7 +146,7 @@ def test_tasks_with_little_cpu_time_cannot_be_too_cheap() -> None:
 @pytest.mark.parametrize(
     ("factor", "message"), [(3.0, "but there are only 5 users"), (0.5, "so the tool sent requests too slowly")]
 )
-def test_littles_law_holds_in_both_directions(factor: float, message: str) -> None:
+def test_littles_law_is_checked_in_both_directions(factor: float, message: str) -> None:
     record = record_of("1_x")
     record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
     case = judged(record)
@@ -153,8 +155,8 @@ def test_littles_law_holds_in_both_directions(factor: float, message: str) -> No
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.92, True), (0.94, False), (1.06, False), (1.08, True)])
-def test_a_load_tool_may_deviate_from_littles_law_by_seven_per_cent(share: float, expected: bool) -> None:
-    """5 % for the difference of rates and 2 % for siege's rounding."""
+def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, expected: bool) -> None:
+    """The limit is 5 % for the difference of rates plus 2 % for siege's rounding."""
     record = record_of("1_x")
     spans = Round(record).spans
     inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
@@ -162,14 +164,14 @@ def test_a_load_tool_may_deviate_from_littles_law_by_seven_per_cent(share: float
     assert ("littles_law" in codes(judged(record))) == expected
 
 
-def test_lost_requests_explain_a_gap_in_littles_law() -> None:
+def test_lost_requests_explain_a_violation_of_littles_law() -> None:
     record = record_of("1_x", socket_failures=1)
     record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
     assert codes(judged(record)) == ["availability"]
 
 
 @pytest.mark.parametrize(("answers", "expected"), [(4, False), (5, True)])
-def test_littles_law_needs_five_answers(answers: int, expected: bool) -> None:
+def test_littles_law_is_checked_only_with_five_or_more_answers(answers: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[answers:]
@@ -178,7 +180,7 @@ def test_littles_law_needs_five_answers(answers: int, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
-def test_a_user_is_stuck_if_the_others_get_four_answers_in_the_meantime(rounds: int, expected: bool) -> None:
+def test_a_user_without_answers_is_stuck_once_the_others_have_four_each(rounds: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[5 * rounds :]
@@ -194,7 +196,7 @@ def test_stuck_users_make_a_case_suspect() -> None:
     assert "2 of 7 users never got an answer" in case.reasons[0].message
 
 
-def test_a_short_siege_does_not_contradict_littles_law() -> None:
+def test_a_short_siege_does_not_violate_littles_law() -> None:
     slow = record_of("1_x", speed=0.25, users=25, idle_answer_s=0.5)
     slow.samples.cpu_s[:] = [value * 4 for value in slow.samples.cpu_s]
     slow.machine = None
@@ -294,7 +296,7 @@ def test_every_rule_has_a_unique_code_and_a_verdict() -> None:
     assert verdict_of([]) == "ok"
 
 
-def test_requests_of_the_bench_count_as_work() -> None:
+def test_requests_sent_by_the_bench_count_towards_the_rate() -> None:
     alone, checked = record_of("1_x"), record_of("1_x")
     for second in (1.0, 2.0, 3.0):
         checked.checks.sent_s.append(second)
@@ -314,7 +316,7 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
     assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
 
 
-def test_every_reason_is_explained_in_the_exercises() -> None:
+def test_every_reason_of_a_verdict_is_explained_in_the_exercises() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
-    depends = {"no_transactions"}  # on whether any answer came at all
+    depends = {"no_transactions"}  # on whether the server answered at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends

@@ -1,4 +1,4 @@
-"""Tasks: running, rejecting and measuring them."""
+"""Run, reject and measure tasks."""
 
 import asyncio
 import pickle
@@ -20,11 +20,11 @@ def in_tests_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [*BUILTIN_TASKS, "sample_tasks:short", "sample_tasks:in_slices"])
-def test_blocking_and_sliced_runs_give_the_same_answer(task: str) -> None:
+def test_blocking_and_sliced_runs_return_the_same_answer(task: str) -> None:
     assert perform(task).answer == asyncio.run(perform_in_slices(task)).answer
 
 
-def test_a_bare_yield_lets_other_tasks_run_without_waiting() -> None:
+def test_a_task_with_a_bare_yield_returns_its_answer() -> None:
     assert perform("sample_tasks:yields_nothing").answer == "42"
     assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
 
@@ -38,13 +38,13 @@ def test_a_run_reports_times_worker_and_cpu_and_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301
 
 
-def test_waiting_uses_no_cpu() -> None:
+def test_a_waiting_task_uses_little_cpu_time() -> None:
     run = perform("sign_up")
     assert run.finished_s - run.started_s >= 0.28
     assert run.cpu_s < 0.1
 
 
-def test_cpu_time_excludes_other_tasks() -> None:
+def test_the_cpu_time_of_a_task_excludes_concurrent_tasks() -> None:
     async def together():
         return await asyncio.gather(*(perform_in_slices("primes") for _ in range(4)))
 
@@ -54,7 +54,7 @@ def test_cpu_time_excludes_other_tasks() -> None:
         assert run.finished_s - run.started_s > 2 * alone
 
 
-def test_slices_let_other_tasks_run() -> None:
+def test_a_task_in_slices_lets_other_tasks_run() -> None:
     async def together():
         ticks = 0
         task = asyncio.create_task(perform_in_slices("primes"))
@@ -66,7 +66,7 @@ def test_slices_let_other_tasks_run() -> None:
     assert asyncio.run(together()) > 20
 
 
-def test_exceptions_of_tasks_become_one_line_and_can_be_pickled() -> None:
+def test_exceptions_of_tasks_are_shortened_to_one_line_and_can_be_pickled() -> None:
     with pytest.raises(TaskError) as caught:
         perform("sample_tasks:raises")
     assert str(caught.value) == "ValueError: the first line and a second one"
@@ -87,7 +87,7 @@ def test_exceptions_of_tasks_become_one_line_and_can_be_pickled() -> None:
         ("sample_tasks:needs_arguments", "can't be called without arguments"),
     ],
 )
-def test_invalid_tasks_are_a_one_line_error(spec: str, error: str) -> None:
+def test_invalid_tasks_cause_a_one_line_error(spec: str, error: str) -> None:
     with pytest.raises(UnknownTaskError, match=re.escape(error)) as caught:
         resolve(spec)
     assert "\n" not in str(caught.value)
@@ -102,7 +102,7 @@ def test_ctrl_c_stops_a_task(monkeypatch) -> None:
         perform("sample_tasks:raises_keyboard_interrupt")
 
 
-def test_a_killed_greenlet_ends(monkeypatch) -> None:
+def test_killing_a_greenlet_stops_its_task(monkeypatch) -> None:
     def killed(_: float) -> None:
         raise GreenletExit
 

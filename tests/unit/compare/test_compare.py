@@ -1,4 +1,4 @@
-"""Comparing two results: better, worse, gone, undecided and incomparable cases."""
+"""Comparisons of two results: better, worse, gone, undecided and incomparable cases."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ def test_a_result_does_not_differ_from_itself() -> None:
     assert "worse" not in as_text(found).replace("better, worse", "")
 
 
-def test_slower_is_worse_and_faster_is_better() -> None:
+def test_slower_cases_are_worse_and_faster_cases_are_better() -> None:
     base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 0.8), ("3_c", 2, 1.0), seed=2)
     found = compare_results(base, new)
     assert judgements(found)["1_a"]["rate_per_s"] == "worse"
@@ -52,7 +52,7 @@ def test_more_memory_and_longer_pings_are_worse() -> None:
     }
 
 
-def test_changes_below_the_accuracy_are_no_difference() -> None:
+def test_changes_below_the_accuracy_are_reported_as_no_difference() -> None:
     base, new = (a_result(("1_a", 1, speed), noise=1e-5) for speed in (1.0, 1.015))
     (case,) = compare_results(base, new).cases
     assert case.changes[0].fraction == pytest.approx(0.015, abs=0.001)
@@ -67,7 +67,7 @@ def of_several(python, quality):
     return result.records
 
 
-def test_cases_match_only_if_all_axes_match() -> None:
+def test_cases_match_only_if_their_values_on_all_axes_are_equal() -> None:
     base = result_of(of_several("3.11.7", 1.0) + of_several("3.14.0", 1.0))
     new = result_of(of_several("3.11.7", 0.5) + of_several("3.14.0", 1.0))
     found = compare_results(base, new)
@@ -90,7 +90,7 @@ def test_cases_of_different_pythons_do_not_match() -> None:
     assert "1_a (Python 3.12.0): not measured before" in as_text(found)
 
 
-def test_failed_or_missing_cases_are_worse_and_new_cases_are_not() -> None:
+def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
     both = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
     one = a_result(("1_a", 1, 1.0))
     gone, appeared, failed = (
@@ -105,7 +105,7 @@ def test_failed_or_missing_cases_are_worse_and_new_cases_are_not() -> None:
     assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
 
 
-def test_a_case_that_failed_before_is_failed_or_undecided() -> None:
+def test_a_case_that_failed_in_the_base_is_failed_or_undecided() -> None:
     failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
     found = compare_results(failed, failed)
     assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
@@ -145,7 +145,7 @@ def one_round(result: Result) -> Result:
     return result
 
 
-def test_single_rounds_are_undecided() -> None:
+def test_comparisons_of_single_rounds_are_undecided() -> None:
     base = a_result(("1_a", 1, 1.0))
     for new in (one_round(a_result(("1_a", 1, 1.0))), one_round(a_result(("1_a", 1, 0.2)))):
         found = compare_results(base, new)
@@ -155,13 +155,13 @@ def test_single_rounds_are_undecided() -> None:
         assert "One round is not enough to tell a change from noise" in as_text(found)
 
 
-def test_worse_takes_precedence_over_undecided() -> None:
+def test_a_worse_case_takes_precedence_over_an_undecided_one() -> None:
     base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
     new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0)), "2_b")
     assert compare_results(base, new).exit_code == 1
 
 
-def test_memory_of_another_kind_is_not_compared() -> None:
+def test_memory_values_of_different_kinds_are_not_compared() -> None:
     base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
     for record in new.records:
         record.memory_kind = "rss" if record.memory_kind else ""
@@ -185,7 +185,7 @@ def test_the_smallest_detectable_change_grows_with_the_noise() -> None:
 
 
 @pytest.mark.parametrize("anyway", [False, True])
-def test_different_tasks_or_users_are_never_compared(anyway) -> None:
+def test_results_with_different_tasks_or_users_are_never_compared(anyway) -> None:
     base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), cpu_model="another CPU")
     for record in other.records:
         record.values["task"] = "digest"
@@ -212,7 +212,7 @@ def test_different_tasks_or_users_are_never_compared(anyway) -> None:
         ({"memory_bytes": 16_000_000_000}, r"different sizes of memory \(8.0 GB and 16.0 GB\); use --anyway"),
     ],
 )
-def test_different_machines_are_compared_only_on_request(environment, told) -> None:
+def test_results_of_different_machines_are_compared_only_on_request(environment, told) -> None:
     base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), **environment)
     with pytest.raises(BadInputError, match=told):
         check_comparable(base, other, anyway=False)
@@ -221,7 +221,7 @@ def test_different_machines_are_compared_only_on_request(environment, told) -> N
     assert as_markdown(compare_results(base, other)).startswith("**Warning: ")
 
 
-def test_slightly_different_memory_sizes_are_the_same_machine() -> None:
+def test_slightly_different_memory_sizes_count_as_the_same_machine() -> None:
     base = a_result(("1_a", 1, 1.0))
     check_comparable(base, a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096), anyway=False)
     similar = a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096)
@@ -245,7 +245,7 @@ def test_a_slower_machine_makes_no_case_worse(speeds, waits) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["computes", "waits"])
-def test_a_regression_is_found_on_a_slower_machine(waits) -> None:
+def test_a_regression_is_detected_on_a_slower_machine(waits) -> None:
     base = a_result(*SERVERS, seed=1, speeds=WILD, waits=waits)
     new = a_result(("1_a", 1, 0.7), ("3_c", 2, 1.0), seed=2, speeds=slower(WILD), waits=waits)
     found = judgements(compare_results(base, new))
@@ -254,7 +254,7 @@ def test_a_regression_is_found_on_a_slower_machine(waits) -> None:
 
 
 @pytest.mark.parametrize("factor", [1.4, 2.2])
-def test_pings_slower_by_the_speed_of_the_machine_are_no_difference(factor) -> None:
+def test_pings_slowed_only_by_the_machine_are_reported_as_no_difference(factor) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     new = a_result(*SERVERS, seed=2, speeds=slower(STEADY))
     for record in new.records:
@@ -280,7 +280,7 @@ OTHERS = ({"speed_probe": "3.14.0 500+1500"}, {"speed_probe": ""}, {"cpu_model":
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=["other work", "unknown", "other CPU"])
-def test_samples_of_different_speed_probes_are_not_compared(other) -> None:
+def test_speed_samples_of_different_probes_are_not_compared(other) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     found = compare_results(base, a_result(*SERVERS, seed=2, speeds=slower(STEADY), **other))
     assert not found.has_common_speed
@@ -288,7 +288,7 @@ def test_samples_of_different_speed_probes_are_not_compared(other) -> None:
     assert "The speed of the machine in the two runs can't be compared" in as_text(found)
 
 
-def test_samples_of_unknown_speed_probes_are_not_compared() -> None:
+def test_speed_samples_of_unknown_probes_are_not_compared() -> None:
     result = a_result(*SERVERS, seed=1, speeds=STEADY, speed_probe="")
     assert not compare_results(result, result).has_common_speed
 
@@ -300,7 +300,7 @@ def test_results_without_speed_samples_are_compared_unadjusted() -> None:
 
 
 def test_the_load_of_servers_does_not_affect_the_speed_correction() -> None:
-    """Almost all servers left a CPU idle on the fast day, and hardly any on the slow day."""
+    """Almost all servers left a CPU idle on the fast day, and hardly any did on the slow day."""
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))

@@ -66,7 +66,7 @@ def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: flo
 
 @pytest.mark.parametrize("noise", [None, 0.03, 0.3], ids=["noise of all sizes", "some noise", "much noise"])
 @pytest.mark.parametrize("cases", [1, 5])
-def test_equal_results_rarely_cause_alarms(cases, noise) -> None:
+def test_equal_results_rarely_cause_false_alarms(cases, noise) -> None:
     rng = np.random.default_rng(20261120 + cases)
     alarms = sum(
         any(case.judgement in ("better", "worse") for case in simulated(rng, cases, {}, noise)) for _ in range(TRIALS)
@@ -74,7 +74,7 @@ def test_equal_results_rarely_cause_alarms(cases, noise) -> None:
     assert alarms <= most_alarms(TRIALS)
 
 
-def test_a_change_of_ten_percent_is_the_only_one_found() -> None:
+def test_only_the_case_that_is_ten_percent_slower_is_reported() -> None:
     rng = np.random.default_rng(7)
     found = others = 0
     for _ in range(100):
@@ -85,7 +85,7 @@ def test_a_change_of_ten_percent_is_the_only_one_found() -> None:
     assert others <= 5
 
 
-def test_the_smallest_visible_change_is_found_in_half_of_the_cases() -> None:
+def test_the_smallest_visible_change_is_detected_in_half_of_the_comparisons() -> None:
     rng = np.random.default_rng(8)
     sizes = [simulated(rng, 3, {}, 0.05)[0].changes[0].smallest_visible for _ in range(50)]
     truth = float(np.log1p(np.median(sizes)))
@@ -93,7 +93,7 @@ def test_the_smallest_visible_change_is_found_in_half_of_the_cases() -> None:
     assert 60 <= found <= 140
 
 
-def test_different_machine_speeds_cause_no_more_false_alarms() -> None:
+def test_different_machine_speeds_cause_no_additional_false_alarms() -> None:
     rng = np.random.default_rng(5)
     alarms = 0
     for number in range(DAYS):
@@ -103,8 +103,8 @@ def test_different_machine_speeds_cause_no_more_false_alarms() -> None:
     assert alarms <= most_alarms(DAYS)
 
 
-def test_the_rounds_of_both_results_count() -> None:
-    """The degrees of freedom are at least those of Welch, and zero if either side has a single round."""
+def test_the_degrees_of_freedom_depend_on_the_rounds_of_both_results() -> None:
+    """They are at least those of Welch's t-test, and zero if either side has a single round."""
     sure, unsure, single = (
         Estimate(0.0, variance, degrees, variance) for variance, degrees in ((1, 2), (4, 2), (1, 0))
     )

@@ -14,7 +14,7 @@ from under_siege.model.record import save
 from under_siege.report.columns import COLUMNS
 
 
-def test_shown_figures_match_the_results() -> None:
+def test_the_table_shows_the_figures_of_both_results() -> None:
     base, new = a_result(*SERVERS, seed=1, noise=0.05), a_result(*SERVERS, seed=2, noise=0.05)
     tables = [{case.server: case for case in summarize(result).cases} for result in (base, new)]
     shown = grid_of(compare_results(base, new))
@@ -53,7 +53,7 @@ def test_metrics_too_noisy_to_show_a_doubling_are_named() -> None:
     assert "Too noisy to detect even a doubling of ping p99: 1_a." in as_text(found)
 
 
-def test_json_has_all_figures() -> None:
+def test_json_output_contains_all_figures() -> None:
     base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("4_d", 1, 1.0), seed=1)
     new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0), seed=2), "2_b")
     told = json.loads(as_json(compare_results(base, new)))
@@ -95,7 +95,7 @@ def test_markdown_and_table_have_the_same_figures() -> None:
     assert markdown.count("worse**") == 1
 
 
-def test_a_narrow_terminal_truncates_nothing() -> None:
+def test_narrow_terminals_do_not_truncate_the_comparison() -> None:
     found = compare_results(a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2))
     narrow = as_text(found, width=60)
     for row in grid_of(found).rows:
@@ -103,11 +103,11 @@ def test_a_narrow_terminal_truncates_nothing() -> None:
     assert narrow.count("1_a ") == len(FIGURES)
 
 
-def test_percentages_are_formatted() -> None:
+def test_percentages_are_formatted_with_their_sign() -> None:
     assert [percent(value) for value in (-0.5, -0.001, 0.034, 9.5)] == ["-50 %", "+0 %", "+3 %", "+950 %"]
 
 
-def test_the_compare_command(monkeypatch, tmp_path) -> None:
+def test_the_compare_command_exits_with_the_code_of_its_judgement(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     save(a_result(*SERVERS, seed=1), Path("base.json"))
     save(a_result(("1_a", 1, 0.5), ("3_c", 2, 1.0), seed=2), Path("worse.json"))

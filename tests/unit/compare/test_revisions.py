@@ -1,4 +1,4 @@
-"""Two revisions in one run: what changed, how often equal ones seem to differ, and bad revisions."""
+"""Two revisions in one run: what changed, how often equal revisions seem to differ, and invalid revisions."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 
     for round_ in range(1, rounds + 1):
         sides = [("bare", CPUS, 1.0, ""), ("shop", 2, 1.0, BASE), ("shop", 2, factor, NEW)]
         for server, workers, rate, revision in sides:
-            speed = float(np.exp(rng.normal(0, 0.1)))  # each siege has its own
+            speed = float(np.exp(rng.normal(0, 0.1)))  # each siege has its own CPU speed
             record = a_record(server, round_, workers, rate * float(np.exp(rng.normal(0, noise))), speed, waits=False)
             if revision:
                 record.values["revision"] = revision
@@ -37,7 +37,7 @@ def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 
     return msgspec.structs.replace(result, suite=MeasuredSuite(title="shop", against=BASE))
 
 
-def test_a_slower_revision_is_worse() -> None:
+def test_a_slower_revision_is_reported_as_worse() -> None:
     result = two_revisions(np.random.default_rng(1), 0.8)
     comparison = compare_revisions(result)
     assert [case.judgement for case in comparison.cases] == ["worse"]
@@ -52,14 +52,14 @@ def test_a_slower_revision_is_worse() -> None:
     assert compare_revisions(swapped).exit_code == 0
 
 
-def test_equal_revisions_rarely_differ() -> None:
+def test_equal_revisions_are_rarely_reported_as_different() -> None:
     rng = np.random.default_rng(20261124)
     changes = [compare_revisions(two_revisions(rng)).cases[0] for _ in range(TRIALS)]
     assert sum(case.judgement in ("better", "worse") for case in changes) <= 0.05 * TRIALS
     assert "would be detected" in as_text(compare_revisions(two_revisions(rng)))
 
 
-def test_a_revision_that_is_ten_percent_slower_is_found() -> None:
+def test_a_revision_that_is_ten_percent_slower_is_detected() -> None:
     rng = np.random.default_rng(3)
     found = [compare_revisions(two_revisions(rng, 0.9, noise=0.03)).cases[0].judgement for _ in range(50)]
     assert found.count("worse") >= 45
@@ -75,7 +75,7 @@ def test_requirements_apply_to_the_new_revision() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a git repository with a suite, committed, and then changed."""
+    """Return a git repository with a suite that was committed and then changed."""
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / "suite.toml").write_text('[servers.one]\ncommand = "serve {port}"\n')
@@ -94,7 +94,7 @@ def repository(tmp_path: Path) -> Path:
         ("2", "HEAD", "--against HEAD: expected a suite file"),
     ],
 )
-def test_a_bad_base_is_a_one_line_error(repository: Path, target: str, base: str, error: str) -> None:
+def test_an_invalid_base_revision_causes_a_one_line_error(repository: Path, target: str, base: str, error: str) -> None:
     ran = invoke("run", target, f"--against={base}", folder=repository)
     assert ran.returncode == 2
     assert error in ran.stderr

@@ -64,7 +64,7 @@ def outcome(claim: Claim, result) -> str:
 
 
 def without_ceiling(result):
-    """Return the result without its ceiling, as a step measures."""
+    """Return the result without its ceiling, because steps measure none."""
     result.records = [one for one in result.records if not one.is_ceiling]
     for one in result.records:
         one.has_ceiling = False
@@ -104,7 +104,7 @@ def test_the_interval_decides_a_claim(is_: str, result, expected: str) -> None:
 
 
 @pytest.mark.parametrize("is_", ["same", "less", "about 1.2 times"])
-def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_: str) -> None:
+def test_a_claim_is_undecided_if_its_interval_includes_a_limit(is_: str) -> None:
     found = decide(a_claim(is_), ResultView(NOISY))
     assert found.outcome == UNDECIDED
     assert re.search(r"the ratio is [\d.]+ to [\d.]+", found.possible)
@@ -126,7 +126,9 @@ def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_:
         ("at most 1 times", (0.0, 0.1, 0.9), HOLDS),
     ],
 )
-def test_an_interval_may_pass_a_limit_by_a_margin(is_: str, between: tuple[float, float, float], expected: str) -> None:
+def test_an_interval_may_exceed_a_limit_by_a_margin(
+    is_: str, between: tuple[float, float, float], expected: str
+) -> None:
     assert outcome_of(is_, between) == expected
 
 
@@ -155,7 +157,7 @@ def test_a_claim_about_a_case_that_was_not_measured_is_undecided() -> None:
     assert (found.outcome, found.reason) == (UNDECIDED, "7 was not measured")
 
 
-def test_the_sentence_has_the_figures_that_were_measured() -> None:
+def test_the_sentence_of_a_claim_contains_the_measured_figures() -> None:
     rates = {one.server: one.rate_per_s.mean for one in ResultView(TWICE).comparison.cases}
     of, against, times = re.fullmatch(
         r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", decide(a_claim("more"), ResultView(TWICE)).sentence
@@ -180,7 +182,7 @@ def test_unknown_relations_are_rejected(is_: str) -> None:
         limits_of(is_)
 
 
-def test_users_inside_follows_littles_law() -> None:
+def test_the_metric_users_inside_follows_littles_law() -> None:
     assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
     assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
 
@@ -194,7 +196,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 
-def test_at_once_counts_overlapping_tasks() -> None:
+def test_the_metric_at_once_counts_overlapping_tasks() -> None:
     one_by_one, together = result_of([]), result_of([])
     one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
@@ -256,7 +258,7 @@ def test_an_unusual_answer_is_compared_with_the_usual_one() -> None:
     assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
 
 
-def test_each_reason_is_printed_once() -> None:
+def test_each_reason_for_an_undecided_claim_is_printed_once() -> None:
     pings = a_claim("same", "ping p50", name="same"), a_claim("more", "ping p50", name="more")
     found = decide_question(a_page(("same",), ("more",), claims=pings), ResultView(ONE_ROUND))
     assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
@@ -266,7 +268,7 @@ def test_each_reason_is_printed_once() -> None:
 # The steps
 
 
-def test_there_are_thirteen_steps_in_order() -> None:
+def test_the_lesson_has_thirteen_steps_in_order() -> None:
     assert [one.number for one in STEPS] == list(range(1, 14))
 
 
@@ -278,7 +280,7 @@ def test_a_question_fits_on_twelve_lines_of_80_columns(one: LessonStep, page: Qu
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_a_table_keeps_its_figures_at_80_columns(one: LessonStep, page: Question) -> None:
+def test_tables_do_not_truncate_figures_at_80_columns(one: LessonStep, page: Question) -> None:
     path = committed_result(one, page)
     if "table" not in page.show or not path.exists():
         pytest.skip("there is none")
@@ -291,13 +293,13 @@ def test_a_table_keeps_its_figures_at_80_columns(one: LessonStep, page: Question
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_the_explanation_is_short(one: LessonStep, page: Question) -> None:
+def test_the_explanation_of_a_question_has_at_most_125_words(one: LessonStep, page: Question) -> None:
     texts = [page.why, *(claim.says for claim in page.claims if claim.says)]
     assert sum(len(text.split()) for text in texts) <= MOST_WORDS
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_each_step_is_complete(one: LessonStep, page: Question) -> None:
+def test_each_step_has_all_required_parts(one: LessonStep, page: Question) -> None:
     assert 3 <= len(page.answers) <= 4
     assert len(page.usual) == 1
     assert page.answers[page.letters.index(page.usual)].when
@@ -319,7 +321,7 @@ def seen(path: Path) -> tuple[Result, ResultView]:
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
 def test_the_usual_answer_is_right_in_the_committed_result(one: LessonStep, page: Question) -> None:
-    """Check every claim that is shown as a sentence, too."""
+    """Also check every claim that is shown as a sentence."""
     path = committed_result(one, page)
     if not path.exists():
         pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
@@ -341,7 +343,7 @@ def test_the_usual_answer_is_right_in_the_committed_result(one: LessonStep, page
         ("title =", "not a step"),
     ],
 )
-def test_an_invalid_step_is_rejected_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_step_is_rejected_with_a_one_line_error(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "01_x.toml"
     path.write_text(text)
     with pytest.raises(BadInputError, match=message) as refused:
@@ -352,7 +354,7 @@ def test_an_invalid_step_is_rejected_in_one_line(text: str, message: str, tmp_pa
 # The command
 
 
-def test_the_list_shows_every_step(tmp_path: Path) -> None:
+def test_lesson_list_shows_every_step(tmp_path: Path) -> None:
     said = invoke("lesson", "--list", folder=tmp_path)
     assert said.returncode == 0
     assert all(one.title in said.stdout for one in STEPS)
@@ -371,21 +373,23 @@ def test_the_list_shows_every_step(tmp_path: Path) -> None:
         (["check"], "check needs one file"),
     ],
 )
-def test_invalid_arguments_are_rejected_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_lesson_arguments_are_rejected_with_a_one_line_error(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     said = invoke("lesson", *words, folder=tmp_path)
     assert said.returncode == 2
     assert message in said.stderr
     assert len(said.stderr.splitlines()) == 1
 
 
-def test_an_invalid_progress_file_is_rejected_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_progress_file_is_rejected_with_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "lesson-progress").mkdir()
     (tmp_path / "lesson-progress" / "progress.json").write_text("[]")
     said = invoke("lesson", "12", "--answer", "A", folder=tmp_path)
     assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
 
 
-def test_progress_is_saved(tmp_path: Path) -> None:
+def test_the_progress_of_the_lesson_is_saved(tmp_path: Path) -> None:
     said = invoke("lesson", "12", "--answer", "CBACB", folder=tmp_path)
     assert said.returncode == 0
     assert ANSWER.findall(said.stdout) == list("CBACB")
@@ -410,7 +414,9 @@ def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
     assert [line for line in lines if len(line) > terminal.WIDTH] == []
 
 
-def test_a_missing_requirement_shows_the_committed_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_cannot_run_here_shows_the_committed_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
     monkeypatch.setattr(measurement, "is_python", lambda _: True)
     said = " ".join(invoke("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
@@ -439,7 +445,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
 )
-def test_only_the_cases_in_only_are_run(
+def test_only_the_cases_listed_under_only_are_measured(
     one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
     planned = []
@@ -472,7 +478,7 @@ def not_begun(*_: object) -> None:
 
 
 @pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't create")])
-def test_a_failed_measurement_shows_the_committed_result(
+def test_a_step_whose_measurement_fails_shows_the_committed_result(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
@@ -486,7 +492,7 @@ def test_a_failed_measurement_shows_the_committed_result(
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 
 
-def test_an_error_of_the_own_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_default_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
     assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
@@ -517,7 +523,7 @@ requests = 2
 """
 
 
-def test_a_step_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_lesson_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "01_small.toml").write_text(SMALL)
     monkeypatch.setattr(step, "LESSON", tmp_path)
     said = invoke("lesson", "--answer", "B", "--html", "page.html", folder=tmp_path)
@@ -535,7 +541,7 @@ def test_a_step_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.
 # The HTML page
 
 
-def test_the_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lesson_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = "<script>alert(1)</script>"
     result = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
     for record in result.records:
@@ -552,7 +558,7 @@ def test_the_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert html.escape(evil) in made
 
 
-def test_repeated_sentences_are_dropped() -> None:
+def test_sentences_repeated_on_the_page_are_dropped() -> None:
     first_time = FirstTime()
     assert (
         first_time.new_sentences("A bar is a request. There are 8 users.\nWhy?")
@@ -563,7 +569,7 @@ def test_repeated_sentences_are_dropped() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_page_shows_completed_steps_and_lists_the_others(tmp_path: Path) -> None:
+def test_the_lesson_page_shows_completed_steps_and_lists_the_others(tmp_path: Path) -> None:
     invoke("lesson", "12", "--answer", "A", "--html", "page.html", folder=tmp_path)
     page = (tmp_path / "page.html").read_text()
     assert 'id="step-12"' in page

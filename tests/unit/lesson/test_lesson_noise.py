@@ -72,13 +72,13 @@ def test_false_claims_rarely_hold_on_a_busy_machine(servers: tuple[tuple[str, in
     assert share_of_false(servers, load) < FALSE
 
 
-def test_a_large_effect_is_decided_on_a_busy_machine() -> None:
+def test_a_claim_about_a_large_effect_is_decided_on_a_busy_machine() -> None:
     found = [decide(claim("more"), each) for each in seen(TWICE, "always busy")]
     assert {one.outcome for one in found} == {HOLDS}
     page = Question("Which?", (Choice("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
     assert decide_question(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
 
 
-def test_a_suspect_case_decides_nothing_on_a_busy_machine() -> None:
+def test_a_suspect_case_does_not_decide_a_claim_on_a_busy_machine() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
     assert decide(claim("more"), ResultView(result)).outcome == UNDECIDED

@@ -1,4 +1,4 @@
-"""Totals of load tools: all numbers are different here, so that none is lost or counted twice.
+"""Totals of load tools. All numbers differ, so that the tests detect any that is lost or counted twice.
 
 test_load_tools.py parses real output.
 """
@@ -32,7 +32,7 @@ def of_ab(complete: int, wrong: int, connect: int = 0, receive: int = 0, excepti
     return totals
 
 
-def test_totals_of_ab() -> None:
+def test_totals_of_ab_are_parsed() -> None:
     """Complete requests include receive errors, but not connection errors or exceptions."""
     assert of_ab(1000, wrong=100, connect=1, receive=20, exceptions=300) == Totals(
         right=880,
@@ -56,7 +56,7 @@ def test_errors_of_ab_never_exceed_complete_requests() -> None:
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.p50_s) == (0, 0, 5, None)
 
 
-def test_no_bytes_mean_no_connection_for_ab() -> None:
+def test_ab_exceptions_without_any_bytes_count_as_connection_errors() -> None:
     totals = of_ab(100, wrong=0, connect=1, exceptions=50, total=0)
     assert (totals.right, totals.unanswered, totals.connect_errors, totals.max_s) == (0, 151, 51, None)
 
@@ -65,11 +65,11 @@ def test_no_bytes_mean_no_connection_for_ab() -> None:
     ("status", "totals"),
     [(111, Totals(0, 0, unanswered=1, connect_errors=1)), (119, Totals(0, 0, unanswered=USERS)), (1, None)],
 )
-def test_exit_status_of_ab_without_a_report(status: int, totals: Totals | None) -> None:
+def test_the_exit_status_of_ab_replaces_a_missing_report(status: int, totals: Totals | None) -> None:
     assert Ab().totals(ToolOutput(status), ORDER) == totals
 
 
-def test_limits_of_ab_exceed_the_load(tmp_path) -> None:
+def test_the_request_and_time_limits_of_ab_exceed_the_load(tmp_path) -> None:
     words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
@@ -97,7 +97,7 @@ def of_wrk(**report: object) -> Totals | None:
     return Wrk().totals(ToolOutput(0, f"{{a line of a script\n{json.dumps(OF_WRK | report)}\n"), ORDER)
 
 
-def test_totals_of_wrk() -> None:
+def test_totals_of_wrk_are_parsed() -> None:
     assert of_wrk() == Totals(
         right=955,
         wrong_status=45,
@@ -123,7 +123,7 @@ def test_errors_of_wrk_never_exceed_responses() -> None:
 @pytest.mark.parametrize(
     "report", [{"duration_us": 0}, {"read": -1}, {"read": 2**53 + 1}, {"read": 1.0}, {"read": True}]
 )
-def test_impossible_report_of_wrk_has_no_totals(report: dict[str, object]) -> None:
+def test_an_impossible_report_of_wrk_is_discarded(report: dict[str, object]) -> None:
     assert of_wrk(**report) is None
 
 
@@ -133,7 +133,7 @@ def test_wrk_reports_a_refused_connection_on_stderr() -> None:
 
 
 @pytest.mark.parametrize("broken", ["connect", "read", "write", "status"])
-def test_bytes_of_wrk_are_not_compared_after_an_error(broken: str) -> None:
+def test_the_bytes_that_wrk_received_are_not_compared_after_an_error(broken: str) -> None:
     order = LoadSpec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
     nothing = dict.fromkeys(("connect", "read", "write", "status"), 0)
     for broke_off, odd in ((0, 950), (1, None)):
@@ -156,7 +156,7 @@ def of_locust(errors: dict[str, int] = ERRORS, **report: object) -> Totals | Non
     return Locust().totals(ToolOutput(0, files={"totals.json": text}), ORDER)
 
 
-def test_totals_of_locust() -> None:
+def test_totals_of_locust_are_parsed() -> None:
     """No rounded percentile exceeds the maximum."""
     assert of_locust() == Totals(
         right=45_679,
@@ -184,7 +184,7 @@ def test_totals_of_locust() -> None:
         "x(99, 'y')",
     ],
 )
-def test_connection_errors_of_locust(error: str) -> None:
+def test_connection_errors_of_locust_are_counted(error: str) -> None:
     totals = of_locust({error: 3})
     assert (totals.unanswered, totals.connect_errors) == (3, 3)
 
@@ -208,11 +208,11 @@ def test_locust_without_responses_has_no_response_times() -> None:
         {"percentiles_ms": [1, 2, 3, 2**53]},
     ],
 )
-def test_impossible_report_of_locust_has_no_totals(report: dict[str, object]) -> None:
+def test_an_impossible_report_of_locust_is_discarded(report: dict[str, object]) -> None:
     assert of_locust(**report) is None
 
 
-def test_time_limit_of_locust_exceeds_the_load(tmp_path) -> None:
+def test_the_time_limit_of_locust_exceeds_the_load(tmp_path) -> None:
     words = Locust().command("locust", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert words[words.index("-t") + 1] == "40s"
 
@@ -230,7 +230,7 @@ def kind(count: int, error: str) -> str:
     return f"{{'errors': {count}, 'last_error': \"{error}('x')\"}}"
 
 
-def test_totals_of_stressor() -> None:
+def test_totals_of_stressor_are_parsed() -> None:
     """Activities that check contents are not requests; their errors count for the request before them."""
     kinds = kind(20, "ActivityError") + kind(300, "ActivityTimeoutError") + kind(1000, "HTTPError")
     activities = (
@@ -252,7 +252,7 @@ def test_totals_of_stressor() -> None:
         ("", 0),
     ],
 )
-def test_stressor_wrong_bodies_count_only_if_there_are_no_other_errors(kinds: str, contents: int) -> None:
+def test_wrong_bodies_of_stressor_count_only_if_there_are_no_other_errors(kinds: str, contents: int) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 
@@ -267,7 +267,7 @@ def test_errors_of_stressor_never_exceed_requests() -> None:
     ("words", "connect_errors"),
     [("NewConnectionError", 3), ("Connection refused", 3), ("Cannot assign requested address", 3), ("closed", 0)],
 )
-def test_connection_errors_of_stressor(words: str, connect_errors: int) -> None:
+def test_connection_errors_of_stressor_are_counted(words: str, connect_errors: int) -> None:
     totals = of_stressor(("GetRequest(a)", 5, "0.2 sec", 3), kinds=kind(3, "ActivityError") + words)
     assert (totals.unanswered, totals.connect_errors) == (3, connect_errors)
 
@@ -277,12 +277,12 @@ def test_siege_counts_only_5xx_responses_as_failures() -> None:
     assert Siege().failures("Failed transactions:\t 0\n", [500]) == 0
 
 
-def test_coloured_line_of_siege() -> None:
+def test_coloured_lines_of_siege_are_parsed() -> None:
     line = "\x1b[0;32m   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55\x1b[0m"
     assert Siege().parse_line(line).size_bytes == 5
 
 
-def test_job_and_lost_jobs() -> None:
+def test_completed_and_lost_jobs_are_parsed() -> None:
     arrival = JobsTool().parse_line("3,503,0.250000,17\n")
     assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
     assert JobsTool().parse_line("3,503,0.25,17") is None

@@ -8,7 +8,7 @@ from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.tool import LoadSpec, ToolResponse
 
 
-def test_line_of_a_transaction() -> None:
+def test_the_line_of_a_transaction_is_parsed() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
     assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
     other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
@@ -16,16 +16,16 @@ def test_line_of_a_transaction() -> None:
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
-def test_any_other_line_is_no_transaction(line: str) -> None:
+def test_other_lines_are_not_parsed_as_transactions(line: str) -> None:
     assert Siege().parse_line(line) is None
 
 
-def test_failures_are_read_from_the_summary() -> None:
+def test_failed_transactions_are_read_from_the_summary_of_siege() -> None:
     assert Siege().failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest", []) == 59
     assert Siege().failures("", []) == 0
 
 
-def test_home_is_removed() -> None:
+def test_the_home_directory_of_siege_is_removed_after_use() -> None:
     with isolated_tool(Siege()) as siege:
         home = siege.home
         assert siege.version().count(".") == 2
@@ -41,12 +41,12 @@ def test_siege_has_a_time_limit() -> None:
     assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
 
 
-def test_install_command_names_siege() -> None:
+def test_the_install_command_names_siege() -> None:
     assert "siege" in install_command(Siege())
 
 
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
-def test_output_of_every_siege_version(path) -> None:
+def test_output_of_every_siege_version_is_parsed(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
     assert [Siege().parse_line(line) for line in lines] == [
@@ -57,6 +57,6 @@ def test_output_of_every_siege_version(path) -> None:
     assert Siege().failures(report, []) == 1
 
 
-def test_siege_versions_are_recorded() -> None:
+def test_output_of_five_siege_versions_is_recorded() -> None:
     ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
     assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}

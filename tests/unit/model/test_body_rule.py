@@ -1,4 +1,4 @@
-"""How a body is compared with the right one."""
+"""Rules that compare a response body with the expected one."""
 
 import json
 
@@ -40,12 +40,12 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_problem_of_a_body_names_the_field(name: str) -> None:
+def test_the_error_for_a_body_names_the_wrong_field(name: str) -> None:
     rule, body, problem = PROBLEMS[name]
     assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
 
 
-def test_long_values_are_shortened() -> None:
+def test_long_values_in_the_error_for_a_body_are_shortened() -> None:
     assert len(BodyRule(JSON).problem(changed(id="x" * 10_000), RIGHT)) < 100
 
 
@@ -54,12 +54,12 @@ def test_differing_fields_are_listed_once() -> None:
     assert BodyRule(JSON).differing_paths(b"Oops", b"Oh") == []
 
 
-def test_path_that_leads_nowhere_is_reported() -> None:
+def test_an_ignored_path_that_does_not_exist_is_reported() -> None:
     assert BodyRule(JSON, ignored=("id", "items.*.id", "items.*.color")).unused(RIGHT) == "items.*.color"
     assert BodyRule(JSON, ignored=("id", "items.1.id")).unused(RIGHT) == ""
 
 
-def test_what_was_checked_is_described() -> None:
+def test_the_description_of_a_rule_lists_the_checked_fields() -> None:
     assert BodyRule().checked() == ""
     assert BodyRule(JSON, ignored=("id", "at")).checked().endswith("without id, at")
     assert BodyRule(FIELDS, (("status", "done"),)).checked().endswith("fields were checked: status")

@@ -1,4 +1,4 @@
-"""Cases: identified by their server and their values on all axes, in plans, records and reports."""
+"""Cases are identified by their server and their values on all axes, in plans, records and reports."""
 
 import itertools
 import json
@@ -53,7 +53,7 @@ def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> 
     return result_of(records)
 
 
-def test_all_values_identify_a_case_whatever_their_order() -> None:
+def test_all_values_identify_a_case_regardless_of_their_order() -> None:
     one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
     assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
     for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
@@ -101,7 +101,7 @@ def test_cases_of_a_server_are_ranked_and_named_by_their_values() -> None:
     assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
 
 
-def test_one_axis_is_a_column_and_two_axes_are_a_matrix() -> None:
+def test_one_axis_becomes_a_column_and_two_axes_become_a_matrix() -> None:
     table = Report(along()).formatted("table")
     assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # rank ... workers
     assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
@@ -128,7 +128,7 @@ def routes(**axes: tuple) -> Result:
     return msgspec.structs.replace(result_of(records), suite=MeasuredSuite(title="shop"))
 
 
-def test_routes_of_the_only_server_compete() -> None:
+def test_routes_of_a_single_server_are_ranked_against_each_other() -> None:
     result = routes()
     assert [case.rank for case in summarize(result).cases] == [2, 1, 2]
     table = Report(result).formatted("table")
@@ -138,28 +138,28 @@ def test_routes_of_the_only_server_compete() -> None:
     assert [case.rank for case in summarize(result).cases if case.server == "shop"] == [1, 1, 1]
 
 
-def test_routes_and_users_make_one_table() -> None:
+def test_routes_and_users_are_shown_in_one_table() -> None:
     table = Report(routes(users=(5, 10))).formatted("table")
     assert re.search(r"^server +5 users +10 users$", table, re.MULTILINE)
     assert re.search(r"^/report/def +[\d.]+\* +[\d.]+\*$", table, re.MULTILINE)
     assert table.count("─\n") == 1
 
 
-def test_servers_with_a_path_each_compete() -> None:
+def test_servers_with_different_paths_are_ranked_against_each_other() -> None:
     paths = {"one": "/a", "two": "/b"}
     cases = [case_of(server, {"path": path, "users": 5}) for server, path in paths.items()]
     assert load_axes(cases) == {"users"}
     assert load_axes([*cases, case_of("two", {"path": "/a", "users": 5})]) == {"path", "users"}
 
 
-def test_the_axis_with_fewer_values_has_the_columns() -> None:
+def test_the_axis_with_fewer_values_becomes_the_columns() -> None:
     cases = [case_of("x", {"path": path, "workers": workers}) for path in "abc" for workers in (1, 2)]
     assert across(cases) == ["workers"]
     cases = [case_of("x", {"path": path, "workers": workers}) for path in "ab" for workers in (1, 2, 3)]
     assert across(cases) == ["path"]
 
 
-def test_long_values_are_shortened_to_what_tells_them_apart() -> None:
+def test_long_values_are_shortened_to_their_differences() -> None:
     long = "/api/v1/customers/reports"
     assert told_apart([f"{long}/async", f"{long}/def"], 24) == {f"{long}/async": "…async", f"{long}/def": "…def"}
     assert told_apart(["/a/async?size=10", "/a/def?size=10"], 10) == {
@@ -185,7 +185,7 @@ def test_a_round_of_some_cases_includes_their_ceilings() -> None:
     assert plan.among([*plan.cases, *plan.ceilings], wanted) == [*wanted, *plan.ceilings]
 
 
-def test_a_workers_option_is_a_change_unless_it_is_an_axis() -> None:
+def test_a_different_number_of_workers_is_a_change_unless_workers_is_an_axis() -> None:
     one, two = along(workers=(1,)), along(workers=(2,))
     (found,) = [pair for pair in compare_results(one, two).cases if pair.case.server == "4_pool"]
     assert found.changes[0].judgement == "better"
@@ -196,14 +196,14 @@ def test_a_workers_option_is_a_change_unless_it_is_an_axis() -> None:
     assert found[4].base is None
 
 
-def test_all_axes_are_in_the_file(tmp_path) -> None:
+def test_the_result_file_contains_all_axes(tmp_path) -> None:
     save(along(), tmp_path / "r.json")
     read = load(tmp_path / "r.json")
     assert read == along()
     assert read.records[2].case == case_of("4_pool", {"task": "primes", "users": 5, "python": "3.11.7", "workers": 1})
 
 
-def test_the_kind_of_a_strategy_follows_from_its_code(tmp_path) -> None:
+def test_the_kind_of_a_strategy_is_inferred_from_its_code(tmp_path) -> None:
     assert {str(one.number): one.kind for one in all_strategies()} == KINDS
     for path in SERVERS:
         copy = tmp_path / "99_mine.py"
@@ -243,7 +243,7 @@ def test_rules_without_their_data_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
-def test_each_rule_finds_nothing_without_its_data(code: str) -> None:
+def test_each_rule_reports_nothing_without_its_data(code: str) -> None:
     """Remove responses, pings, CPU time and reference runs."""
     empty = record_of("2_x", machine=None)
     for columns in (empty.transactions, empty.pings, empty.samples):

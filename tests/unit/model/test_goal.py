@@ -28,19 +28,19 @@ from under_siege.model.requirement import EXAMPLES, Goal, goal
         ("memory < 1GiB", "memory_bytes", "<", 2.0**30),
     ],
 )
-def test_goal_is_parsed(text: str, figure: str, operator: str, limit: float) -> None:
+def test_a_goal_is_parsed(text: str, figure: str, operator: str, limit: float) -> None:
     found = goal(text)
     assert (found.figure, found.operator, found.of_base) == (figure, operator, False)
     assert found.limit == pytest.approx(limit)
 
 
-def test_goal_relative_to_base() -> None:
+def test_a_goal_relative_to_the_base_is_parsed() -> None:
     assert goal("rate >= 0.97 of base") == Goal("rate >= 0.97 of base", "rate_per_s", ">=", 0.97, of_base=True)
     assert goal("ping p99 <= 110% of base").limit == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-def test_goal_holds(operator: str) -> None:
+def test_the_operator_decides_which_values_meet_a_goal(operator: str) -> None:
     held = [goal(f"p99 {operator} 2s").holds(value) for value in (1.0, 2.0, 3.0)]
     assert (
         held
@@ -67,7 +67,7 @@ def test_goal_holds(operator: str) -> None:
         ("rate >= -3/s", "is not a goal"),
     ],
 )
-def test_invalid_goal_gets_a_hint(text: str, error: str) -> None:
+def test_the_error_for_an_invalid_goal_contains_a_hint(text: str, error: str) -> None:
     with pytest.raises(BadInputError) as raised:
         goal(text)
     assert error in str(raised.value)
@@ -77,7 +77,7 @@ def test_invalid_goal_gets_a_hint(text: str, error: str) -> None:
 @given(
     any_text() | st.builds("{} {} {}{}".format, any_text(), st.sampled_from("<>="), st.floats(), any_text(max_size=3))
 )
-def test_any_text_is_a_goal_or_an_error(text: str) -> None:
+def test_any_text_is_parsed_as_a_goal_or_causes_a_one_line_error(text: str) -> None:
     try:
         assert goal(text).limit >= 0
     except BadInputError as error:
@@ -85,5 +85,5 @@ def test_any_text_is_a_goal_or_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_examples_are_valid_goals(text: str) -> None:
+def test_the_examples_in_error_messages_are_valid_goals(text: str) -> None:
     assert goal(text).text == text

@@ -45,7 +45,7 @@ def test_two_records_do_not_share_their_columns() -> None:
     assert a_record().transactions.finished_s is not a_record().transactions.finished_s
 
 
-def test_a_failed_save_keeps_the_old_file(tmp_path) -> None:
+def test_a_failed_save_leaves_no_temporary_file(tmp_path) -> None:
     (tmp_path / "r.json").mkdir()
     with pytest.raises(OSError, match="directory"):
         save(a_result(), tmp_path / "r.json")
@@ -53,7 +53,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"schema": "x"}', '{"schema": 1, "records": 3}', "\xff"])
-def test_other_files_are_a_one_line_error(text, tmp_path) -> None:
+def test_files_that_are_not_results_cause_a_one_line_error(text, tmp_path) -> None:
     (tmp_path / "r.json").write_text(text, encoding="latin-1")
     with pytest.raises(BadResultError) as caught:
         load(tmp_path / "r.json")
@@ -61,7 +61,7 @@ def test_other_files_are_a_one_line_error(text, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("schema-*.json")), ids=lambda path: path.stem)
-def test_files_of_every_schema_still_load(path) -> None:
+def test_result_files_of_every_schema_can_be_loaded(path) -> None:
     assert load(path).records
 
 

@@ -1,4 +1,4 @@
-"""Untrusted files, lines and headers: each is parsed or rejected in one line."""
+"""Untrusted files, lines and headers: each is parsed or rejected with a one-line error."""
 
 import json
 import os
@@ -95,13 +95,13 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
     ],
     ids=lambda text: f"{text[:30]!r} and so on",
 )
-def test_invalid_result_is_a_one_line_error(text: str, tmp_path: Path) -> None:
+def test_an_invalid_result_causes_a_one_line_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadResultError) as refused:
         load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
-def test_unreadable_file_is_a_one_line_error(tmp_path: Path) -> None:
+def test_an_unreadable_file_causes_a_one_line_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "missing", tmp_path / "pipe", Path("/dev/null"), Path("/dev/zero")):
         with pytest.raises(BadResultError) as refused:
@@ -109,19 +109,19 @@ def test_unreadable_file_is_a_one_line_error(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_result_of_a_later_version_is_an_error(tmp_path: Path) -> None:
+def test_a_result_of_a_later_version_causes_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadResultError, match="written by a later version"):
         load(written(tmp_path, {"schema": SCHEMA + 1}))
 
 
-def test_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = written(tmp_path, "{123}")
     assert read_limited(path, b"{", most_bytes=5) == b"{123}"
     with pytest.raises(ValueError, match="larger than 4 bytes"):
         read_limited(path, b"{", most_bytes=4)
 
 
-def test_result_is_read_from_a_pipe() -> None:
+def test_a_result_can_be_read_from_a_pipe() -> None:
     with subprocess.Popen(["cat", str(RESULT)], stdout=subprocess.PIPE) as writer:
         assert load(Path(f"/dev/fd/{writer.stdout.fileno()}")).records
 
@@ -143,7 +143,7 @@ def test_result_is_read_from_a_pipe() -> None:
         ("case_s", -1.0),
     ],
 )
-def test_error_names_the_field_with_an_impossible_value(field: str, value: float, tmp_path: Path) -> None:
+def test_the_error_names_the_field_with_an_impossible_value(field: str, value: float, tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     holder = raw["records"][0]["values"] if field == "users" else raw["records"][0]
     holder[field] = value
@@ -157,7 +157,7 @@ def test_error_names_the_field_with_an_impossible_value(field: str, value: float
 STRUCTS = [one for one in vars(model).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
 AT_LEAST_ONE = {"round", "rounds", "workers", "usable_cpus", "cpus", "schema", "port_range", "tool_cpus"}
 MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # -1 stands for unknown
-# Times before the load began or after a clock was set back.
+# Fields with times before the load began or after a clock was set back.
 NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
 NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
 DIVIDED_BY = {("RateStep", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
@@ -195,7 +195,7 @@ def test_every_number_of_a_result_has_limits() -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), [("transactions", "user"), ("pings", "problem"), ("samples", "at_s")])
-def test_columns_of_different_lengths_are_an_error(table: str, column: str, tmp_path: Path) -> None:
+def test_columns_of_different_lengths_cause_an_error(table: str, column: str, tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     del raw["records"][0][table][column][-1]
     with pytest.raises(BadResultError, match=rf"records\[0\]\.{table} has columns of different lengths: "):
@@ -234,14 +234,16 @@ def test_columns_of_unknown_values_may_be_empty(struct: type, lacking: set[str])
         ("size", -(2**53) - 1, "x.size is -9.0072e+15"),
     ],
 )
-def test_users_and_workers_are_numbers(axis: str, value: object, fault: str) -> None:
+def test_the_axes_users_and_workers_must_have_valid_numbers(axis: str, value: object, fault: str) -> None:
     assert next(result_file._axis_problems({axis: value}, "x"), None) == fault
 
 
 @pytest.mark.parametrize(
     ("moments", "cpus", "is_rejected"), [([1, 2, 2], [0, 0, 0], False), ([1, 0], [0, 0], True), ([1, 0], [0, 1], False)]
 )
-def test_times_of_a_cpu_are_ordered(moments: list[float], cpus: list[int], is_rejected: bool) -> None:
+def test_speed_samples_of_each_cpu_must_be_in_ascending_order(
+    moments: list[float], cpus: list[int], is_rejected: bool
+) -> None:
     faults = [*result_file.inconsistencies(SpeedSamples(moments, cpus, [0.1] * len(cpus)))]
     assert faults == [".at_s is not in ascending order"] * is_rejected
 
@@ -250,27 +252,27 @@ def test_times_of_a_cpu_are_ordered(moments: list[float], cpus: list[int], is_re
     ("stretch", "is_rejected"),
     [((0.1, 0.2, None), False), ((0.2, 0.1, 0.0), True), ((0.1, 0.2, -1.0), True), ((0.1, 1e9, 0.0), True)],
 )
-def test_spans_of_a_task_are_ordered(stretch: tuple, is_rejected: bool) -> None:
+def test_spans_of_a_task_must_have_possible_times(stretch: tuple, is_rejected: bool) -> None:
     traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
     assert bool([*result_file.inconsistencies(traced)]) == is_rejected
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000], ids=lambda text: text[:9])
-def test_numbers_that_are_not_finite_are_an_error(number: str, tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_cause_an_error(number: str, tmp_path: Path) -> None:
     text = json.dumps(json.loads(RESULT.read_text())).replace('"load_s": 4.023191545999907', f'"load_s": {number}')
     assert number in text
     with pytest.raises(BadResultError):
         load(written(tmp_path, text))
 
 
-def test_empty_records_and_unknown_keys_are_shown(tmp_path: Path) -> None:
+def test_results_with_empty_records_and_unknown_keys_are_shown(tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     raw["unknown"] = raw["records"][0]["unknown"] = {"x": [1]}
     for table in ("transactions", "pings", "samples"):
         raw["records"][1][table] = {}
     assert is_shown(written(tmp_path, raw))
     raw["records"] = []
-    assert not is_shown(written(tmp_path, raw))  # empty records can be shown but not compared
+    assert not is_shown(written(tmp_path, raw))  # an empty result can be shown but not compared
 
 
 def a_result() -> dict[str, Any]:
@@ -330,7 +332,7 @@ def changed(raw: dict[str, Any], path: tuple[str | int, ...], how: Any) -> None:
 
 @QUICK
 @given(st.lists(CHANGES, min_size=1, max_size=3))
-def test_edited_result_is_shown_or_an_error(tmp_path: Path, changes: list[Any]) -> None:
+def test_an_edited_result_is_shown_or_causes_a_one_line_error(tmp_path: Path, changes: list[Any]) -> None:
     raw = json.loads(json.dumps(WHOLE))
     for path, how in changes:
         changed(raw, path, how)
@@ -342,7 +344,9 @@ OLD = [json.loads((TESTS / "data" / f"schema-{schema}.json").read_text()) for sc
 
 @QUICK
 @given(st.sampled_from(OLD), st.data())
-def test_edited_result_of_an_older_version_is_shown_or_an_error(tmp_path: Path, whole: dict, data: Any) -> None:
+def test_an_edited_result_of_an_older_version_is_shown_or_causes_a_one_line_error(
+    tmp_path: Path, whole: dict, data: Any
+) -> None:
     raw = json.loads(json.dumps(whole))
     for _ in range(2):
         changed(raw, data.draw(st.sampled_from(paths_in(whole))), data.draw(st.sampled_from([*NUMBERS, "remove"])))
@@ -351,19 +355,19 @@ def test_edited_result_of_an_older_version_is_shown_or_an_error(tmp_path: Path, 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("task", "shown"), [("", True), ("other", True), (0, False)])
-def test_task_of_an_old_result_is_text_and_may_be_empty(tmp_path: Path, task: object, shown: bool) -> None:
+def test_the_task_of_an_old_result_must_be_text_but_may_be_empty(tmp_path: Path, task: object, shown: bool) -> None:
     raw = json.loads(json.dumps(OLD[3]))
     raw["records"][0]["task"] = task
     assert is_shown(written(tmp_path, raw), ["csv"]) == shown
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_unedited_result_is_shown(tmp_path: Path) -> None:
+def test_an_unedited_result_is_shown_in_every_format(tmp_path: Path) -> None:
     assert is_shown(written(tmp_path, WHOLE), [*FORMATS, "html"])
 
 
 @pytest.mark.parametrize("words", [["report", "r.json"], ["compare", "r.json", "r.json"]], ids=["report", "compare"])
-def test_commands_print_the_error_in_one_line(words: list[str], run_cli, tmp_path: Path) -> None:
+def test_commands_reject_an_invalid_result_with_a_one_line_error(words: list[str], run_cli, tmp_path: Path) -> None:
     written(tmp_path, "[" * 200_000)
     ran = run_cli(*words)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
@@ -380,7 +384,7 @@ LINE = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"
 @example(f"1,HTTP/1.1,200,0.1,{'9' * 5000},/,0,2026-11-20 04:48:55")
 @example("\u0664,HTTP/1.1,200,0.1,5,/,0,2026-11-20 04:48:55")
 @example("1,HTTP/1.1,\u00b2,0.1,5,/,0,2026-11-20 04:48:55")
-def test_any_line_of_siege_is_a_transaction_or_none(line: str) -> None:
+def test_any_line_of_siege_is_parsed_or_ignored(line: str) -> None:
     found = Siege().parse_line(line)
     assert found is None or (found.user >= 0 and found.took_s < 1e6 and found.size_bytes < 10**15)
     assert Siege().failures(f"Failed transactions: {line}", []) >= 0
@@ -395,7 +399,7 @@ HEADERS = any_text() | st.text("0123456789/.- e;=,taskdurinf\u00b2", max_size=60
 @example("5 1/2/inf")
 @example("5 1/2/-1")
 @example("5 0/1e400/1")
-def test_impossible_x_ran_header_is_ignored(header: str) -> None:
+def test_an_impossible_x_ran_header_is_ignored(header: str) -> None:
     for since, to, cpu_s in reported_spans(HttpResponse(200, b"", {"x-ran": header}), 4.0, 8.0):
         assert 3.9 < since <= to < 8.1
         assert 0 <= cpu_s < 1e7
@@ -406,7 +410,7 @@ def test_impossible_x_ran_header_is_ignored(header: str) -> None:
 @example("task;dur=1.2.3")
 @example("task;dur=99999999999999999999")
 @example("task;dur=\u0661")
-def test_impossible_server_timing_header_is_limited(header: str) -> None:
+def test_an_impossible_server_timing_header_is_limited_to_the_request_duration(header: str) -> None:
     for since, to, _ in assumed_span(HttpResponse(200, b"", {"server-timing": header}), 4.0, 8.0):
         assert 4.0 <= since <= to == 8.0
 
@@ -417,11 +421,11 @@ def test_impossible_server_timing_header_is_limited(header: str) -> None:
 @example("\u00b2")
 @example("\u0663")
 @example("9" * 5000)
-def test_impossible_number_of_workers_is_ignored(header: str) -> None:
+def test_an_impossible_number_of_workers_is_ignored(header: str) -> None:
     told = _workers_told(HttpResponse(200, b"", {"x-workers": header}))
     assert told is None or 1 <= told <= MOST_WORKERS
 
 
-def test_saved_result_can_be_loaded(tmp_path: Path) -> None:
+def test_a_saved_result_can_be_loaded(tmp_path: Path) -> None:
     save(result_of([record_of("1_a", load_s=None), bare_record()]), tmp_path / "r.json")
     assert load(tmp_path / "r.json").records

@@ -22,7 +22,7 @@ def blocked(samples: int, answers: int = 50) -> Profile:
     return profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (samples, samples, samples)), idle, answers=answers)
 
 
-def test_a_function_that_blocks_the_event_loop_is_named() -> None:
+def test_the_diagnosis_names_the_function_that_blocks_the_event_loop() -> None:
     headline, place, caller, loop, advice = diagnosed(blocked(94))
     assert headline.startswith("The event loop was blocked 94 % ± ")
     assert place == " 94 %  shop/report.py:23  render  CPU-bound, holds the GIL  94 ms per request"
@@ -32,7 +32,7 @@ def test_a_function_that_blocks_the_event_loop_is_named() -> None:
 
 
 @pytest.mark.parametrize(("samples", "answers"), [(4, 50), (60, 5000)], ids=["rare", "short"])
-def test_rare_or_short_work_on_the_event_loop_is_no_fault(samples: int, answers: int) -> None:
+def test_rare_or_short_work_on_the_event_loop_is_not_reported_as_a_fault(samples: int, answers: int) -> None:
     assert finding(blocked(samples, answers)).startswith("Nothing blocks the event loop")
 
 
@@ -53,7 +53,7 @@ def test_a_profile_with_few_samples_names_no_line() -> None:
         ((90, 1, 0), "with lock:", "waits for a lock"),
     ],
 )
-def test_what_a_function_does_is_told_by_cpu_and_gil(counts: tuple[int, int, int], source: str, how: str) -> None:
+def test_cpu_and_gil_samples_show_how_a_function_blocks(counts: tuple[int, int, int], source: str, how: str) -> None:
     frame = Frame("work", "shop/work.py", 3, "app", source)
     (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).blocking
     assert spot.how == how
@@ -68,7 +68,7 @@ def test_a_diagnosis_is_uncertain_if_other_processes_use_the_cpus() -> None:
     assert diagnosed(profile)[1:] == rest
 
 
-def test_the_library_that_blocks_is_named() -> None:
+def test_the_diagnosis_names_the_library_that_blocks() -> None:
     frames = [
         LOOP,
         ROUTE,
@@ -79,7 +79,7 @@ def test_the_library_that_blocks_is_named() -> None:
     assert spot.how == "blocking I/O (requests)"
 
 
-def test_a_library_that_logs_now_and_then_is_not_called_logging() -> None:
+def test_a_library_that_logs_occasionally_is_not_reported_as_logging() -> None:
     get, read = Frame("get", "requests/api.py", 73, "library", ""), Frame("read", "socket.py", 9, "library", "")
     log = Frame("Logger.debug", "logging/__init__.py", 1477, "library", "")
     stacks = [(1, MAIN, [LOOP, ROUTE, get, last], (samples, 1, 1)) for last, samples in ((read, 85), (log, 5))]
@@ -87,7 +87,7 @@ def test_a_library_that_logs_now_and_then_is_not_called_logging() -> None:
     assert spot.how == "blocking I/O (requests)"
 
 
-def test_a_stack_that_only_the_gil_pass_saw_does_not_break_the_flame_graph() -> None:
+def test_a_stack_sampled_only_in_the_gil_pass_does_not_break_the_flame_graph() -> None:
     unseen = Frame("load", "shop/db.py", 41, "app", "rows = connection.execute(query)")
     stacks = [(1, MAIN, [LOOP, ROUTE, RENDER], (90, 90, 90)), (1, MAIN, [LOOP, ROUTE, unseen, THREAD], (0, 0, 1))]
     drawn = as_svg(flame_graph(Diagnosis(profile_of(*stacks)), FILE), FILE)
@@ -95,13 +95,13 @@ def test_a_stack_that_only_the_gil_pass_saw_does_not_break_the_flame_graph() -> 
     assert "shop/db.py" not in drawn
 
 
-def test_threads_that_compute_wait_for_the_gil() -> None:
+def test_threads_that_compute_with_the_gil_are_reported_as_waiting_for_it() -> None:
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (95, 25, 24)) for number in range(4)]
     assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
 
 
-def test_threads_that_want_the_gil_are_found_on_busy_cpus() -> None:
-    # Each thread waits for a CPU most of the time, also the one whose turn it is to take the GIL.
+def test_threads_that_compete_for_the_gil_are_detected_on_busy_cpus() -> None:
+    # Each thread waits for a CPU most of the time, even the one that could take the GIL next.
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (31, 18, 4)) for number in range(8)]
     threads += [(1, f"pool_{number}", [THREAD], (69, 0, 0)) for number in range(8)]
     headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
@@ -109,7 +109,7 @@ def test_threads_that_want_the_gil_are_found_on_busy_cpus() -> None:
     assert "CPU-bound, holds the GIL" in place
 
 
-def test_threads_that_compute_without_the_gil_do_not_wait_for_it() -> None:
+def test_threads_that_compute_without_the_gil_are_not_reported_as_waiting_for_it() -> None:
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (50, 40, 1)) for number in range(8)]
     headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
     assert headline.startswith("Nothing blocks the event loop")
@@ -121,7 +121,7 @@ def test_threads_that_compute_without_the_gil_do_not_wait_for_it() -> None:
     [(SELECT, True), (Frame("Thread.join", "threading.py", 1149, "library", ""), False)],
     ids=["selecting", "joining"],
 )
-def test_a_main_thread_that_the_kernel_lets_wait_is_a_sign_of_contention(main: Frame, is_contended: bool) -> None:
+def test_an_event_loop_that_waits_in_the_kernel_indicates_gil_contention(main: Frame, is_contended: bool) -> None:
     profile = profile_of((1, MAIN, [main], (100, 0, 0)), (1, "pool", [THREAD, RENDER], (95, 60, 60)))
     profile.waits = {1: [100, 70]}
     assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
@@ -132,7 +132,7 @@ def test_threads_of_several_processes_do_not_share_a_gil() -> None:
     assert finding(profile_of(IDLE, *workers)).startswith("Nothing blocks the event loop")
 
 
-def test_threads_at_a_lock_are_found() -> None:
+def test_threads_that_wait_for_a_lock_are_detected() -> None:
     holder = Frame("call", "shop/printer.py", 9, "app", "time.sleep(1)")
     waiter = Frame("report", "shop/main.py", 15, "app", "with printer_lock:")
     stacks = [(1, f"pool_{number}", [THREAD, waiter], (75, 0, 0)) for number in range(4)]
@@ -142,14 +142,14 @@ def test_threads_at_a_lock_are_found() -> None:
     assert "shop/main.py:15  report  waits for a lock" in first
 
 
-def test_a_pool_is_full_only_if_users_wait_for_it() -> None:
+def test_a_pool_is_reported_as_full_only_if_users_wait_for_it() -> None:
     query = Frame("query", "shop/db.py", 4, "app", "time.sleep(1)")
     threads = [(1, f"pool_{number}", [THREAD, query], (99, 0, 0)) for number in range(8)]
     assert finding(profile_of(IDLE, *threads, users=25)).startswith("All 8 threads of the pool were busy 100 %")
     assert finding(profile_of(IDLE, *threads, users=8)).startswith("Nothing blocks the event loop")
 
 
-def test_idle_processes_beside_busy_ones_are_counted() -> None:
+def test_idle_processes_among_busy_ones_are_counted() -> None:
     busy = (1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99))
     idle = [(pid, MAIN, [LOOP, SELECT], (100, 1, 1)) for pid in (2, 3)]
     assert Diagnosis(profile_of(busy, *idle)).idle_processes() == (2, 3)
@@ -160,23 +160,23 @@ def replaced(stack: tuple, pid: int) -> tuple:
     return (pid, *stack[1:])
 
 
-def test_an_idle_loop_in_a_thread_of_the_master_does_not_count() -> None:
+def test_an_idle_event_loop_in_a_thread_of_the_master_is_ignored() -> None:
     control = (9, "Thread-1 (_run_loop)", [THREAD, LOOP, SELECT], (100, 0, 0))
     assert Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)), control)).loop_processes == [1]
 
 
-def test_a_background_task_is_called_one() -> None:
+def test_the_advice_mentions_background_tasks() -> None:
     task = Frame("BackgroundTask.__call__", "starlette/background.py", 30, "library", "")
     send = Frame("send_mail", "shop/mail.py", 7, "async", "time.sleep(1)")
     assert "background task" in diagnosed(profile_of((1, MAIN, [LOOP, task, send], (90, 0, 0))))[-1]
 
 
-def test_the_margin_grows_with_fewer_requests() -> None:
+def test_the_margin_of_error_grows_with_fewer_requests() -> None:
     many, few = Diagnosis(blocked(90, answers=1000)), Diagnosis(blocked(90, answers=10))
     assert many.margin(0.9) < 0.07 < few.margin(0.9)
 
 
-def test_what_a_function_does_is_not_told_from_few_samples() -> None:
+def test_functions_with_few_samples_are_not_classified() -> None:
     profile = blocked(30)
     profile.samples |= {"cpu": 20, "gil": 20}
     profile.stacks.cpu[0] = profile.stacks.gil[0] = 1
@@ -185,7 +185,7 @@ def test_what_a_function_does_is_not_told_from_few_samples() -> None:
     assert "--time 60s" in advice
 
 
-def test_a_line_at_a_lock_is_separate_from_the_lines_that_compute() -> None:
+def test_a_line_that_waits_for_a_lock_is_separate_from_lines_that_compute() -> None:
     at_lock = Frame("report", "shop/main.py", 15, "app", "with lock:")
     computes = Frame("report", "shop/main.py", 16, "app", "total += price")
     threads = [(1, f"pool_{number}", [THREAD, at_lock], (75, 0, 0)) for number in range(4)]
@@ -197,7 +197,7 @@ def test_a_line_at_a_lock_is_separate_from_the_lines_that_compute() -> None:
     ]
 
 
-def test_only_loops_of_processes_that_listen_serve_requests() -> None:
+def test_only_event_loops_of_listening_processes_count_as_serving_requests() -> None:
     loops = [(pid, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)) for pid in (1, 2)]
     profile = profile_of(*loops)
     assert Diagnosis(profile).loop_processes == [1, 2]

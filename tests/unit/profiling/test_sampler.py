@@ -1,4 +1,4 @@
-"""Stacks as py-spy writes them."""
+"""Parse the stacks that py-spy writes."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,7 +10,7 @@ from under_siege.model.profile import Profile
 from under_siege.profiling import sampler
 
 
-def test_stacks_are_counted_by_pass_and_thread(tmp_path: Path) -> None:
+def test_stacks_are_counted_by_sampling_pass_and_thread(tmp_path: Path) -> None:
     (file := tmp_path / "7").write_text(
         "thread (7): x;run (/a.py:1);f (/b;c.py:2) 42\nthread (9): pool;g (/d.py:3) 4\n?"
     )
@@ -25,7 +25,7 @@ def test_stacks_are_counted_by_pass_and_thread(tmp_path: Path) -> None:
     assert len(counts) == 2
 
 
-def test_processes_that_use_no_cpu_are_sampled_only_for_their_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_use_no_cpu_are_sampled_only_in_the_wall_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "python_processes", lambda _pid: [1, 2, 3])
     monkeypatch.setattr(sampler, "cpu_times_s", lambda _pids: {1: 5.0, 2: 0.1, 3: 0.2})
     used_s = {1: 4.0, 2: 0.1}  # process 3 was started later
@@ -59,7 +59,7 @@ def test_a_coroutine_function_is_recognized_and_its_line_is_kept(tmp_path: Path)
     assert sampler._frame(f"wait ({source}:2)", tmp_path).kind == "app"
 
 
-def test_code_without_a_readable_source_is_still_named(tmp_path: Path) -> None:
+def test_code_without_readable_source_is_still_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_bytes(b"\xff\x00 def (")
     for name in ("broken.py", "gone.py"):
         assert sampler._frame(f"work ({tmp_path / name}:1)", tmp_path)[:4] == ("work", name, 1, "app")
@@ -70,7 +70,7 @@ def test_control_characters_in_names_are_replaced() -> None:
     assert (frame.function, frame.file) == ("wo\ufffd[31mrk", "a\ufffd.py")
 
 
-def test_a_million_distinct_stacks_stay_bounded() -> None:
+def test_the_number_and_depth_of_stored_stacks_are_limited() -> None:
     profile = Profile(server="shop", title="", values={})
     deep = ";".join(f"f{number} (/shop/a.py:{number})" for number in range(1000))
     counts = {(1, "MainThread", f"{deep};g{number} (/shop/b.py:1)"): Counter(wall=1) for number in range(5000)}

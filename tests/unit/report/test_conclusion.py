@@ -1,4 +1,4 @@
-"""Ranks, stars, the conclusion and enough rounds."""
+"""Ranks, markers of the best values, the conclusion, and the cases that need more rounds."""
 
 import re
 
@@ -26,7 +26,7 @@ TITLES = {
 
 
 def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -> Result:
-    """Servers (name, workers, speed) and the bare case in three rounds, each round as fast as the noise says."""
+    """Return three rounds of servers (name, workers, speed) and the ceiling; `noise` has the speed of each round."""
     records = [bare_record(round_, speed=factor) for round_, factor in zip(ROUNDS, noise, strict=True)]
     for place, (server, workers, speed) in enumerate(servers):
         for round_, factor in zip(ROUNDS, noise, strict=True):
@@ -51,13 +51,13 @@ def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
     return result
 
 
-def test_ranks_are_shared_where_the_difference_is_noise() -> None:
+def test_cases_that_do_not_differ_significantly_share_a_rank() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.001), ("3_c", 2, 1.0), ("4_d", 1, 0.8))
     ranks = {case.server: case.rank for case in summarize(result).cases}
     assert ranks == {"3_c": 1, "1_a": 2, "2_b": 2, "4_d": 4}
 
 
-def test_a_rank_counts_the_cases_that_are_significantly_better() -> None:
+def test_a_rank_is_one_plus_the_number_of_significantly_better_cases() -> None:
     rates = [Estimate(log, variance=0.001, degrees=30.0) for log in (0.0, -0.1, -0.16, -0.9)]
     load = object()
     assert ranks([load] * 4, rates) == [1, 1, 2, 4]
@@ -75,10 +75,12 @@ def test_all_cases_not_significantly_worse_than_the_best_are_marked() -> None:
     assert "memory_bytes" in best["1_a"] & best["2_b"]
     assert "ping_p99_s" in best["2_b"] & best["3_c"]
     assert "ping_p99_s" not in best["1_a"]
-    assert not any("cpu_s_per_transaction" in of_case for of_case in best.values())  # all the same: none is best
+    assert not any(
+        "cpu_s_per_transaction" in of_case for of_case in best.values()
+    )  # all values are equal, so none is the best
 
 
-def test_one_round_ranks_differences_above_the_usual_noise() -> None:
+def test_a_single_round_ranks_differences_above_the_usual_noise() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95), ("3_c", 2, 1.0))
     result.records[:] = [record for record in result.records if record.round == 1]
     comparison = summarize(result)
@@ -86,7 +88,7 @@ def test_one_round_ranks_differences_above_the_usual_noise() -> None:
     assert answer_to(result).headline == "Use a process pool (3_c)."
 
 
-def test_the_conclusion_comes_first_with_plain_names_and_conditions() -> None:
+def test_reports_begin_with_the_conclusion_in_plain_names() -> None:
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."
@@ -104,13 +106,13 @@ def test_the_conclusion_comes_first_with_plain_names_and_conditions() -> None:
     assert Report(result).formatted("markdown").startswith("**Use a process pool (3_c).**")
 
 
-def test_two_cases_are_compared_by_their_ratio() -> None:
+def test_the_conclusion_compares_two_cases_by_their_ratio() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
     assert re.search(r"; 2\.00 ± 0\.0\d\d times as fast as 1_a$", dict(answer.facts)["throughput"])
     assert not any(remark.startswith("Slower") for remark in answer.remarks)
 
 
-def test_ties_are_decided_by_pings_and_then_by_memory() -> None:
+def test_ties_are_broken_by_pings_and_then_by_memory() -> None:
     result = with_pings(three_rounds(("1_a", 2, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 1.0)), 0.4, "1_a")
     for record in result.records:
         factor = {"1_a": 0.2, "3_c": 0.5}.get(record.server, 1.0)
@@ -121,7 +123,7 @@ def test_ties_are_decided_by_pings_and_then_by_memory() -> None:
     assert re.fullmatch(r"Not significantly different: 1, 4 \(differences of \d+ % or more .*\)\.", answer.remarks[1])
 
 
-def test_an_alternative_is_named_if_the_fastest_block_health_checks() -> None:
+def test_the_conclusion_names_an_alternative_if_the_fastest_blocks_health_checks() -> None:
     result = with_pings(three_rounds(("1_a", 2, 1.0), ("4_d", 1, 1.0)), 0.4, "1_a")
     answer = answer_to(result)
     assert answer.headline == "Use one request at a time (1_a)."
@@ -138,13 +140,13 @@ def test_the_conclusion_reports_ties() -> None:
     assert dict(answer.facts)["throughput"].endswith("; no strategy is significantly faster or slower")
 
 
-def test_a_server_with_nothing_to_compare_it_with_is_described() -> None:
+def test_the_conclusion_describes_a_server_without_competitors() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0)))
     assert answer.headline == "Measured: one request at a time (1_a)."
     assert re.fullmatch(r"10\.0 ± 0\.\d+ trans/s, 50 % of the ceiling", dict(answer.facts)["throughput"])
 
 
-def test_several_loads_have_a_line_each() -> None:
+def test_the_conclusion_has_a_line_for_each_load() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))
     for record in three_rounds(("1_a", 2, 1.0), ("3_c", 1, 1.0)).records:
         record.values["task"] = "digest"
@@ -164,7 +166,7 @@ def test_suspect_cases_are_named_and_not_recommended() -> None:
 
 
 def unverified(result: Result, server: str, cpu: float) -> Result:
-    """The same with less CPU time for one server, which is not enough to accuse it."""
+    """Return the result with slightly too little CPU time for one server, which makes it unclear, not suspect."""
     for record in result.records:
         if record.server == server:
             record.samples.cpu_s[:] = [value * cpu for value in record.samples.cpu_s]
@@ -182,7 +184,7 @@ def test_a_faster_unverified_case_prevents_a_recommendation() -> None:
     assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 
 
-def test_an_unverified_tied_case_is_named() -> None:
+def test_the_conclusion_names_an_unverified_case_that_may_be_as_fast() -> None:
     answer = answer_to(unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c", 0.72))
     assert answer.headline == "Use one request at a time (1_a)."
     assert answer.remarks[-1] == "Not ranked: 3 (unclear, possibly as fast)."
@@ -202,7 +204,7 @@ def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> Non
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_flags_name_what_differs_between_the_cases() -> None:
+def test_flags_name_the_values_that_distinguish_the_cases() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     more = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     for record in more.records:
@@ -242,7 +244,7 @@ def first_rounds(result: Result, count: int) -> Result:
     return result
 
 
-def test_all_cases_get_two_rounds_starting_with_the_best() -> None:
+def test_every_case_gets_a_second_round_starting_with_the_best_cases() -> None:
     servers = (("1_a", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 0.98))
     found = wanted(first_rounds(three_rounds(*servers), 1))
     assert found[-1] == case_named("1_a")
@@ -264,7 +266,7 @@ def test_unclear_cases_and_undecided_requirements_get_another_round() -> None:
     assert wanted(result) == [case_named("1_a")]
 
 
-def test_the_task_duration_comes_from_the_reference_runs_of_the_cases() -> None:
+def test_the_task_duration_is_the_median_of_the_reference_runs() -> None:
     from under_siege.stats.rounds_data import alone_wall_s
 
     result = three_rounds(("1_a", 1, 1.0))

@@ -21,14 +21,14 @@ DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "publish
 
 
 @pytest.mark.parametrize("dress", DRESSES)
-def test_every_output_format_of_the_published_comparison(dress: str, renew: bool) -> None:
+def test_every_output_format_of_the_published_result_is_unchanged(dress: str, renew: bool) -> None:
     printed = invoke("report", str(ROOT / "results" / "published.json"), "--format", dress)
     assert printed.stderr == ""
     assert_golden(DRESSES[dress], in_ten_digits(printed.stdout), renew)
 
 
 def in_ten_digits(text: str) -> str:
-    """Numbers as they are on every machine: the last digits depend on the order in which a CPU adds."""
+    """Round numbers to 10 digits, because the last digits depend on the order in which a CPU adds."""
     return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.10g}", text)
 
 
@@ -46,7 +46,7 @@ def hostile_result():
     return result_of(records)
 
 
-def test_markdown_shows_hostile_text_as_it_is() -> None:
+def test_markdown_escapes_malicious_text() -> None:
     text = Report(hostile_result()).formatted("markdown")
     assert "<script" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -56,7 +56,7 @@ def test_markdown_shows_hostile_text_as_it_is() -> None:
     assert "\\*" in text
 
 
-def test_csv_has_a_row_per_record_and_no_formulas() -> None:
+def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:
     result = hostile_result()
     rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     assert len(rows) == len(result.records)
@@ -64,7 +64,7 @@ def test_csv_has_a_row_per_record_and_no_formulas() -> None:
     assert [row["server"] for row in rows if "script" in row["server"]] == ["'" + hostile()] * 3
 
 
-def test_the_csv_has_the_figures_of_the_json() -> None:
+def test_csv_and_json_output_have_the_same_rates() -> None:
     result = load(ROOT / "results" / "sample.json")
     rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     for case in json.loads(Report(result).formatted("json"))["cases"]:
@@ -72,12 +72,12 @@ def test_the_csv_has_the_figures_of_the_json() -> None:
         assert sum(rates) / len(rates) == pytest.approx(case["rate_per_s"]["mean"], rel=1e-5)
 
 
-def test_markdown_fits_into_a_comment() -> None:
+def test_markdown_output_fits_into_a_github_comment() -> None:
     assert len(Report(load(ROOT / "results" / "sample.json")).formatted("markdown")) < 65_536
 
 
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
-def test_an_empty_result_is_shown(dress: str, tmp_path) -> None:
+def test_every_output_format_shows_an_empty_result(dress: str, tmp_path) -> None:
     save(result_of([]), tmp_path / "empty.json")
     ended = invoke("report", str(tmp_path / "empty.json"), "--format", dress)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -93,7 +93,7 @@ def test_all_output_formats_name_the_same_fastest_server() -> None:
         assert "Use a thread pool (3_async_threadexecutor)." in text
 
 
-def test_two_line_columns_stay_complete_next_to_a_long_name() -> None:
+def test_two_line_headings_stay_aligned_next_to_a_long_server_name() -> None:
     broken = 0
     for length in range(10, 110, 4):
         text = Report(result_of([record_of("x" * length, number) for number in (1, 2)])).formatted("table")
@@ -113,12 +113,12 @@ def test_two_line_columns_stay_complete_next_to_a_long_name() -> None:
         ([1], ["± of a case with one round assumes the noise of the other cases\n", "1 to 2 rounds of"]),
     ],
 )
-def test_the_footnote_shows_how_many_rounds_the_cases_have(rounds_of_2_b: list[int], expected: list[str]) -> None:
+def test_the_footnote_states_the_number_of_rounds(rounds_of_2_b: list[int], expected: list[str]) -> None:
     records = [record_of("1_a", number) for number in (1, 2)] + [record_of("2_b", number) for number in rounds_of_2_b]
     assert all(words in footnote_of(records) for words in expected)
 
 
-def test_the_footnote_shows_what_the_interval_of_a_single_round_assumes() -> None:
+def test_the_footnote_states_the_noise_that_a_single_round_assumes() -> None:
     assert "± of a case with one round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
 
 

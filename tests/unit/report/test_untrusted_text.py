@@ -43,25 +43,25 @@ def hostile_result(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format_", ["table", "timeline", "markdown", "csv", "json"])
-def test_reports_have_no_invisible_characters(format_: str, hostile_result: Path) -> None:
+def test_reports_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
     shown = Report(load(hostile_result)).formatted(format_)
     assert "\ufffd" in shown
     assert hidden(shown) == set()
 
 
-def test_pages_have_no_invisible_characters(hostile_result: Path) -> None:
+def test_pages_contain_no_invisible_characters(hostile_result: Path) -> None:
     page = Report(load(hostile_result)).formatted("html")
     assert page.count("<svg") >= 4
     assert hidden(page) <= {"\xad"}  # the page's own soft hyphen in a heading
 
 
 @pytest.mark.parametrize("format_", ["markdown", "json"])
-def test_comparisons_have_no_invisible_characters(format_: str, hostile_result: Path) -> None:
+def test_comparisons_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
     shown = compared_as(compare_results(load(hostile_result), load(hostile_result)), format_)
     assert hidden(shown) == set()
 
 
-def test_numbers_and_line_ends_are_kept(hostile_result: Path) -> None:
+def test_numbers_line_ends_and_printable_text_are_kept(hostile_result: Path) -> None:
     raw = json.loads(hostile_result.read_text())["records"][1]
     record = load(hostile_result).records[1]
     assert record.transactions.finished_s == raw["transactions"]["finished_s"]
@@ -77,7 +77,7 @@ def test_a_lone_surrogate_can_be_saved_and_shown(tmp_path: Path) -> None:
     assert load(tmp_path / "r.json").records[0].server == "1_\ufffd"
 
 
-def test_names_and_titles_of_servers_have_no_invisible_characters(tmp_path: Path) -> None:
+def test_names_and_titles_of_servers_contain_no_invisible_characters(tmp_path: Path) -> None:
     path = tmp_path / "1_\u202ename\x1b.py"
     path.write_text('"""A \\x1b[2Jtitle\\u202e."""\nPORT = "--port"\n')
     strategy = read_strategy(path)
@@ -96,14 +96,14 @@ def test_a_run_shows_no_invisible_characters_of_a_server(run_cli, tmp_path: Path
 
 
 @pytest.mark.parametrize("words", [["report", "\x1b[31m\u202e.json"], ["run", "\x1b\u202e"]])
-def test_errors_have_no_invisible_characters(words: list[str], run_cli) -> None:
+def test_errors_contain_no_invisible_characters(words: list[str], run_cli) -> None:
     ran = run_cli(*words)
     assert ran.returncode == 2
     assert hidden(ran.stderr) == set()
     assert len(ran.stderr.splitlines()) == 1
 
 
-def test_output_of_try_has_no_invisible_characters(run_cli) -> None:
+def test_the_output_of_try_contains_no_invisible_characters(run_cli) -> None:
     ran = run_cli("try", "\x1b\u202e:f")
     assert ran.returncode == 1
     assert hidden(ran.stdout + ran.stderr) == set()

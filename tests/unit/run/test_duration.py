@@ -17,14 +17,14 @@ def expectations(plan: Plan, expected: Expectation):
     return {case.work: expected for case in plan.cases}
 
 
-def test_requested_time_is_kept() -> None:
+def test_the_requested_duration_is_kept() -> None:
     length = Length(2.5, 4, WAITS)
     for user in range(4):
         length.answer(user, 1.9)
     assert length.end_s == 2.5
 
 
-def test_duration_follows_the_settled_part() -> None:
+def test_the_duration_depends_on_when_the_rate_settles() -> None:
     """With 25 users on one worker and 0.28 s per request, 90 % of the users have an answer after 6.4 s."""
     length = Length(None, 25, WAITS)
     for user in range(25):
@@ -36,7 +36,7 @@ def test_duration_follows_the_settled_part() -> None:
     assert together.end_s == LEAST_S
 
 
-def test_a_number_of_requests_may_take_longer_than_a_siege_without_a_time() -> None:
+def test_a_fixed_number_of_requests_may_take_longer_than_an_automatic_duration() -> None:
     length = Length(None, 2, COMPUTES)
     length.last_until(3600.0)
     for user in range(2):
@@ -52,14 +52,14 @@ def test_a_siege_lasts_at_least_3_s() -> None:
     assert length.end_s >= 3
 
 
-def test_slow_servers_get_more_time() -> None:
+def test_slow_servers_get_a_longer_siege() -> None:
     length = Length(None, 25, WAITS)
     for user in range(25):
         length.answer(user, 1.9 * 0.28 * (user + 1))
     assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
 
 
-def test_only_the_first_answer_of_each_user_counts() -> None:
+def test_only_the_first_answer_of_each_user_changes_the_duration() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s
     for at_s in (0.1, 0.2, 0.3):
@@ -67,7 +67,7 @@ def test_only_the_first_answer_of_each_user_counts() -> None:
     assert length.end_s == before
 
 
-def test_duration_has_an_upper_limit() -> None:
+def test_the_duration_of_a_siege_has_an_upper_limit() -> None:
     assert Length(None, 400, COMPUTES).end_s < 4 * 400 * 0.04 * 2
     slow = Length(None, 400, COMPUTES)
     limit_s = slow.end_s
@@ -76,7 +76,7 @@ def test_duration_has_an_upper_limit() -> None:
     assert slow.end_s == limit_s
 
 
-def test_duration_of_a_run_is_estimated() -> None:
+def test_the_duration_of_a_run_is_estimated() -> None:
     plan = plan_of(None, 25)
     least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES), 2)
     assert 6 * LEAST_S < least_s <= most_s < 6 * 8
@@ -90,12 +90,12 @@ def test_duration_of_a_run_is_estimated() -> None:
     ("least_s", "most_s", "text"),
     [(50, 52, "about 50 s"), (110, 115, "about 2 min"), (90, 400, "90 s to 7 min"), (130, 420, "2 min to 7 min")],
 )
-def test_format_of_durations(least_s: float, most_s: float, text: str) -> None:
+def test_durations_are_formatted_in_words(least_s: float, most_s: float, text: str) -> None:
     assert in_words(least_s, most_s) == text
 
 
 @pytest.mark.parametrize("expected", [COMPUTES, WAITS], ids=["computes", "waits"])
-def test_tasks_too_long_for_the_requested_time_are_named(expected) -> None:
+def test_tasks_too_long_for_the_requested_duration_are_named(expected) -> None:
     plan = plan_of(1.0, 25)
     ((case, least_s),) = too_short_for(plan, expectations(plan, expected))
     assert case.task == "primes"
@@ -106,7 +106,7 @@ def test_tasks_too_long_for_the_requested_time_are_named(expected) -> None:
     assert not list(too_short_for(auto, expectations(auto, expected)))
 
 
-def test_duration_is_announced_with_a_warning_if_it_is_short() -> None:
+def test_the_duration_is_announced_with_a_warning_if_it_is_too_short() -> None:
     class MessageRecorder:
         def __init__(self) -> None:
             self.messages: list[str] = []

@@ -1,4 +1,4 @@
-"""The warm-up of a simulated server: the number of requests at once and their timeout."""
+"""The warm-up of a simulated server: the number of concurrent requests and their timeout."""
 
 import asyncio
 from collections.abc import Callable
@@ -52,13 +52,13 @@ def warmed_up(server: SingleQueueServer, monkeypatch: pytest.MonkeyPatch) -> Rec
     return record
 
 
-def test_timeout_of_the_warm_up_covers_the_whole_queue(monkeypatch) -> None:
+def test_the_timeout_of_the_warm_up_covers_the_whole_queue(monkeypatch) -> None:
     server = SingleQueueServer("40")
     assert warmed_up(server, monkeypatch).workers == 40
     assert server.longest == 80
 
 
-def test_threads_are_warm_once_some_of_their_process_have_worked(monkeypatch) -> None:
+def test_the_warm_up_of_a_process_does_not_wait_for_all_its_threads(monkeypatch) -> None:
     server = SingleQueueServer("40", "1/thread_{}".format)
     assert warmed_up(server, monkeypatch).workers == 40
     assert 2 <= server.longest <= server.requests <= 1 + 2 * usable_cpus()
@@ -68,13 +68,15 @@ def test_threads_are_warm_once_some_of_their_process_have_worked(monkeypatch) ->
     ("worker", "sends_more"),
     [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
 )
-def test_no_more_requests_if_the_listening_process_did_the_work(worker: str, sends_more: bool, monkeypatch) -> None:
+def test_the_warm_up_ends_if_a_thread_of_the_listening_process_answers(
+    worker: str, sends_more: bool, monkeypatch
+) -> None:
     server = SingleQueueServer("40", worker.format)
     assert warmed_up(server, monkeypatch).workers == 40
     assert (server.requests > 1) == sends_more
 
 
-def test_threads_are_warmed_up_until_no_new_process_answers(monkeypatch) -> None:
+def test_the_warm_up_continues_until_no_new_process_answers(monkeypatch) -> None:
     first = 1 + 2 * usable_cpus()
     server = SingleQueueServer("1000", lambda place: f"{2 if server.requests > 1 else 1}/thread_{place}")
     warmed_up(server, monkeypatch)
@@ -82,7 +84,7 @@ def test_threads_are_warmed_up_until_no_new_process_answers(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("header", ["", "many", "-1", "0", "²", "٣", "1001", "9" * 5000])
-def test_invalid_number_of_workers_is_ignored(header: str, monkeypatch) -> None:
+def test_an_invalid_number_of_workers_is_ignored(header: str, monkeypatch) -> None:
     server = SingleQueueServer(header)
     assert warmed_up(server, monkeypatch).workers is None
     assert server.longest <= 2 * usable_cpus()
@@ -103,13 +105,13 @@ class SlowSingleWorker(SingleQueueServer):
         return HttpResponse(200, b"right", {"x-worker": "1/MainThread"})
 
 
-def test_warm_up_stops_early_if_a_server_has_fewer_workers_than_it_reports(monkeypatch) -> None:
+def test_the_warm_up_stops_early_if_a_server_has_fewer_workers_than_it_reports(monkeypatch) -> None:
     server = SlowSingleWorker("40")
     assert warmed_up(server, monkeypatch).workers == 40
     assert server.requests == 1 + 2 * min(40, usable_cpus())
 
 
-def test_warm_up_of_short_tasks_sends_all_batches(monkeypatch) -> None:
+def test_the_warm_up_of_short_tasks_sends_all_batches(monkeypatch) -> None:
     server = SlowSingleWorker("3")
     monkeypatch.setattr(server, "age_s", lambda: 1.0)
     warmed_up(server, monkeypatch)

@@ -30,7 +30,7 @@ def logs(rng, cases: int, rounds: int, spread: float, differing: float) -> np.nd
 @pytest.mark.parametrize("differing", [0.0, 0.5])
 @pytest.mark.parametrize("rounds", [2, 3, 5])
 @pytest.mark.parametrize("cases", [2, 4, 10])
-def test_intervals_cover_the_truth(cases: int, rounds: int, differing: float) -> None:
+def test_confidence_intervals_cover_the_true_value(cases: int, rounds: int, differing: float) -> None:
     rng, covered = np.random.default_rng(cases * 10 + rounds), []
     for _ in range(1500 // cases):
         for estimate in estimates(np.exp(logs(rng, cases, rounds, 0.01, differing)).tolist()):
@@ -42,16 +42,16 @@ def test_intervals_cover_the_truth(cases: int, rounds: int, differing: float) ->
 
 @pytest.mark.parametrize("differing", [0.0, 0.5])
 @pytest.mark.parametrize("rounds", [2, 3, 5])
-def test_equal_cases_differ_in_at_most_five_of_a_hundred_results(rounds: int, differing: float) -> None:
+def test_equal_cases_differ_significantly_in_at_most_5_of_100_results(rounds: int, differing: float) -> None:
     rng, wrong, results, cases = np.random.default_rng(rounds), 0, 150, 6
     for _ in range(results):
-        # The noise is large, so that the minimum difference does not decide the test.
+        # The noise is large, so that the minimum difference has no influence.
         found = estimates(np.exp(logs(rng, cases, rounds, 0.05, differing)).tolist())
         wrong += any(differ(one, other, 15) for place, one in enumerate(found) for other in found[:place])
     assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
 
 
-def test_a_real_difference_is_found() -> None:
+def test_a_real_difference_is_detected() -> None:
     rng, found = np.random.default_rng(1), 0
     for _ in range(100):
         values = np.exp(logs(rng, 8, 3, 0.01, 0.3))
@@ -68,7 +68,7 @@ def weighted(values: np.ndarray):
 
 @pytest.mark.parametrize("spread", [0.02, 0.05])
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_intervals_of_pooled_noise_cover_the_truth(rounds: int, spread: float) -> None:
+def test_intervals_from_pooled_noise_cover_the_true_value(rounds: int, spread: float) -> None:
     rng, covered = np.random.default_rng(rounds), []
     for _ in range(150):
         for estimate in weighted(logs(rng, 10, rounds, spread, 0.2)):
@@ -79,7 +79,7 @@ def test_intervals_of_pooled_noise_cover_the_truth(rounds: int, spread: float) -
     assert np.mean(covered) <= COVERS[1] or rounds == 1
 
 
-def test_a_disturbed_round_counts_less() -> None:
+def test_a_disturbed_round_has_less_weight() -> None:
     calm, disturbed = [(0.0, 0.0), (0.02, 0.0)], [(0.0, 0.0), (0.1, 0.04)]
     fine, odd = weighted_estimates([calm, disturbed])
     assert fine.log == pytest.approx(0.01)
@@ -96,7 +96,7 @@ def test_a_very_noisy_case_does_not_widen_the_intervals_of_others() -> None:
 
 
 @pytest.mark.parametrize("cases", [3, 6, 11])
-def test_equal_cases_share_the_first_rank_in_nineteen_of_twenty_results(cases: int) -> None:
+def test_equal_cases_share_the_first_rank_in_95_of_100_results(cases: int) -> None:
     """The probability that a best case is reported as worse is limited (Edwards and Hsu 1983)."""
     rng, wrong, results = np.random.default_rng(cases), 0, 200
     for _ in range(results):
@@ -105,8 +105,8 @@ def test_equal_cases_share_the_first_rank_in_nineteen_of_twenty_results(cases: i
     assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
 
 
-def test_repeated_looks_keep_the_significance_level() -> None:
-    """Stop as soon as a case is significantly worse, as `--rounds auto` does."""
+def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
+    """Stop as soon as a case is significantly worse, like `--rounds auto`."""
     rng, wrong, results = np.random.default_rng(1), 0, 200
     for _ in range(results):
         values = logs(rng, 4, 2 + LOOKS, 0.05, 0.2)
@@ -116,7 +116,7 @@ def test_repeated_looks_keep_the_significance_level() -> None:
     assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
 
 
-def test_the_interval_of_a_single_case_is_that_of_students_t() -> None:
+def test_the_interval_of_a_single_case_equals_that_of_students_t() -> None:
     values = [26.1, 26.9, 25.8, 26.4]
     (estimate,) = estimates([values])
     center, error = np.mean(np.log(values)), np.std(np.log(values), ddof=1) / 2
@@ -124,7 +124,7 @@ def test_the_interval_of_a_single_case_is_that_of_students_t() -> None:
     assert estimate.interval() == pytest.approx((np.exp(center - t * error), np.exp(center + t * error)))
 
 
-def test_p_value_of_a_difference_matches_welchs_test_if_variances_are_equal() -> None:
+def test_the_p_value_of_a_difference_matches_welchs_test_if_variances_are_equal() -> None:
     one, other = [10.2, 10.4, 10.1], [10.0, 10.2, 9.9]
     pair = estimates([one, other])
     apart = np.mean(np.log(one)) - np.mean(np.log(other))
@@ -134,7 +134,7 @@ def test_p_value_of_a_difference_matches_welchs_test_if_variances_are_equal() ->
     assert ratio(*pair).mean == pytest.approx(np.exp(np.mean(np.log(one)) - np.mean(np.log(other))))
 
 
-def test_one_round_has_the_noise_of_the_other_cases() -> None:
+def test_a_case_with_one_round_has_the_noise_of_the_other_cases() -> None:
     found = estimates([[10.0], [20.0, 20.2], []])
     assert found[0].mean == pytest.approx(10.0)
     assert found[0].interval() is not None
@@ -158,7 +158,7 @@ def test_equal_rounds_have_a_variance_above_zero() -> None:
     assert all(spread.variance > 0 for spread in same)
 
 
-def test_a_case_with_much_larger_variance_keeps_it() -> None:
+def test_a_case_with_much_larger_variance_keeps_its_variance() -> None:
     rng = np.random.default_rng(3)
     calm = [list(rng.normal(0, 0.01, 5)) for _ in range(8)]
     wild = [0.5, -0.4, 0.3, -0.6, 0.2]
@@ -167,5 +167,5 @@ def test_a_case_with_much_larger_variance_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("value", [0.01, 0.5, 1.6, 40.0])
-def test_the_inverse_of_trigamma(value: float) -> None:
+def test_the_inverse_of_trigamma_is_computed(value: float) -> None:
     assert polygamma(1, _inverse_trigamma(value)) == pytest.approx(value)

@@ -1,4 +1,4 @@
-"""Reports of simulated noisy machines with known truth: they decide, and suspect only dishonest servers.
+"""Reports of simulated noisy machines with known truth are decided, and only dishonest servers are suspect.
 
 Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
 hundreds of runs.
@@ -27,18 +27,18 @@ RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
 
 @functools.cache
 def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = 0) -> Study:
-    """Simulate once for all tests of this kind of machine."""
+    """Return the study, which is simulated once for all tests of this kind of machine."""
     return studied(range(runs or RUNS[kind]), kind, servers)
 
 
 @pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
-def test_intervals_cover_the_truth(kind: str) -> None:
+def test_confidence_intervals_cover_the_true_value(kind: str) -> None:
     # The intervals of a run share their noise; 400 runs give a coverage of 95 to 97 %.
     assert 0.88 < np.mean(study(kind).covered) <= 1
 
 
 @pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
-def test_every_honest_server_is_judged_and_none_is_suspect(kind: str) -> None:
+def test_almost_all_honest_servers_are_ok_and_none_is_suspect(kind: str) -> None:
     verdicts = study(kind).verdicts
     assert verdicts["suspect"] == 0
     assert verdicts["ok"] >= 0.98 * verdicts.total()
@@ -50,13 +50,13 @@ def test_equal_servers_share_the_first_rank() -> None:
     assert study("quiet").told_apart == 0
 
 
-def test_slower_servers_are_found_on_a_noisy_machine() -> None:
+def test_slower_servers_are_detected_on_a_noisy_machine() -> None:
     assert study("noisy").found["20_percent_slower"] >= RUNS["noisy"] - 1
     assert study("noisy").found["10_percent_slower"] >= RUNS["noisy"] / 2
     assert study("quiet").found["10_percent_slower"] == RUNS["quiet"]
 
 
-def test_more_rounds_help_and_stay_within_the_time_limit() -> None:
+def test_automatic_rounds_decide_within_the_time_limit() -> None:
     found = studied(range(4), rounds=None)
     assert found.found["20_percent_slower"] == 4
     assert found.undecided_runs == found.told_apart == 0
@@ -65,7 +65,7 @@ def test_more_rounds_help_and_stay_within_the_time_limit() -> None:
     assert quiet.seconds[0] < 0.8 * LIMIT_S
 
 
-def test_intervals_are_narrow() -> None:
+def test_confidence_intervals_are_narrow() -> None:
     assert np.median(study("noisy").half_widths) < 0.06
     assert np.median(study("quiet").half_widths) < 0.02
 
@@ -88,7 +88,7 @@ def test_io_bound_tasks_are_not_speed_adjusted() -> None:
     assert [case.rank for case in comparison.cases] == [1, 2]
 
 
-def test_one_round_ranks_servers_with_half_the_throughput() -> None:
+def test_a_single_round_ranks_servers_with_half_the_throughput_lower() -> None:
     comparison = summarize(NoisyMachine(3).run(HONEST, rounds=1))
     first = {case.server for case in comparison.cases if case.rank == 1}
     assert "4_pool" in first
@@ -105,7 +105,7 @@ def test_the_effect_of_a_busy_sibling_cpu_is_not_corrected() -> None:
     assert np.mean(shares) == pytest.approx(1, abs=0.05)
 
 
-def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
+def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     end_s = record.load_s
     record.beats.took_s[:] = [0.001 if cpu == 0 else 0.002 for cpu in record.beats.cpu]
@@ -118,12 +118,12 @@ def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
     assert speeds.load_beside(0, end_s) == pytest.approx(0, abs=0.05)
     assert np.diff(speeds.clock(1000.0)(np.array([1.0, 2.0]))) == pytest.approx(1, rel=0.02)
     assert np.diff(speeds.clock(500.0, 0.0)(np.array([1.0, 2.0]))) == pytest.approx(1)
-    record.cpu_times.busy_s.clear()  # without this, all CPUs have the same weight
+    record.cpu_times.busy_s.clear()  # without these times, all CPUs have the same weight
     assert speeds_of(record).mean(0, end_s) == pytest.approx(750, rel=0.01)
 
 
 @pytest.mark.parametrize("odd_s", [0.1, 0.0])
-def test_an_interrupted_sample_hardly_counts(odd_s: float) -> None:
+def test_an_interrupted_speed_sample_has_little_effect(odd_s: float) -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
     before = speeds_of(record)
@@ -143,7 +143,7 @@ def test_results_without_a_speed_probe_are_not_adjusted() -> None:
         assert case.rate_per_s.low < case.rate_per_s.high
 
 
-def test_extremes_of_a_short_siege_include_its_mean() -> None:
+def test_the_mean_speed_of_a_short_siege_lies_between_its_extremes() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     record.load_s = 1.1
     record.beats.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.beats.at_s]
@@ -173,13 +173,13 @@ def disturbed(used: float, waited: float, other: float, processes: int) -> Round
         (0.75, 5.0, 1.2, 1, 0.61),  # six threads whose task releases the GIL
     ],
 )
-def test_lost_cpu_time_is_how_long_threads_waited_while_others_ran(
+def test_lost_cpu_time_is_the_time_threads_waited_while_other_programs_ran(
     used: float, waited: float, other: float, processes: int, lost: float
 ) -> None:
     assert taken_by_others(disturbed(used, waited, other, processes)) == pytest.approx(lost, abs=0.02)
 
 
-def test_disturbances_are_notes_with_their_size() -> None:
+def test_notes_report_the_size_of_disturbances() -> None:
     result = NoisyMachine(2).run(HONEST[:2], rounds=2)
     for record in result.records:
         record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
@@ -189,7 +189,7 @@ def test_disturbances_are_notes_with_their_size() -> None:
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 
-def test_a_slow_ping_sender_produces_a_note_but_no_verdict() -> None:
+def test_pings_that_are_sent_late_cause_a_note_but_no_suspicion() -> None:
     records = [bare_record(), record_of("1_a")]
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
@@ -204,7 +204,7 @@ def test_the_simulated_task_has_its_nominal_duration() -> None:
     assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
 
 
-def test_a_task_that_waited_for_a_cpu_counts_as_cpu_bound() -> None:
+def test_a_task_that_only_waits_for_a_cpu_counts_as_cpu_bound() -> None:
     """Rates of CPU-bound tasks are corrected for other programs; rates of I/O-bound tasks are not."""
     corrected = {}
     for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):

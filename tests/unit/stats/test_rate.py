@@ -1,4 +1,4 @@
-"""The rate estimator against simulated servers whose true rate is known."""
+"""The rate estimator, tested with simulated servers whose true rate is known."""
 
 import itertools
 import shutil
@@ -23,23 +23,23 @@ def rate_of(answers, users: int, time_s: float) -> float | None:
 
 
 @pytest.mark.parametrize("time_s", [5.9, 6.0, 6.1, 12.0])
-def test_the_rate_of_sequential_tasks_is_right_if_most_users_get_one_answer(time_s: float) -> None:
+def test_the_rate_of_sequential_tasks_is_correct_if_most_users_get_one_answer(time_s: float) -> None:
     assert rate_of(queue(5, 1, constant(1.2)), 5, time_s) == pytest.approx(1 / 1.2, rel=WITHIN)
 
 
 @pytest.mark.parametrize("time_s", [2.0, 2.5, 3.7, 4.0])
-def test_the_rate_is_right_if_all_users_wait_concurrently(time_s: float) -> None:
+def test_the_rate_is_correct_if_all_users_wait_concurrently(time_s: float) -> None:
     assert rate_of(queue(25, 25, constant(0.2805)), 25, time_s) == pytest.approx(25 / 0.2805, rel=WITHIN)
 
 
 @pytest.mark.parametrize("time_s", [3.0, 3.5, 4.0])
-def test_the_rate_is_right_if_all_users_share_one_worker(time_s: float) -> None:
+def test_the_rate_is_correct_if_all_users_share_one_worker(time_s: float) -> None:
     assert rate_of(shared(25, 0.04), 25, time_s) == pytest.approx(25, rel=WITHIN)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 25])
 @pytest.mark.parametrize("task_s", [0.04, 0.28])
-def test_the_rate_is_proportional_to_the_workers(workers: int, task_s: float) -> None:
+def test_the_rate_is_proportional_to_the_number_of_workers(workers: int, task_s: float) -> None:
     assert rate_of(queue(25, workers, constant(task_s)), 25, 4.0) == pytest.approx(workers / task_s, rel=WITHIN)
 
 
@@ -52,12 +52,12 @@ def test_random_durations_do_not_bias_the_rate(workers: int, durations) -> None:
     assert fmean(rates) == pytest.approx(workers / 0.04, rel=WITHIN)
 
 
-def test_a_slow_start_is_not_the_steady_rate() -> None:
+def test_a_slow_start_does_not_lower_the_steady_rate() -> None:
     cold = lambda at: 0.2 if at < 0.3 else 0.04  # noqa: E731
     assert rate_of(queue(25, 2, cold), 25, 4.0) == pytest.approx(2 / 0.04, rel=WITHIN)
 
 
-def test_a_pause_in_the_middle_counts_as_time_without_work() -> None:
+def test_a_pause_in_the_middle_lowers_the_rate() -> None:
     answers = queue(25, 2, constant(0.04), pause=(1.9, 2.4))
     settled_s = 0.46
     truth = 2 / 0.04 * (1 - 0.5 / (4.0 - settled_s))
@@ -65,7 +65,7 @@ def test_a_pause_in_the_middle_counts_as_time_without_work() -> None:
 
 
 @pytest.mark.parametrize("pause", [(0.45, 1.5), (0.5, 2.0), (0.55, 1.9)])
-def test_an_unchanged_clock_does_not_change_the_rate_if_a_pause_delays_the_first_answers(pause) -> None:
+def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_answers(pause) -> None:
     record = record_of("1_sync", workers=2, users=40)
     answers = [
         (at, user)
@@ -104,7 +104,7 @@ def test_a_siege_that_is_too_short_has_no_rate(answers, users: int, time_s: floa
     assert "use a longer --time" in rate.too_short
 
 
-def test_a_rate_is_not_settled_before_nine_of_ten_users_had_an_answer() -> None:
+def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_an_answer() -> None:
     first_bursts = [(burst * 0.4 + user * 0.001, user) for burst in range(1, 5) for user in range(20)]
     few_users = steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 25, 2.0)
     assert few_users.per_s is not None
@@ -112,20 +112,20 @@ def test_a_rate_is_not_settled_before_nine_of_ten_users_had_an_answer() -> None:
     assert steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 20, 2.0).is_settled
 
 
-def test_a_rate_is_not_settled_if_all_tasks_share_the_cpus_and_the_first_ones_come_late() -> None:
+def test_a_rate_is_not_settled_if_concurrent_tasks_end_together_and_late() -> None:
     late = [(at_s, user) for user, at_s in enumerate((0.51, 0.56, 0.72, 0.78, 0.93, 0.99, 9.0))]
     one_after_another = [(0.1 * number, number) for number in range(1, 12)]
     assert not steady_rate(siege_of(iter(late), 1.0), 25, 1.0).is_settled
     assert steady_rate(siege_of(iter(one_after_another), 1.05), 25, 1.05).is_settled
 
 
-def test_wrong_answers_do_not_count() -> None:
+def test_wrong_answers_do_not_count_towards_the_rate() -> None:
     ended = [0.1 * number for number in range(1, 41)]
     spans = spans_of(ended, [0.1] * 40, [0] * 40, [number % 2 == 0 for number in range(40)])
     assert steady_rate(spans, 1, 4.0).per_s == pytest.approx(5, rel=0.03)
 
 
-def test_a_request_begins_when_the_one_before_was_answered() -> None:
+def test_a_request_starts_when_the_previous_one_of_its_user_is_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
     assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for one request
 
@@ -139,7 +139,9 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
     ],
     ids=["one after the other", "four at a time"],
 )
-def test_the_rate_of_a_real_server_follows_from_its_task(server, users, time_s, truth, run_cli, tmp_path) -> None:
+def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
+    server, users, time_s, truth, run_cli, tmp_path
+) -> None:
     """Use an I/O-bound task, so that the machine's speed does not matter.
 
     Other work on the machine delays answers, so the rate may be up to 15 % lower (8 % were observed with 25 % of steal

@@ -1,4 +1,4 @@
-"""Suite keys for load tools: commands with their own load support or reject each of them."""
+"""Suite keys of the load: commands that generate their own load support or reject each key."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [CAPACITY, DRILL, TRACE, RUN_TRACE])
 @pytest.mark.parametrize("name", REJECTED)
-def test_unsupported_key_is_a_one_line_error(name: str, command: str, folder: Path) -> None:
+def test_an_unsupported_key_causes_a_one_line_error(name: str, command: str, folder: Path) -> None:
     text, key, commands = REJECTED[name]
     (folder / "shop.toml").write_text(text)
     if command not in commands:
@@ -78,7 +78,7 @@ def test_supported_keys_are_accepted(name: str, command: str, folder: Path) -> N
     refuse_unsupported(command, suite_of([str(folder / "shop.toml")]))
 
 
-def test_right_response_has_the_headers_of_its_server(folder: Path) -> None:
+def test_the_expected_response_has_the_headers_of_its_server(folder: Path) -> None:
     (folder / "shop.toml").write_text(
         f"{SERVER}headers = {{ X-Served-By = '{{size}}' }}\n[axes]\nsize = [1, 2]\n".replace(
             "serve {port}", "serve {port} {size}"
@@ -135,7 +135,7 @@ def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_only_the_load_of_a_drill_keeps_connections_open(keep_alive: bool) -> None:
+def test_the_load_of_a_drill_keeps_connections_open_and_its_checks_do_not(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:
@@ -153,7 +153,7 @@ def test_only_the_load_of_a_drill_keeps_connections_open(keep_alive: bool) -> No
 @pytest.mark.parametrize(
     "words", [["trace"], ["drill", "--fault", "slow", "--rounds", "1"], ["capacity", "--time", "5s"]], ids=str
 )
-def test_missing_response_header_fails_in_each_command(words: list[str], folder: Path) -> None:
+def test_a_missing_response_header_is_an_error_in_each_command(words: list[str], folder: Path) -> None:
     command = f"python {TESTS / 'suites' / 'shop' / 'app.py'} {{port}} plain"
     (folder / "shop.toml").write_text(
         '[load]\npath = "/report"\n[ping]\npath = "/health"\n'

@@ -27,7 +27,7 @@ def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]
 PAUSING = [(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]
 
 
-def test_a_pause_while_nothing_computes_is_io() -> None:
+def test_a_pause_while_nothing_computes_is_an_io_wait() -> None:
     assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.02, 0.001), (0.32, 0.33, 0.001)])) == [
         [(0.01, 0.31)],
         [(0.02, 0.32)],
@@ -38,20 +38,20 @@ def test_a_pause_while_another_task_of_the_process_runs_is_queueing() -> None:
     assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.31, 0.3)])) == [[], []]
 
 
-def test_other_processes_do_not_turn_io_into_queueing() -> None:
+def test_work_in_other_processes_does_not_turn_an_io_wait_into_queueing() -> None:
     assert waits(("1/a", PAUSING), ("2/a", [(0.01, 0.31, 0.3)])) == [[(0.01, 0.31)], []]
 
 
-def test_sleeping_without_yielding_is_io() -> None:
+def test_sleeping_without_yielding_is_an_io_wait() -> None:
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.0)])) == [[(0.0, 0.3)], [(0.0, 0.3)]]
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.3)])) == [[], []]
 
 
-def test_pauses_of_cpu_bound_tasks_are_not_io() -> None:
+def test_pauses_of_cpu_bound_tasks_are_not_io_waits() -> None:
     assert waits(("1/a", [(0.0, 0.1, 0.1), (0.2, 0.3, 0.1)]), ("2/a", PAUSING)) == [[], [(0.01, 0.31)]]
 
 
-def test_the_terminal_has_a_mark_for_io() -> None:
+def test_io_waits_have_their_own_mark_on_the_terminal() -> None:
     result, page = result_of([]), io.StringIO()
     result.traces.append(trace_of(("1/a", PAUSING)))
     Console(file=page, width=80, color_system=None).print(TimelinesAsText(result))

@@ -49,20 +49,20 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_requests_and_pings_determine_the_pattern(kind: str) -> None:
+def test_requests_and_pings_determine_the_pattern_of_a_timeline(kind: str) -> None:
     trace, expected = KINDS[kind]
     trace.server, trace.title = "4_async_processexecutor", "In a process pool: every core computes, pings are quick."
     assert drawn(trace).pattern == expected
 
 
-def test_the_heading_depends_on_the_trace_and_not_on_the_title() -> None:
+def test_the_heading_depends_on_the_trace_and_not_on_the_servers_title() -> None:
     quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
     assert heading(quick.pattern, [quick]) == "Two at once, and pings are quick"
     assert heading(stuck.pattern, [stuck]) == "Two at once, but pings queue with the tasks"
     assert "pings took up to 202 ms" in summary_line(stuck)
 
 
-def test_late_answers_and_tasks_that_take_turns_are_reported() -> None:
+def test_answers_sent_late_and_tasks_that_take_turns_are_reported() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
     assert threads.takes_turns
     assert "tasks take turns; an answer was ready 200 ms before it was sent" in summary_line(threads)
@@ -75,7 +75,7 @@ def test_io_bound_tasks_count_as_parallel() -> None:
     assert drawn(traced("1_s", "t", ["1/a"] * 4, sequential_spans(4, 0.2, cpu=0.001), 1.0)).parallelism == 1
 
 
-def test_parallelism_is_unknown_if_something_else_had_the_cores() -> None:
+def test_parallelism_is_unknown_if_other_programs_used_the_cores() -> None:
     trace = traced(
         "4_p", "t", ["1/a", "2/a"] * 4, [one for one in sequential_spans(4, cpu=0.25) for _ in range(2)], 0.0
     )
@@ -94,7 +94,7 @@ def in_turn(server: str = "4_pool") -> Trace:
 CANT_SHOW = "other programs used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def test_other_work_that_left_one_cpu_is_reported() -> None:
+def test_a_trace_on_a_machine_with_one_free_cpu_does_not_claim_one_task_at_a_time() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
     assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
@@ -111,24 +111,24 @@ def result_with(*traces: Trace) -> Result:
 
 
 @pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
-def test_other_work_is_ignored_if_it_left_room_or_there_is_one_cpu(share: float, cpus: int) -> None:
+def test_other_work_is_ignored_if_cpus_stayed_free_or_there_is_only_one(share: float, cpus: int) -> None:
     found = drawn(beside_other_work(in_turn(), share, cpus))
     assert headline([found]) == "One at a time, but pings are quick"
 
 
-def test_patterns_that_other_work_can_not_hide_are_reported() -> None:
+def test_patterns_visible_despite_other_work_are_reported() -> None:
     assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
     one = drawn(beside_other_work(one_by_one(1.0), 0.5))
     assert headline([one]) == "One at a time, and pings wait until all are done"
 
 
-def test_the_headline_names_traces_that_can_not_show_parallel_tasks() -> None:
+def test_the_headline_names_traces_that_cannot_show_parallel_tasks() -> None:
     crowded = beside_other_work(in_turn(), 0.5)
     assert headline(timelines([one_by_one(1.0), crowded])) == f"4_pool: {CANT_SHOW}"
     assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
 
 
-def test_other_work_is_saved(tmp_path: Path) -> None:
+def test_other_work_during_a_trace_is_saved(tmp_path: Path) -> None:
     trace = beside_other_work(in_turn(), 0.5)
     trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
     save(result_with(trace), tmp_path / "r.json")
@@ -136,7 +136,7 @@ def test_other_work_is_saved(tmp_path: Path) -> None:
     assert other_work(load(TESTS / "data" / "schema-5.json").traces[0]) is None
 
 
-def test_better_patterns_come_first(result: Result) -> None:
+def test_better_patterns_are_listed_first(result: Result) -> None:
     found = grouped(timelines(result.traces))
     assert [[one.name for one in members] for _, members in found] == [
         ["4_pool"],
@@ -170,14 +170,14 @@ def test_the_terminal_shows_groups_conditions_and_missing_strategies(result: Res
     assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
 
 
-def test_each_request_has_a_sentence(result: Result) -> None:
+def test_each_request_is_described_in_a_sentence(result: Result) -> None:
     told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
     assert "waited 50 ms for its turn on thread 1, then computed for 50 ms within 50 ms, without a pause" in told[1]
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
-def test_step_prints_all_requests_without_a_terminal(
+def test_trace_step_prints_all_requests_without_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from under_siege.result_output import Report
@@ -191,7 +191,7 @@ def test_step_prints_all_requests_without_a_terminal(
     assert " 8\n" not in shown[:second], "later requests are not drawn yet"
 
 
-def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
+def test_trace_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
     from under_siege.result_output import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
@@ -201,7 +201,7 @@ def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
         assert f">{said}<" in text
 
 
-def test_help_of_trace_lists_side_by_side_and_step() -> None:
+def test_the_help_of_trace_lists_side_by_side_and_step() -> None:
     told = invoke("trace", "--help").stdout
     assert "--side-by-side" in told
     assert "--step" in told
