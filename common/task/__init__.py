@@ -267,7 +267,7 @@ def _import(module: str, name: str, spec: str) -> Callable[..., object]:
             f"cannot import task {spec!r} from {here}: {one_line(error)}; expected module:function"
         ) from None
     if not callable(function):
-        raise UnknownTaskError(f"task {spec!r} is a {type(function).__name__}; expected a function")
+        raise UnknownTaskError(f"task {spec!r} has the type {type(function).__name__}; expected a function")
     return function
 
 

@@ -140,7 +140,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
         yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
     yield from _disturbances(capacities)
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
-        yield f"The confidence interval is wide for {listed(wide)}: search longer (--time 3m) or on a quieter machine."
+        yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
         yield f"Not tested: {name}: {skipped.reason}."

@@ -82,7 +82,7 @@ def test_exceptions_of_tasks_are_shortened_to_one_line_and_can_be_pickled() -> N
         ("sample_tasks:", "unknown task"),
         ("sample_tasks:missing", "cannot import task 'sample_tasks:missing'"),
         ("no_such:f", "ModuleNotFoundError: No module named 'no_such'"),
-        ("sample_tasks:NOT_CALLABLE", "is a int; expected a function"),
+        ("sample_tasks:NOT_CALLABLE", "has the type int; expected a function"),
         ("sample_tasks:is_async_generator", "is an async generator function; expected an async function"),
         ("sample_tasks:needs_arguments", "can't be called without arguments"),
     ],
