@@ -75,7 +75,7 @@ class Users:
     """The load tool for jobs, as a process."""
 
     def __init__(self, port: int, timeout_s: float) -> None:
-        words = ("--users", "2", "--patience", str(timeout_s), f"http://127.0.0.1:{port}/jobs")
+        words = ("--users", "2", "--timeout", str(timeout_s), f"http://127.0.0.1:{port}/jobs")
         command = [sys.executable, *script("job_load"), *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)

@@ -19,7 +19,7 @@ INTERVAL_S = 0.001
 Body = Callable[[list[str]], Awaitable[None]]
 
 
-def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | None = None, patience_s=LIMIT_S):
+def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | None = None, timeout_s=LIMIT_S):
     """Run `body` with the URLs pinged so far; return the pings, which are answered immediately or at the event."""
     pings, sent = Pings(), list[str]()
 
@@ -30,7 +30,7 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
         return PONG
 
     async def go() -> None:
-        async with probing(None, "http://x", Ping(), patience_s, pings, time.monotonic(), interval_s=INTERVAL_S):
+        async with probing(None, "http://x", Ping(), timeout_s, pings, time.monotonic(), interval_s=INTERVAL_S):
             await body(sent)
 
     monkeypatch.setattr(probes, "fetch", get)
@@ -69,7 +69,7 @@ def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypa
     async def until_one_waits(sent: list[str]) -> None:
         assert await until(lambda: bool(sent), LIMIT_S)
 
-    pings = pinged(monkeypatch, until_one_waits, asyncio.Event(), patience_s=INTERVAL_S)
+    pings = pinged(monkeypatch, until_one_waits, asyncio.Event(), timeout_s=INTERVAL_S)
     assert set(pings.problem) == {"not answered"}
 
 

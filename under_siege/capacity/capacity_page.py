@@ -15,7 +15,7 @@ from under_siege.capacity.capacity_table import (
     in_one_sentence,
     named,
 )
-from under_siege.charts.canvas import MARKS, Drawing, Look, Rows, Words, either, kind, layer, legend, quantity
+from under_siege.charts.canvas import MARKS, Drawing, Rows, Theme, VegaLite, either, kind, layer, legend, quantity
 from under_siege.charts.html_page import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.case_names import in_words
@@ -26,29 +26,29 @@ _LEAST_S = 5e-4  # shorter times are drawn at this value
 _METRICS = {"answers": "response", "pings": "ping"}
 
 
-def capacity_chart(capacities: Sequence[Capacity], look: Look) -> Drawing:
+def capacity_chart(capacities: Sequence[Capacity], theme: Theme) -> Drawing:
     """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
 
     A slide has room for only one legible chart, so it shows the first.
     """
-    names = [each.plain if look.is_slide else each.brief for each in named(capacities)]
+    names = [each.plain if theme.is_slide else each.brief for each in named(capacities)]
     rows = _rows(names, capacities)
     # Colours and marks both distinguish servers, because there are few colours.
     colour, mark = (
         kind(
             "name",
             scale={"domain": names, "range": [choices[index % len(choices)] for index in range(len(names))]},
-            legend=legend(look, "top", symbolOpacity=1),
+            legend=legend(theme, "top", symbolOpacity=1),
         )
-        for choices in (look.lines, MARKS)
+        for choices in (theme.lines, MARKS)
     )
-    if look.height is not None:
-        height = look.height - 60 - 20 * math.ceil(len(names) / 3)
-        return Drawing(_latency("answers", height, colour, mark, look), rows)
-    charts = [_latency("answers", _HEIGHT, colour, mark, look)]
+    if theme.height is not None:
+        height = theme.height - 60 - 20 * math.ceil(len(names) / 3)
+        return Drawing(_latency("answers", height, colour, mark, theme), rows)
+    charts = [_latency("answers", _HEIGHT, colour, mark, theme)]
     if rows["pings"]:
-        charts.append(_latency("pings", _LOWER, colour, mark, look))
-    charts.append(_goodput(colour, mark, look))
+        charts.append(_latency("pings", _LOWER, colour, mark, theme))
+    charts.append(_goodput(colour, mark, theme))
     return Drawing({"vconcat": charts, "spacing": 18, "resolve": {"scale": {"x": "shared"}}}, rows)
 
 
@@ -69,34 +69,34 @@ def _rows(names: Sequence[str], capacities: Sequence[Capacity]) -> dict[str, Row
     return rows
 
 
-def _latency(data: str, height: float, colour: Words, mark: Words, look: Look) -> Words:
+def _latency(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: Theme) -> VegaLite:
     label = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
     axis = {"tickCount": 5, "labelExpr": label}
     y = quantity("s", title=f"{data}: p99, and p50 faint", scale={"type": "log", "nice": True}, axis=axis)
-    base = {"x": _x("requests per second" if look.is_slide else None), "y": y, "color": colour}
+    base = {"x": _x("requests per second" if theme.is_slide else None), "y": y, "color": colour}
     p50, p99 = ({"transform": [{"filter": f"datum.percent == {percent}"}]} for percent in (50, 99))
     layers = [
-        layer(f"{data}_goals", "rule", {"y": quantity("s")}, color=look.limit, strokeDash=[5, 3]),
+        layer(f"{data}_goals", "rule", {"y": quantity("s")}, color=theme.limit, strokeDash=[5, 3]),
         {**layer(data, "line", {**base, "detail": kind("name")}, strokeWidth=1.5, opacity=0.4), **p50},
         {**layer(data, "line", base, strokeWidth=2), **p99},
         {**_points(data, base, mark), **p99},
     ]
-    return {"layer": layers, "width": look.width - 80, "height": height}
+    return {"layer": layers, "width": theme.width - 80, "height": height}
 
 
-def _goodput(colour: Words, mark: Words, look: Look) -> Words:
+def _goodput(colour: VegaLite, mark: VegaLite, theme: Theme) -> VegaLite:
     y = quantity("good", title="answers in time, per second", scale={"type": "symlog", "constant": 1})
     base = {"x": _x("requests offered per second"), "y": y, "color": colour}
     layers = [layer("good", "line", base, strokeWidth=2), _points("good", base, mark)]
-    return {"layer": layers, "width": look.width - 80, "height": _LOWER}
+    return {"layer": layers, "width": theme.width - 80, "height": _LOWER}
 
 
-def _x(title: str | None) -> Words:
+def _x(title: str | None) -> VegaLite:
     axis = {"title": title, "format": "~g", "tickCount": 8, "grid": False}
     return quantity("per_s", scale={"type": "log", "nice": False, "padding": 12}, axis=axis)
 
 
-def _points(data: str, base: Words, mark: Words) -> Words:
+def _points(data: str, base: VegaLite, mark: VegaLite) -> VegaLite:
     """Return a point for each step, pale if it ended early."""
     opacity = either("datum.broke", 0.35, 1.0)
     return layer(data, "point", {**base, "shape": mark, "opacity": opacity}, filled=True, size=55)

@@ -23,7 +23,7 @@ _TITLE, _BELOW = 1.25, 1.45  # line height divided by the font size
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Theme:
     """Sizes in pixels, and CSS colours that also differ in lightness (Okabe and Ito, 2008)."""
 
     width: int = 860
@@ -50,9 +50,9 @@ class Look:
         return self.height is not None
 
 
-FILE = Look()
+FILE = Theme()
 # On a page, the style sheet sets the colours, so the same chart works in light and dark mode.
-_NAMES = [field.name for field in fields(Look) if field.type is str]
+_NAMES = [field.name for field in fields(Theme) if field.type is str]
 WIDE = replace(
     FILE,
     **{name: f"var(--{name})" for name in _NAMES},  # type: ignore[arg-type]
@@ -69,15 +69,15 @@ class Drawing:
     rows: dict[str, list[dict[str, Any]]]
 
 
-def as_svg(drawing: Drawing, look: Look) -> str:
+def as_svg(drawing: Drawing, theme: Theme) -> str:
     """Return the drawing as SVG without scripts or external resources."""
-    svg: str = vl_convert.vegalite_to_svg(specification(drawing, look), vl_version=_VERSION)
+    svg: str = vl_convert.vegalite_to_svg(specification(drawing, theme), vl_version=_VERSION)
     return re.sub("<[^>]+>", _in_tenths, svg)
 
 
-def for_page(drawing: Drawing, look: Look, alternative: str) -> str:
+def for_page(drawing: Drawing, theme: Theme, alternative: str) -> str:
     """Return the drawing as SVG for an HTML page: as wide as its container, with a text alternative."""
-    svg = as_svg(drawing, look)
+    svg = as_svg(drawing, theme)
     inner = re.sub(r'^<svg\b(.*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg, count=1)
     return inner.replace("<svg", f'<svg role="img" aria-label="{escaped(alternative)}"', 1)
 
@@ -91,10 +91,10 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def specification(drawing: Drawing, look: Look) -> dict[str, Any]:
+def specification(drawing: Drawing, theme: Theme) -> dict[str, Any]:
     """Return the complete Vega-Lite specification; the tests validate it against the schema."""
-    text = {"labelColor": look.ink, "titleColor": look.quiet, "labelFontSize": 12, "titleFontSize": 12}
-    lines = {"gridColor": look.grid, "domainColor": look.grid, "tickColor": look.grid}
+    text = {"labelColor": theme.ink, "titleColor": theme.quiet, "labelFontSize": 12, "titleFontSize": 12}
+    lines = {"gridColor": theme.grid, "domainColor": theme.grid, "tickColor": theme.grid}
     config = {
         "background": "transparent",
         "font": FONT,
@@ -102,35 +102,35 @@ def specification(drawing: Drawing, look: Look) -> dict[str, Any]:
         "aria": False,  # the text alternative describes the chart; screen readers should skip individual marks
         "view": {"continuousWidth": 300, "continuousHeight": 300, "stroke": None},
         "axis": {**text, "titleFontWeight": "normal", **lines},
-        "text": {"fill": look.ink, "fontSize": 12},
+        "text": {"fill": theme.ink, "fontSize": 12},
     }
     schema = f"https://vega.github.io/schema/vega-lite/v{_VERSION}.json"
     return {"$schema": schema, **drawing.chart, "config": config, "datasets": drawing.rows}
 
 
-Words = dict[str, Any]  # a part of a Vega-Lite specification
+VegaLite = dict[str, Any]  # a part of a Vega-Lite specification
 
 
-def quantity(field: str, **more: Any) -> Words:
+def quantity(field: str, **more: Any) -> VegaLite:
     return {"field": field, "type": "quantitative", **more}
 
 
-def kind(field: str, **more: Any) -> Words:
+def kind(field: str, **more: Any) -> VegaLite:
     return {"field": field, "type": "nominal", **more}
 
 
-def either(test: str, value: Any, otherwise: Any) -> Words:
+def either(test: str, value: Any, otherwise: Any) -> VegaLite:
     return {"condition": {"test": test, "value": value}, "value": otherwise}
 
 
-def layer(data: str, mark: str, encoding: Words, **style: Any) -> Words:
+def layer(data: str, mark: str, encoding: VegaLite, **style: Any) -> VegaLite:
     """Return a layer with one mark per data row, or one line through all rows."""
     return {"data": {"name": data}, "mark": {"type": mark, **style}, "encoding": encoding}
 
 
-def legend(look: Look, orient: str, **more: Any) -> Words:
-    columns = 1 if look.is_narrow else 3
-    return {"title": None, "orient": orient, "columns": columns, "labelColor": look.ink, "labelFontSize": 12, **more}
+def legend(theme: Theme, orient: str, **more: Any) -> VegaLite:
+    columns = 1 if theme.is_narrow else 3
+    return {"title": None, "orient": orient, "columns": columns, "labelColor": theme.ink, "labelFontSize": 12, **more}
 
 
 Rows = list[dict[str, Any]]
@@ -142,55 +142,55 @@ class Sheet:
 
     width: float
     height: float
-    across: Words  # the horizontal scale
-    axis: Words | None
+    across: VegaLite  # the horizontal scale
+    axis: VegaLite | None
     rows: dict[str, Rows] = field(default_factory=dict)  # data of each layer
 
-    def of(self, name: str, rows: Rows, mark: str, encoding: Words, **style: Any) -> Words:
+    def of(self, name: str, rows: Rows, mark: str, encoding: VegaLite, **style: Any) -> VegaLite:
         """Return a layer whose marks are in an SVG group with the class `mark-… NAME_marks`."""
         self.rows[name] = rows
         return {"name": name, **layer(name, mark, encoding, **style)}
 
     @property
-    def x(self) -> Words:
+    def x(self) -> VegaLite:
         """Return the encoding of the horizontal position, from the field `x`."""
         return quantity("x", scale=self.across, axis=self.axis)
 
     @property
-    def y(self) -> Words:
+    def y(self) -> VegaLite:
         """Return the encoding of the vertical position, from the field `y`."""
         return quantity("y", scale={"domain": [self.height, 0], "nice": False}, axis=None)
 
-    def text(self, name: str, rows: Rows, at: float | None = None, **style: Any) -> Words:
+    def text(self, name: str, rows: Rows, at: float | None = None, **style: Any) -> VegaLite:
         """Return the texts in the field `text`, `at` pixels from the left or at the position in the field `x`."""
         across = self.x if at is None else {"value": at}
         return self.of(name, rows, "text", {"x": across, "y": self.y, "text": kind("text")}, **style)
 
-    def bars(self, name: str, rows: Rows, more: Words | None = None, **style: Any) -> Words:
+    def bars(self, name: str, rows: Rows, more: VegaLite | None = None, **style: Any) -> VegaLite:
         """Return rectangles from `x`, `y` to `x2`, `y2`."""
         return self.of(name, rows, "rect", {**self._across, **self._down, **(more or {})}, **style)
 
-    def rules(self, name: str, rows: Rows, **style: Any) -> Words:
+    def rules(self, name: str, rows: Rows, **style: Any) -> VegaLite:
         """Return horizontal lines from `x` to `x2`."""
         return self.of(name, rows, "rule", {**self._across, "y": self.y}, **style)
 
-    def posts(self, name: str, rows: Rows, **style: Any) -> Words:
+    def posts(self, name: str, rows: Rows, **style: Any) -> VegaLite:
         """Return vertical lines from `y` to `y2`."""
         return self.of(name, rows, "rule", {"x": self.x, **self._down}, **style)
 
-    def segments(self, name: str, rows: Rows, **style: Any) -> Words:
+    def segments(self, name: str, rows: Rows, **style: Any) -> VegaLite:
         """Return lines from `x`, `y` to `x2`, `y2`."""
         return self.of(name, rows, "rule", {**self._across, **self._down}, **style)
 
     @property
-    def _across(self) -> Words:
+    def _across(self) -> VegaLite:
         return {"x": self.x, "x2": {"field": "x2"}}
 
     @property
-    def _down(self) -> Words:
+    def _down(self) -> VegaLite:
         return {"y": self.y, "y2": {"field": "y2"}}
 
-    def drawn(self, *layers: Words) -> Drawing:
+    def drawn(self, *layers: VegaLite) -> Drawing:
         """Return all layers in one drawing; the first layer is at the bottom."""
         return Drawing({"layer": list(layers), "width": self.width, "height": self.height}, self.rows)
 
@@ -227,7 +227,7 @@ class Frame:
     under: str = ""  # a list of names below the title, in smaller letters
 
     @property
-    def look(self) -> Look:
+    def theme(self) -> Theme:
         if self.aspect is None:
             return FILE
         width, height = self._size
@@ -235,7 +235,7 @@ class Frame:
 
     def around(self, drawing: Drawing) -> str:
         """Return the chart with its texts as SVG."""
-        svg = canvas.as_svg(drawing, self.look)
+        svg = canvas.as_svg(drawing, self.theme)
         head, foot = self._head, self._foot
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
         width, height = self._size if self.aspect else (inner_width + 2 * _EDGE, 0.0)

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from under_siege.charts.canvas import NARROW, WIDE, Drawing, Frame, Look, for_page
+from under_siege.charts.canvas import NARROW, WIDE, Drawing, Frame, Theme, for_page
 from under_siege.formatting import unbroken
 from under_siege.model.record import Result
 
@@ -118,7 +118,7 @@ class Picture:
     name: str  # file name
     title: str  # title on the page
     how: str  # how to read it
-    draw: Callable[[Look], Drawing]
+    draw: Callable[[Theme], Drawing]
     alternative: str  # text alternative
     on_page: bool = True  # whether the page shows the chart; files always do
     headline: str = ""  # the finding; a second line may list names
@@ -128,7 +128,7 @@ class Picture:
         """Return the chart with its headline and conditions as SVG, for a file or a slide."""
         title, _, under = (self.headline or self.title).partition("\n")
         frame = Frame(title, self.conditions, aspect, under)
-        return frame.around(self.draw(frame.look))
+        return frame.around(self.draw(frame.theme))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class Section:
 
 def _figure(picture: Picture) -> PageFigure:
     wide, narrow = (
-        Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
-        for look in (WIDE, NARROW)
+        Markup(for_page(picture.draw(theme), theme, picture.alternative))  # noqa: S704 (escaped there)
+        for theme in (WIDE, NARROW)
     )
     headline, _, names = unbroken(picture.headline).partition("\n")
     return PageFigure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)

@@ -9,7 +9,7 @@ import numpy as np
 from under_siege import formatting
 from under_siege.analysis.ranking import MetricValue
 from under_siege.analysis.summary import Summary, half_width
-from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
+from under_siege.charts.canvas import Drawing, Sheet, Theme, VegaLite, either, kind, quantity
 from under_siege.checks.verdict import OK
 from under_siege.report.case_names import plain_name, with_file
 from under_siege.stats.rate import Floats
@@ -35,7 +35,7 @@ class Rows:
 
     cases: Sequence[Summary]
     wanted: float  # height of the marks in pixels
-    look: Look
+    theme: Theme
     best: str = ""  # metric whose best cases get a star, as in `Summary.best`
 
     @property
@@ -44,14 +44,14 @@ class Rows:
 
     @property
     def marks(self) -> float:
-        return max(4.0, min(self.wanted * 1.4, self._step - 5)) if self.look.is_slide else self.wanted
+        return max(4.0, min(self.wanted * 1.4, self._step - 5)) if self.theme.is_slide else self.wanted
 
     def top(self, row: int) -> float:
-        return row * self._step + (self._head if not self.look.is_slide else (self._step - self.marks) / 2)
+        return row * self._step + (self._head if not self.theme.is_slide else (self._step - self.marks) / 2)
 
-    def sheet(self, across: Words, axis: Words) -> Sheet:
-        beside = _NAMES + _FIGURES if self.look.is_slide else 20
-        return Sheet(self.look.width - beside, self.height, across, axis)
+    def sheet(self, across: VegaLite, axis: VegaLite) -> Sheet:
+        beside = _NAMES + _FIGURES if self.theme.is_slide else 20
+        return Sheet(self.theme.width - beside, self.height, across, axis)
 
     def leads(self, case: Summary) -> bool:
         """Return whether the case gets a star."""
@@ -61,29 +61,31 @@ class Rows:
     def has_leaders(self) -> bool:
         return any(map(self.leads, self.cases))
 
-    def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Words]:
-        look, names, labels = self.look, [], []
+    def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[VegaLite]:
+        theme, names, labels = self.theme, [], []
         for index, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
             middle = (index + 0.5) * self._step
             name_y, figure_y = index * self._step + _LINE / 2, self.top(index) - _LINE / 2
-            names.append({"y": middle if look.is_slide else name_y, "text": self._name(case), "best": self.leads(case)})
-            labels.append({"y": middle if look.is_slide else figure_y, "text": figure})
-        align, dx = ("right", -8) if look.is_slide else ("left", 0)
-        style = {"align": align, "dx": dx, "fontSize": self._letters, "color": look.ink}
-        at, side = (sheet.width + 8, "left") if look.is_slide else (sheet.width, "right")
-        at, side = (0, "left") if look.is_narrow else (at, side)
-        bold = [row for row in names if row["best"] or not look.is_slide]
+            names.append(
+                {"y": middle if theme.is_slide else name_y, "text": self._name(case), "best": self.leads(case)}
+            )
+            labels.append({"y": middle if theme.is_slide else figure_y, "text": figure})
+        align, dx = ("right", -8) if theme.is_slide else ("left", 0)
+        style = {"align": align, "dx": dx, "fontSize": self._letters, "color": theme.ink}
+        at, side = (sheet.width + 8, "left") if theme.is_slide else (sheet.width, "right")
+        at, side = (0, "left") if theme.is_narrow else (at, side)
+        bold = [row for row in names if row["best"] or not theme.is_slide]
         return [
             sheet.text("names", bold, 0, fontWeight="bold", **style),
             sheet.text("names_rest", [row for row in names if row not in bold], 0, **style),
-            sheet.text("figures", labels, at, align=side, fontSize=min(12.5, self._letters), color=look.ink),
+            sheet.text("figures", labels, at, align=side, fontSize=min(12.5, self._letters), color=theme.ink),
         ]
 
     def _name(self, case: Summary) -> str:
         flag = "" if case.verdict == OK else f"  ({case.verdict})"
         star = "★ " if self.leads(case) else ""
-        if not self.look.is_slide:
-            return f"{star}{with_file(case, self.cases, is_narrow=self.look.is_narrow)}{flag}"
+        if not self.theme.is_slide:
+            return f"{star}{with_file(case, self.cases, is_narrow=self.theme.is_narrow)}{flag}"
         name = plain_name(case, self.cases)
         most = _LETTERS - len(flag) - len(star)
         return f"{star}{name if len(name) <= most else f'{name[: most - 1]}…'}{flag}"
@@ -94,16 +96,16 @@ class Rows:
 
     @property
     def _head(self) -> float:
-        return 2 * _LINE if self.look.is_narrow else _LINE
+        return 2 * _LINE if self.theme.is_narrow else _LINE
 
     @property
     def _step(self) -> float:
-        if self.look.height is not None:
-            return min(46.0, (self.look.height - _AXIS) / max(1, len(self.cases)))
+        if self.theme.height is not None:
+            return min(46.0, (self.theme.height - _AXIS) / max(1, len(self.cases)))
         return self._head + self.wanted + _GAP
 
 
-def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
+def throughput_chart(cases: Sequence[Summary], theme: Theme, ceilings: Sequence[Summary | None] = ()) -> Drawing:
     """Draw the speed-adjusted rate of each case as a bar with an interval, and the ceilings as lines.
 
     Args:
@@ -111,11 +113,11 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
         ceilings: the ceiling of each case, None if unknown.
     """
     ceilings = ceilings or [None] * len(cases)
-    rows = Rows(cases, _RATE, look, "rate_per_s")
+    rows = Rows(cases, _RATE, theme, "rate_per_s")
     limits = [_high(ceiling) for ceiling in ceilings if ceiling is not None and ceiling.rate_per_s]
     most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
-    limit = " (dashed: the ceiling)" if look.is_slide and limits else ""
-    axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": look.width // 100}
+    limit = " (dashed: the ceiling)" if theme.is_slide and limits else ""
+    axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": theme.width // 100}
     sheet = rows.sheet({"domain": [0, most], "nice": False, "clamp": True}, axis)
     bars, intervals = [], []
     for number, case in enumerate(cases):
@@ -126,23 +128,23 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
         bars.append({"x": 0, "x2": min(case.usual_rate_per_s, most), "y": y, "y2": y + rows.marks, **sound})
         if rate.low is not None and rate.high is not None and rate.high < most:
             intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
-    style = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", look.work, look.mute)}
+    style = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", theme.work, theme.mute)}
     band, lines = _ceilings(sheet, rows, ceilings, most)
     return sheet.drawn(
         band,
         sheet.bars("bars", bars, style),
-        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
-        sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
+        sheet.rules("halo", intervals, color=theme.paper, strokeWidth=5, opacity=0.75),
+        sheet.rules("intervals", intervals, color=theme.ink, strokeWidth=2),
         *lines,
-        *rows.texts(sheet, [_rate_with_margin(case, most, look) for case in cases]),
+        *rows.texts(sheet, [_rate_with_margin(case, most, theme) for case in cases]),
     )
 
 
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
-) -> tuple[Words, Sequence[Words]]:
+) -> tuple[VegaLite, Sequence[VegaLite]]:
     """Return a grey band and a line for the ceiling: through all rows if they share one ceiling, else in each row."""
-    look = rows.look
+    theme = rows.theme
     known = [
         (rows.top(row), ceiling) for row, ceiling in enumerate(ceilings) if ceiling is not None and ceiling.rate_per_s
     ]
@@ -160,17 +162,17 @@ def _ceilings(
             high = min(most, ceiling.rate_per_s.high)
             bands.append({"x": min(most, ceiling.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
     texts = []
-    if places and not look.is_slide:
-        text = _at_the_line(shared, places, look)
+    if places and not theme.is_slide:
+        text = _at_the_line(shared, places, theme)
         texts = [{"x": places[-1][2].usual_rate_per_s, "y": sheet.height - 2, "text": text}]
-    return sheet.bars("ceiling_interval", bands, color=look.limit, opacity=0.13), [
-        sheet.posts("ceiling", lines, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("ceiling_label", texts, align="left", dx=6, dy=-2, color=look.ink),
+    return sheet.bars("ceiling_interval", bands, color=theme.limit, opacity=0.13), [
+        sheet.posts("ceiling", lines, color=theme.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.text("ceiling_label", texts, align="left", dx=6, dy=-2, color=theme.ink),
     ]
 
 
-def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], look: Look) -> str:
-    if look.is_narrow:
+def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], theme: Theme) -> str:
+    if theme.is_narrow:
         return "ceiling"
     if not shared:
         return "dashed: the ceiling of that Python"
@@ -180,10 +182,10 @@ def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], l
     return f"ceiling: {formatting.rate(ceiling.usual_rate_per_s)}/s{margin}"
 
 
-def _rate_with_margin(case: Summary, most: float, look: Look) -> str:
+def _rate_with_margin(case: Summary, most: float, theme: Theme) -> str:
     width = half_width(case)
     interval = f" ± {formatting.margin(width)}" if width is not None else ""
-    cut = ", off the scale" if case.usual_rate_per_s > most and not look.is_slide else ""
+    cut = ", off the scale" if case.usual_rate_per_s > most and not theme.is_slide else ""
     return f"{formatting.rate(case.usual_rate_per_s)}/s{interval}{cut}"
 
 
@@ -193,7 +195,7 @@ def _high(case: Summary) -> float:
 
 
 def pings_chart(
-    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, dots_each: int, look: Look
+    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, dots_each: int, theme: Theme
 ) -> Drawing:
     """Draw the ping latencies of each case as a quantile dot plot (Kay et al., CHI 2016).
 
@@ -202,12 +204,12 @@ def pings_chart(
         task_s: duration of the task without concurrent requests.
         dots_each: dots per case; each represents an equal share of the pings.
     """
-    rows = Rows(cases, _PING, look, "ping_p99_s")
+    rows = Rows(cases, _PING, theme, "ping_p99_s")
     waited_s = [np.maximum(_LEAST_S, np.concatenate([run.record.pings.waited_s for run in case])) for case in rounds]
     longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
     title = "ping latency, logarithmic"
-    title += " (dashed: one task)" if look.is_slide and task_s else ""
+    title += " (dashed: one task)" if theme.is_slide and task_s else ""
     axis = {"title": title, "orient": "top", "values": steps, "labelExpr": _LABELS}
     scale = {"type": "log", "domain": [_LEAST_S, longest_s * 1.3], "nice": False}
     sheet = rows.sheet(scale, axis)
@@ -218,20 +220,20 @@ def pings_chart(
             dots.append({"x": value, "y": y + 3 + (rows.marks - 6) * _scattered(place)})
         if len(values):
             medians.append({"x": float(np.percentile(values, 50)), "y": y, "y2": y + rows.marks})
-            figures[number] = _percentiles(cases[number], look)
+            figures[number] = _percentiles(cases[number], theme)
     alone = [{"x": task_s, "y": 0, "y2": sheet.height}] if task_s else []
     label = [{"x": task_s, "y": sheet.height - 4, "text": f"one task: {formatting.seconds(task_s)}"}] if task_s else []
-    label = label if not look.is_slide else []
+    label = label if not theme.is_slide else []
     return sheet.drawn(
-        sheet.posts("one_task", alone, color=look.limit, strokeWidth=1.5, strokeDash=[5, 3]),
-        sheet.text("one_task_label", label, align="left", dx=5, color=look.ink),
-        sheet.of("pings", dots, "circle", {"x": sheet.x, "y": sheet.y}, size=22, opacity=0.55, color=look.ping),
-        sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
+        sheet.posts("one_task", alone, color=theme.limit, strokeWidth=1.5, strokeDash=[5, 3]),
+        sheet.text("one_task_label", label, align="left", dx=5, color=theme.ink),
+        sheet.of("pings", dots, "circle", {"x": sheet.x, "y": sheet.y}, size=22, opacity=0.55, color=theme.ping),
+        sheet.posts("medians", medians, color=theme.ink, strokeWidth=2.5),
         *rows.texts(sheet, figures),
     )
 
 
-def _percentiles(case: Summary, look: Look) -> str:
+def _percentiles(case: Summary, theme: Theme) -> str:
     if case.ping_s is None:
         return "no pings"
     p50, p99 = (
@@ -239,7 +241,7 @@ def _percentiles(case: Summary, look: Look) -> str:
         for value in (case.ping_s.p50, case.ping_s.p99)
         for longest_s in (case.ping_s.max,)
     )
-    return p99.replace("below", "99 % <") if look.is_slide else f"half {p50}, 99 % {p99}"
+    return p99.replace("below", "99 % <") if theme.is_slide else f"half {p50}, 99 % {p99}"
 
 
 def _quantiles(values: Floats, count: int) -> list[float]:
@@ -253,19 +255,19 @@ def _scattered(number: int) -> float:
     return number * 0.6180339887 % 1
 
 
-def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
+def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: Theme, *, beside_task: bool) -> Drawing:
     """Draw the CPU time of each case as a bar with an interval, pale if it is not significantly above 0.
 
     Args:
         spent: CPU seconds per answer, for each case.
         beside_task: whether the CPU time of the task itself is subtracted.
     """
-    rows = Rows(cases, _CPU, look, "cpu_s_per_transaction")
+    rows = Rows(cases, _CPU, theme, "cpu_s_per_transaction")
     values = [1000 * max(0.0, metric.value or 0.0) for metric in spent]
     edges = [tuple(1000 * max(0.0, edge) for edge in metric.interval) if metric.interval else None for metric in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
     what = "CPU time per answer on top of the task" if beside_task else "CPU time per answer"
-    axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": look.width // 100}
+    axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": theme.width // 100}
     sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
     bars, intervals, figures = [], [], []
     for number, (case, value, edge) in enumerate(zip(cases, values, edges, strict=True)):
@@ -274,22 +276,22 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look
         bars.append({"x": 0.0, "x2": value, "y": y, "y2": y + rows.marks, "strong": strong})
         if edge:
             intervals.append({"x": edge[0], "x2": edge[1], "y": y + rows.marks / 2})
-        figures.append(_with_edges(value, edge, look))
-    color = either("datum.strong", look.work, look.mute)
+        figures.append(_with_edges(value, edge, theme))
+    color = either("datum.strong", theme.work, theme.mute)
     return sheet.drawn(
         sheet.bars("cpu", bars, {"color": color}),
-        sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=look.limit),
-        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
-        sheet.rules("margins", intervals, color=look.ink, strokeWidth=2),
+        sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=theme.limit),
+        sheet.rules("halo", intervals, color=theme.paper, strokeWidth=5, opacity=0.75),
+        sheet.rules("margins", intervals, color=theme.ink, strokeWidth=2),
         *rows.texts(sheet, figures),
     )
 
 
-def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look) -> str:
+def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, theme: Theme) -> str:
     value = f"{_in_two_digits(value_ms)} ms"
     if edges_ms is not None and not edges_ms[0]:
         return f"at most {_in_two_digits(edges_ms[1])} ms" if edges_ms[1] else "nothing"
-    if edges_ms is None or look.is_slide:
+    if edges_ms is None or theme.is_slide:
         return value
     return f"{value}, between {_in_two_digits(edges_ms[0])} and {_in_two_digits(edges_ms[1])}"
 
@@ -299,20 +301,22 @@ def _in_two_digits(value_ms: float) -> str:
     return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
-def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
+def moments_chart(
+    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, theme: Theme
+) -> Drawing:
     """Draw answers and pings over time in the first round of each case, all with the same scales.
 
     A curve with more than `most_steps` steps is thinned.
     """
-    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
+    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, theme, "rate_per_s")
     part = rows.marks / rows.wanted
     answers_px, pings_px = _ANSWERS * part, _PINGS * part
-    climb_px = answers_px - (0 if look.is_slide else 6)  # below the name of the row
+    climb_px = answers_px - (0 if theme.is_slide else 6)  # below the name of the row
     first = [case[0] for case in rounds]
     end_s = max(run.record.load_s or run.record.time_s for run in first)
     most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
     longest_s = max([0.001, *(value for run in first for value in run.record.pings.waited_s)])
-    sheet = rows.sheet({"domain": [0, end_s], "nice": False}, _axis(look))
+    sheet = rows.sheet({"domain": [0, end_s], "nice": False}, _axis(theme))
     answers, pings, grounds, marks = [], [], [], []
     for number, run in enumerate(first):
         floor = rows.top(number) + answers_px
@@ -324,23 +328,23 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
             if due_s <= end_s:
                 pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
         grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
-        marks += _scales(floor, climb_px, most, ground, pings_px, longest_s) if not look.is_slide else []
+        marks += _scales(floor, climb_px, most, ground, pings_px, longest_s) if not theme.is_slide else []
     curve = {"x": sheet.x, "y": sheet.y, "detail": kind("row"), "order": quantity("x")}
     return sheet.drawn(
-        sheet.rules("grounds", grounds, color=look.grid),
-        sheet.rules("scales", [{**row, "x": 0, "x2": end_s} for row in marks], color=look.grid, strokeDash=[2, 3]),
-        sheet.of("answers", answers, "line", curve, interpolate="step-after", strokeWidth=2, color=look.work),
-        sheet.posts("pings", pings, color=look.ping, strokeWidth=3 if not look.is_narrow else 1.5),
-        sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=look.quiet),
-        sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
-        *rows.texts(sheet, [_rate_and_longest(run, look) for run in first]),
+        sheet.rules("grounds", grounds, color=theme.grid),
+        sheet.rules("scales", [{**row, "x": 0, "x2": end_s} for row in marks], color=theme.grid, strokeDash=[2, 3]),
+        sheet.of("answers", answers, "line", curve, interpolate="step-after", strokeWidth=2, color=theme.work),
+        sheet.posts("pings", pings, color=theme.ping, strokeWidth=3 if not theme.is_narrow else 1.5),
+        sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=theme.quiet),
+        sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=theme.quiet),
+        *rows.texts(sheet, [_rate_and_longest(run, theme) for run in first]),
     )
 
 
-def _axis(look: Look) -> Words:
+def _axis(theme: Theme) -> VegaLite:
     colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
-    title = colours if look.is_slide else "seconds since the siege began"
-    return {"title": title, "orient": "top", "tickCount": look.width // 100}
+    title = colours if theme.is_slide else "seconds since the siege began"
+    return {"title": title, "orient": "top", "tickCount": theme.width // 100}
 
 
 def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
@@ -362,10 +366,10 @@ def _scales(
     ]
 
 
-def _rate_and_longest(run: Round, look: Look) -> str:
+def _rate_and_longest(run: Round, theme: Theme) -> str:
     longest_s = max(run.record.pings.waited_s, default=0.0)
     rate = f"{formatting.rate(run.rate.per_s)}/s" if run.rate.per_s else "no rate"
-    if look.is_slide:
+    if theme.is_slide:
         return f"{rate}, {formatting.seconds(longest_s)}"
     settled = f", {rate} as measured" if run.rate.per_s else ""
     return f"{run.completed} answers{settled}; longest ping {formatting.seconds(longest_s)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from under_siege import formatting
 from under_siege.analysis.summary import Interval, Summary
-from under_siege.charts.canvas import Drawing, Look, Sheet, either
+from under_siege.charts.canvas import Drawing, Sheet, Theme, either
 from under_siege.checks.verdict import OK
 from under_siege.report.case_names import plain_name, short
 
@@ -66,7 +66,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PlotArea:
     """The size of the chart and of its letters."""
 
     left: float
@@ -76,7 +76,7 @@ class Room:
     letter: float  # letter width
 
 
-def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> list[Block]:
+def placed(points: Sequence[Point], room: PlotArea, lines: Sequence[Box] = ()) -> list[Block]:
     """Return a block for each group of close points; groups whose names would overlap are joined.
 
     Args:
@@ -122,7 +122,7 @@ def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
 
 
 def _blocks(
-    groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room, lines: Sequence[Box]
+    groups: Sequence[Sequence[Point]], points: Sequence[Point], room: PlotArea, lines: Sequence[Box]
 ) -> list[Block]:
     """Place each block where it overlaps the least, starting with the largest groups."""
     found: dict[int, Block] = {}
@@ -141,7 +141,7 @@ def _blocks(
     return [found[place] for place in range(len(groups))]
 
 
-def _cost(block: Block, taken: Sequence[Box], near: Sequence[Box], lines: Sequence[Box], room: Room) -> float:
+def _cost(block: Block, taken: Sequence[Box], near: Sequence[Box], lines: Sequence[Box], room: PlotArea) -> float:
     box = block.names
     outside = max(0.0, room.left - box.x) + max(0.0, box.x2 - room.width)
     middle = (min(point.y for point in block.points) + max(point.y for point in block.points)) / 2
@@ -151,7 +151,7 @@ def _cost(block: Block, taken: Sequence[Box], near: Sequence[Box], lines: Sequen
     return 1000 * covered + 100 * outside + 80 * odd + 60 * crossed + shifted + 3 * block.is_left
 
 
-def _label_box(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:
+def _label_box(group: Sequence[Point], room: PlotArea, shift: float, *, is_left: bool) -> Box:
     wide = max(room.letter * (1.12 if point.is_best else 1.0) * len(point.text) for point in group)
     high = room.line * len(group)
     away = _DOT + 7 + 8 * (len(group) > 1)
@@ -200,10 +200,10 @@ class CostAxis:
 
 
 class _Scatter:
-    def __init__(self, cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> None:
-        self.look, self.across, self.ceiling = look, across, ceiling
+    def __init__(self, cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, theme: Theme) -> None:
+        self.theme, self.across, self.ceiling = theme, across, ceiling
         self.cases = [case for case in cases if across.value(case) and case.usual_rate_per_s]
-        self.width, self.height = look.width - _LEFT - 12.0, (look.height or _HEIGHT + _FOOT) - _FOOT
+        self.width, self.height = theme.width - _LEFT - 12.0, (theme.height or _HEIGHT + _FOOT) - _FOOT
         self.span = across.span(self.cases)
         rates = [case.usual_rate_per_s for case in self.cases if case.verdict == OK] or [1.0]
         limit = [_edges(ceiling.rate_per_s)[1] or ceiling.usual_rate_per_s] if ceiling else []
@@ -219,7 +219,7 @@ class _Scatter:
         return case.rank == 1 and self.across.best in case.best
 
     def blocks(self) -> list[Block]:
-        room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
+        room = PlotArea(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
         at, _, texts = self.limit()
         lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
         lines += [Box(row["x"] - _LETTER * len(row["text"]), row["y"] - 8, row["x"], row["y"] + 8) for row in texts]
@@ -229,15 +229,15 @@ class _Scatter:
         value = self.across.value(case)
         assert value is not None
         name = plain_name(case, self.cases)
-        if self.look.is_narrow:
+        if self.theme.is_narrow:
             if short(case.server).isdecimal():  # the file name is shorter: `4 processexecutor`
                 name = name.replace(plain_name(case, self.cases), case.server.replace("_async_", " ").replace("_", " "))
             name = name if len(name) <= 17 else f"{name[:16]}…"
-        elif not self.look.is_slide and name != case.server:
+        elif not self.theme.is_slide and name != case.server:
             name = f"{name} ({short(case.server)})"
         flag = "" if case.verdict == OK else f" ({case.verdict})"
         star = "★ " if self.is_best(case) else ""
-        figure = "" if self.look.is_slide else f": {self.across.text(value)}"
+        figure = "" if self.theme.is_slide else f": {self.across.text(value)}"
         text = f"{star}{name}{flag}{figure}"
         return Point(self.x(value), self.y(case.usual_rate_per_s), text, self.is_best(case))
 
@@ -280,7 +280,7 @@ class _Scatter:
         at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
         across = {"x": _LEFT, "x2": _LEFT + self.width}
         band = [{**across, "y": self.y(high), "y2": self.y(low)}] if low is not None and high is not None else []
-        text = "ceiling" if self.look.is_narrow else "ceiling: the same load without a server"
+        text = "ceiling" if self.theme.is_narrow else "ceiling: the same load without a server"
         return (
             [{**across, "y": at, "y2": at}],
             band,
@@ -288,28 +288,28 @@ class _Scatter:
         )
 
 
-def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> Drawing:
+def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, theme: Theme) -> Drawing:
     """Draw throughput against a cost, as a labelled point per case; cases that are best in both get a star."""
-    drawn = _Scatter(cases, across, ceiling, look)
+    drawn = _Scatter(cases, across, ceiling, theme)
     blocks = drawn.blocks()
-    width = look.width - 4
+    width = theme.width - 4
     sheet = Sheet(width, drawn.height + _FOOT, {"domain": [0, width], "nice": False}, None)
     lines, below, left = drawn.grid()
     at, band, texts = drawn.limit()
     titles = [
         {"x": _LEFT + drawn.width / 2, "y": drawn.height + 30, "text": f"← {across.title}: less is better"},
     ]
-    strong = either("datum.strong", look.work, look.mute)
-    bold: dict[str, Any] = {"color": look.ink, "fontSize": 12}
-    small: dict[str, Any] = {"color": look.quiet, "fontSize": 11}
+    strong = either("datum.strong", theme.work, theme.mute)
+    bold: dict[str, Any] = {"color": theme.ink, "fontSize": 12}
+    small: dict[str, Any] = {"color": theme.quiet, "fontSize": 11}
     return sheet.drawn(
-        sheet.segments("grid", lines, color=look.grid),
-        sheet.bars("ceiling_interval", band, color=look.limit, opacity=0.12),
-        sheet.segments("ceiling", at, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("ceiling_label", texts, align="right", color=look.ink, fontSize=11),
-        sheet.segments("intervals", drawn.intervals(), color=look.quiet, strokeWidth=1.2),
+        sheet.segments("grid", lines, color=theme.grid),
+        sheet.bars("ceiling_interval", band, color=theme.limit, opacity=0.12),
+        sheet.segments("ceiling", at, color=theme.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.text("ceiling_label", texts, align="right", color=theme.ink, fontSize=11),
+        sheet.segments("intervals", drawn.intervals(), color=theme.quiet, strokeWidth=1.2),
         sheet.of("points", drawn.dots(), "circle", {"x": sheet.x, "y": sheet.y, "color": strong}, size=130, opacity=1),
-        sheet.segments("brackets", list(_brackets(blocks)), color=look.quiet, strokeWidth=1.2),
+        sheet.segments("brackets", list(_brackets(blocks)), color=theme.quiet, strokeWidth=1.2),
         *(
             sheet.text(
                 f"{halo}names_{side}_{'best' if best else 'rest'}",
@@ -320,17 +320,17 @@ def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None,
             )
             for side in ("left", "right")
             for best in (True, False)
-            for halo, style in (("halo_", {**bold, "stroke": look.paper, "strokeWidth": 4}), ("", bold))
+            for halo, style in (("halo_", {**bold, "stroke": theme.paper, "strokeWidth": 4}), ("", bold))
         ),
         sheet.text("below", below, **small),
         sheet.text("left", left, align="right", **small),
         sheet.text("titles", titles, **small),
-        sheet.text("upright", [{"x": 10, "y": drawn.height / 2, "text": _upright(look)}], angle=270, **small),
+        sheet.text("upright", [{"x": 10, "y": drawn.height / 2, "text": _upright(theme)}], angle=270, **small),
     )
 
 
-def _upright(look: Look) -> str:
-    return "answers per second: more is better →" if not look.is_slide else "answers per second →"
+def _upright(theme: Theme) -> str:
+    return "answers per second: more is better →" if not theme.is_slide else "answers per second →"
 
 
 def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:
@@ -358,16 +358,16 @@ def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
     return (None, None) if interval is None else (interval.low, interval.high)
 
 
-def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
+def memory_chart(cases: Sequence[Summary], theme: Theme) -> Drawing:
     """Draw throughput against memory."""
     across = CostAxis(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
-    return scatter(cases, across, None, look)
+    return scatter(cases, across, None, theme)
 
 
-def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
+def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, theme: Theme) -> Drawing:
     """Draw throughput against the 99th percentile of ping latency."""
     across = CostAxis(_ping_p99_s, formatting.seconds, "ping p99", "ping_p99_s", True, _ping_edges)
-    return scatter(cases, across, ceiling, look)
+    return scatter(cases, across, ceiling, theme)
 
 
 def _memory_bytes(case: Summary) -> float | None:

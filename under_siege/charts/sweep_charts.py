@@ -9,7 +9,7 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import number
-from under_siege.charts.canvas import MARKS, Drawing, Look, Sheet, Words, kind, layer, legend, quantity
+from under_siege.charts.canvas import MARKS, Drawing, Sheet, Theme, VegaLite, kind, layer, legend, quantity
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.report.case_names import across, at, cases_of, in_plain_words, label, name_of, short
@@ -20,7 +20,7 @@ _WIDE_RANGE = 16  # minimum ratio of the largest to the smallest value for a log
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class SweepMetric:
     """The metric that a chart shows along an axis."""
 
     name: str  # file name of the chart
@@ -31,27 +31,27 @@ class Over:
 
 
 FIGURES = (
-    Over("rate", "rate_per_s", "requests per second, speed-adjusted"),
-    Over("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
-    Over("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
-    Over("cpu", "cpu_s_per_transaction", "CPU per answer, milliseconds", lambda value: 1000 * value),
-    Over("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
+    SweepMetric("rate", "rate_per_s", "requests per second, speed-adjusted"),
+    SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    SweepMetric("cpu", "cpu_s_per_transaction", "CPU per answer, milliseconds", lambda value: 1000 * value),
+    SweepMetric("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
 )
 
 
-def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over, look: Look) -> Drawing:
+def curves(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric, theme: Theme) -> Drawing:
     """Draw a metric of these cases along a numeric axis; strategies differ in colour, dash and mark."""
     rows = _rows(comparison, places, along, over)
     names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
-    key = legend(look, "bottom", labelLimit=look.width // (1 if look.is_narrow else 3) - 40, symbolSize=120)
+    key = legend(theme, "bottom", labelLimit=theme.width // (1 if theme.is_narrow else 3) - 40, symbolSize=120)
     count = range(len(names))
-    colours = [look.lines[number % len(look.lines)] for number in count] + [look.limit]
-    dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in count] + [[6, 3]]
+    colours = [theme.lines[number % len(theme.lines)] for number in count] + [theme.limit]
+    dashes = [[1, 0] if number < len(theme.lines) else [2, 2] for number in count] + [[6, 3]]
     shapes = [MARKS[number % len(MARKS)] for number in count] + ["stroke"]
 
     domain = [*names, *([_CEILING] if any(row["name"] == _CEILING for row in rows) else [])]
 
-    def of_each(values: list[Any], key: Words | None = key) -> Words:
+    def of_each(values: list[Any], key: VegaLite | None = key) -> VegaLite:
         return kind("name", scale={"domain": domain, "range": values[: len(domain)]}, legend=key)
 
     x, colour = _across(rows, along), of_each(colours)
@@ -63,11 +63,11 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over
         {"name": "edges", **layer("edges", "rule", edges, strokeWidth=1.5)},
         {"name": "curves", **layer("curves", "point", {**base, "shape": shape}, filled=True, size=70, opacity=1)},
     ]
-    chart = {"layer": layers, "width": look.width - 70, "height": 260}
+    chart = {"layer": layers, "width": theme.width - 70, "height": 260}
     return Drawing(chart, {"curves": rows, "edges": [row for row in rows if row["low"] is not None]})
 
 
-def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
+def _across(rows: Sequence[dict[str, Any]], along: str) -> VegaLite:
     values = sorted({row["along"] for row in rows})
     far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
     scale = {"type": "log", "nice": False} if far else {"zero": False}
@@ -75,13 +75,13 @@ def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
     return quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
 
 
-def _up(over: Over) -> Words:
+def _up(over: SweepMetric) -> VegaLite:
     scale = {"type": "log"} if over.in_steps else {"zero": True}
     axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.in_steps else {})}
     return quantity("value", title=over.title, scale=scale, axis=axis)
 
 
-def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:
+def _rows(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric) -> list[dict[str, Any]]:
     """Return one row per `ok` case: its value on the axis, the metric and its interval."""
     rows: list[dict[str, Any]] = []
     cases = cases_of(comparison.cases)
@@ -105,15 +105,15 @@ FEW_LETTERS = 4
 Setting = tuple[Value | None, ...]  # values on the axes that form the columns
 
 
-def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
+def heat_map(cases: Sequence[Summary], theme: Theme) -> Drawing:
     """Draw a cell per case with its rate and share of the ceiling; a stronger colour means nearer to the ceiling."""
     axes = across(cases_of(cases))
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
     called = {label(case, cases, without=axes): _plainly(case, cases, axes) for case in cases}
     names = list(called)
-    shown = [_narrow(name) if look.is_narrow else called[name] for name in names]
-    left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
-    width = look.width - left - 10
+    shown = [_narrow(name) if theme.is_narrow else called[name] for name in names]
+    left = 240 if not theme.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
+    width = theme.width - left - 10
     wide = width / len(settings)
     sheet = Sheet(width, _HEAD + _CELL * len(names), {"domain": [0, width], "nice": False}, None)
     cells, rates, shares = [], [], []
@@ -131,13 +131,13 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
         for line, text in enumerate(_heading(axes, setting, wide))
     ]
     labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
-    size = 10 if look.is_narrow else 12
+    size = 10 if theme.is_narrow else 12
     return sheet.drawn(
-        sheet.bars("cells", cells, {"opacity": quantity("share", scale=None)}, color=look.work),
-        sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=look.ink),
-        sheet.text("shares", shares, fontSize=size, color=look.ink),
-        sheet.text("heads", heads, fontSize=size, fontWeight="bold", color=look.ink),
-        sheet.text("names", labels, -8, align="right", fontSize=12, color=look.ink),
+        sheet.bars("cells", cells, {"opacity": quantity("share", scale=None)}, color=theme.work),
+        sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=theme.ink),
+        sheet.text("shares", shares, fontSize=size, color=theme.ink),
+        sheet.text("heads", heads, fontSize=size, fontWeight="bold", color=theme.ink),
+        sheet.text("names", labels, -8, align="right", fontSize=12, color=theme.ink),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from under_siege.charts.canvas import Drawing, Look, Sheet
+from under_siege.charts.canvas import Drawing, Sheet, Theme
 from under_siege.charts.html_page import Picture, Section, page
 from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, fault_outcomes
@@ -200,10 +200,10 @@ _TALLEST_PING_S = 1.0  # pings that take this long or longer are as tall as thei
 MOST_TIMELINES = 30  # servers in one picture
 
 
-def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
+def drill_chart(incidents: Sequence[Incident], theme: Theme) -> Drawing:
     """Draw a lane for each incident; the vertical line at 0 marks the fault."""
-    names = 40 if look.is_narrow else 250
-    width = look.width - names - 10
+    names = 40 if theme.is_narrow else 250
+    width = theme.width - names - 10
     from_s = -max((incident.fault_at_s or 0.0 for incident in incidents), default=0.0)
     to_s = max((incident.ended_s - (incident.fault_at_s or 0.0) for incident in incidents), default=1.0)
     height = len(incidents) * (_LANE + _GAP)
@@ -222,13 +222,13 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
             tall = min(1.0, (_TALLEST_PING_S if problem else waited_s) / _TALLEST_PING_S)
             pings.append({"x": due_s - fault_at_s, "y": floor, "y2": floor - max(1.0, _LANE * tall)})
         server = incident.server
-        name = short(server) if look.is_narrow else in_brief(server, server, incident.title)
+        name = short(server) if theme.is_narrow else in_brief(server, server, incident.title)
         labels.append({"y": floor - _LANE / 2, "text": name})
     return sheet.drawn(
-        sheet.bars("work", work, color=look.wait),
-        sheet.posts("pings", pings, color=look.ping),
-        sheet.posts("fault", [{"x": 0, "y": 0, "y2": height}], color=look.limit, strokeDash=[5, 3]),
-        sheet.text("names", labels, -8, align="right", baseline="middle", fontSize=12, color=look.ink),
+        sheet.bars("work", work, color=theme.wait),
+        sheet.posts("pings", pings, color=theme.ping),
+        sheet.posts("fault", [{"x": 0, "y": 0, "y2": height}], color=theme.limit, strokeDash=[5, 3]),
+        sheet.text("names", labels, -8, align="right", baseline="middle", fontSize=12, color=theme.ink),
     )
 
 

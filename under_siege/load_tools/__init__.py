@@ -38,7 +38,7 @@ class JobsTool(Driver):
         return {_BODY: spec.request.body, _HEADERS: json.dumps(dict(spec.request.headers))}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        options = ["--users", str(spec.users), "--patience", f"{spec.patience_s:.1f}"]
+        options = ["--users", str(spec.users), "--timeout", f"{spec.timeout_s:.1f}"]
         options += ["--headers", str(home / _HEADERS), "--body", str(home / _BODY)]
         return [program, *script("job_load"), *options, *["--keep-alive"] * spec.keep_alive, spec.url]
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
-PATIENCE_S = 30  # timeout of a response, beyond the time of the burst
+TIMEOUT_S = 30  # timeout of a response, beyond the time of the burst
 _PERCENTILES, _BODY = "percentiles.csv", "body"
 _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of the Apache Portable Runtime
 
@@ -43,7 +43,7 @@ class Ab(Driver):
         length = ["-t", str(seconds), "-n", str(REQUESTS_PER_S * seconds)]  # -t first, because it sets -n to 50,000
         if spec.requests is not None:
             length = ["-n", str(spec.requests)]
-        timeout = ["-s", str(math.ceil(spec.time_s) + PATIENCE_S)]
+        timeout = ["-s", str(math.ceil(spec.time_s) + TIMEOUT_S)]
         keep_alive = ["-k"] if spec.keep_alive else []
         request = spec.request
         body = ["-p", str(home / _BODY), "-T", request.content_type] if request.body else []

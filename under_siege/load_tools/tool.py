@@ -29,7 +29,7 @@ class LoadSpec:
     folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
     port: int | None = None  # a free port for communication between the tool's own processes
-    patience_s: float = 3600.0  # timeout of a response
+    timeout_s: float = 3600.0  # timeout of a response
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which users repeat its requests

@@ -136,8 +136,8 @@ async def _record_cpu_times(record: Record) -> None:
 class LoneTaskTimer:
     """Control a process that has imported the task and runs it once for each line that it reads."""
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self.process: ManagedProcess | None = None
         self._lines: list[list[float]] = []
         self._is_lost = False  # whether the process has failed or timed out; then it is not used again
@@ -179,16 +179,16 @@ class LoneTaskTimer:
             process.process.stdin.flush()
         except OSError:  # the process has ended
             return False
-        await until(lambda: len(self._lines) > before or process.ended(), self._patience_s, look_s=0.002)
+        await until(lambda: len(self._lines) > before or process.ended(), self._timeout_s, look_s=0.002)
         return len(self._lines) > before
 
 
 @contextlib.asynccontextmanager
 async def lone_task_timer(
-    task: str, python: Interpreter, patience_s: float, folder: Path | None = None
+    task: str, python: Interpreter, timeout_s: float, folder: Path | None = None
 ) -> AsyncIterator[LoneTaskTimer]:
     """Start a process that times the task alone; stop it at the end."""
-    worker, command = LoneTaskTimer(patience_s), [python.path, *script("time_task_alone"), task]
+    worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
         Tail(process.process.stderr)  # drains the pipe, so that the process never blocks

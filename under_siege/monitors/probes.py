@@ -137,9 +137,9 @@ class AnswerCheck:
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
 
 
-async def pending(session: aiohttp.ClientSession, url: str, backlog: Backlog, patience_s: float) -> float:
+async def pending(session: aiohttp.ClientSession, url: str, backlog: Backlog, timeout_s: float) -> float:
     """Return the number of queued jobs that the server reports; raise CaseFailedError if it reports no number."""
-    answer = await fetch(session, url + backlog.path, patience_s)
+    answer = await fetch(session, url + backlog.path, timeout_s)
     values = list(values_at(as_json(answer.body), backlog.json.split(".")))
     if len(values) != 1 or isinstance(values[0], bool) or not isinstance(values[0], int | float):
         raise CaseFailedError("no_backlog", f"{backlog.path} has no number at {backlog.json!r}: {answer.described()}")

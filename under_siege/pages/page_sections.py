@@ -9,11 +9,11 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
-from under_siege.charts.canvas import Drawing, Look
+from under_siege.charts.canvas import Drawing, Theme
 from under_siege.charts.html_page import Picture, Section
 from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.charts.scatter import memory_chart, tradeoff_chart
-from under_siege.charts.sweep_charts import FIGURES, Over, curves, heat_map
+from under_siege.charts.sweep_charts import FIGURES, SweepMetric, curves, heat_map
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
@@ -86,7 +86,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
         "",
         f"All requests were sent to each server at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
         f"{longer if users else ''}" + (f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""),
-        lambda look: timeline_chart(drawn, look, columns, absent),
+        lambda theme: timeline_chart(drawn, theme, columns, absent),
         "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
         headline=headline(drawn),
         conditions=of_traces(result),
@@ -103,7 +103,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"Which {noun} run how",
             "Each cell shows requests per second, and below that the share of the ceiling. Stronger colours are nearer "
             "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
-            lambda look: heat_map(cases, look),
+            lambda theme: heat_map(cases, theme),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
         )
@@ -125,8 +125,8 @@ def _sweeps(comparison: Comparison) -> Iterator[Picture]:
                     f"{over.name}-sweep",
                     _title(over, sweep, what),
                     _how(over, sweep, comparison),
-                    lambda look, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
-                        comparison, places, along, over, look
+                    lambda theme, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
+                        comparison, places, along, over, theme
                     ),
                     f"{capitalized(over.title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
@@ -134,7 +134,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Picture]:
                 )
 
 
-def _title(over: Over, sweep: Sweep, what: str) -> str:
+def _title(over: SweepMetric, sweep: Sweep, what: str) -> str:
     """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
     figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per answer"}
     title = f"more {sweep.along}"
@@ -142,7 +142,7 @@ def _title(over: Over, sweep: Sweep, what: str) -> str:
     return f"{what}: {title}" if what else capitalized(title)
 
 
-def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
+def _how(over: SweepMetric, sweep: Sweep, comparison: Comparison) -> str:
     what = f"{capitalized(over.title)}, over the number of {sweep.along}"
     ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
     upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
@@ -161,9 +161,9 @@ class Field:
     places: list[int]
     detail: float  # share of the marks to draw
 
-    def of(self, look: Look) -> Field:
+    def of(self, theme: Theme) -> Field:
         """Return the field; on a slide, keep only the fastest cases, starting with the fastest."""
-        if not look.is_slide:
+        if not theme.is_slide:
             return self
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
         return Field(self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
@@ -209,7 +209,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "Correct answers per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % confidence "
         f"interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does not make them "
         f"equal: more rounds may separate them.{_why(field)}",
-        lambda look: throughput_chart(field.of(look).cases, look, field.of(look).ceilings),
+        lambda theme: throughput_chart(field.of(theme).cases, theme, field.of(theme).ceilings),
         "Requests per second: " + _each(cases, _rate),
         headline=chart_headlines.of_throughput(cases),
         conditions=conditions,
@@ -220,7 +220,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         f"How long a ping to the same server took while the load was on. Each dot is {100 // dots} % of the pings, and "
         "the black line is the median. Further left is better. On the logarithmic axis each step is ten times as long. "
         + ("The dashed line shows how long one task takes alone. Pings right of it took longer." if alone else ""),
-        lambda look: _pings(field.of(look), dots, look),
+        lambda theme: _pings(field.of(theme), dots, theme),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
         headline=chart_headlines.of_pings(cases, alone),
@@ -238,7 +238,7 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
         "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. ★ marks "
         "cases that are not significantly worse than the best in both. The thin crosses are 95 % confidence intervals. "
         f"{_BRACKET}",
-        lambda look: _scattered(field, look),
+        lambda theme: _scattered(field, theme),
         "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
         headline=chart_headlines.of_tradeoff(field.cases),
         conditions=conditions,
@@ -256,7 +256,9 @@ def _moments(field: Field, conditions: str) -> Picture:
         "blocked. At the end users send no new requests, and the bars get shorter. All rows have the same scales, see "
         "the dotted lines. A siege lasts longer if answers take longer. The chart shows the first round, not "
         "adjusted; the table has all rounds.",
-        lambda look: moments_chart(field.of(look).cases, field.of(look).rounds, int(MOST_STEPS * field.detail), look),
+        lambda theme: moments_chart(
+            field.of(theme).cases, field.of(theme).rounds, int(MOST_STEPS * field.detail), theme
+        ),
         "Correct answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
         headline=chart_headlines.of_moments(cases, field.rounds),
         conditions=conditions,
@@ -272,7 +274,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         "memory",
         "Cost: memory",
         f"Further up is more throughput, further left is less memory.{star} {_BRACKET}",
-        lambda look: memory_chart(field.of(look).cases, look),
+        lambda theme: memory_chart(field.of(theme).cases, theme),
         "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
         headline=chart_headlines.of_memory(cases),
         conditions=conditions,
@@ -287,7 +289,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         if task
         else "CPU time of the server and all its child processes for each correct answer. The thin line is the 95 % "
         "confidence interval.",
-        lambda look: _cpu(field.of(look), task, look),
+        lambda theme: _cpu(field.of(theme), task, theme),
         f"CPU time per answer {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
@@ -307,19 +309,19 @@ def _why(field: Field) -> str:
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
 
-def _pings(field: Field, dots: int, look: Look) -> Drawing:
-    return pings_chart(field.cases, field.rounds, field.alone_s, dots, look)
+def _pings(field: Field, dots: int, theme: Theme) -> Drawing:
+    return pings_chart(field.cases, field.rounds, field.alone_s, dots, theme)
 
 
-def _scattered(field: Field, look: Look) -> Drawing:
+def _scattered(field: Field, theme: Theme) -> Drawing:
     ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
-    return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, look)
+    return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, theme)
 
 
-def _cpu(field: Field, task: Estimate | None, look: Look) -> Drawing:
+def _cpu(field: Field, task: Estimate | None, theme: Theme) -> Drawing:
     places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
     cases = [field.comparison.cases[place] for place in places]
-    return cpu_chart(cases, spent_beside(field.comparison, places, task), look, beside_task=task is not None)
+    return cpu_chart(cases, spent_beside(field.comparison, places, task), theme, beside_task=task is not None)
 
 
 def _first(field: Field, case: Summary) -> Round:

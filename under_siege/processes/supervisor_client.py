@@ -21,7 +21,7 @@ from common.process_tree import HAS_CHILDREN_FILES, children
 from under_siege.paths import ROOT
 from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
-PATIENCE_S = 0.5
+TIMEOUT_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S starts faster; only psutil needs site-packages
 
@@ -134,8 +134,8 @@ class SupervisorClient:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _receive(self, *, wait: bool) -> None:
-        """Read messages of the supervisor; if there are none and `wait` is set, wait up to `PATIENCE_S`."""
-        self._socket.settimeout(PATIENCE_S if wait else 0.0)
+        """Read messages of the supervisor; if there are none and `wait` is set, wait up to `TIMEOUT_S`."""
+        self._socket.settimeout(TIMEOUT_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
         except TimeoutError:

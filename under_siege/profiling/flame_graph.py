@@ -10,7 +10,7 @@ from itertools import groupby
 
 import msgspec
 
-from under_siege.charts.canvas import Drawing, Look, Rows, Sheet
+from under_siege.charts.canvas import Drawing, Rows, Sheet, Theme
 from under_siege.charts.html_page import Picture
 from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis
@@ -39,15 +39,15 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
                 "profile",
                 "",
                 "\n".join([*lines[1:], *([] if number else [_HOW])]),
-                lambda look, diagnosis=diagnosis: flame_graph(diagnosis, look),  # type: ignore[misc]
+                lambda theme, diagnosis=diagnosis: flame_graph(diagnosis, theme),  # type: ignore[misc]
                 f"Flame graph of {name}. {' '.join(lines)}",
                 headline=f"{name}: {lines[0].removesuffix('.')}",
             )
 
 
-def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
+def flame_graph(diagnosis: Diagnosis, theme: Theme) -> Drawing:
     """Draw the stacks from top to bottom; the width of a box is its share of the time in which threads were busy."""
-    width = look.width - 8.0
+    width = theme.width - 8.0
     # Stacks that occur only in the CPU and GIL passes have no width.
     busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
     stacks = [(list(_folded(stack.frames)), stack.wall) for stack in busy]
@@ -62,17 +62,17 @@ def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
             if text := _short(label, box_width - 8):
                 names[is_own].append({"x": x + 4, "y": y + _BOX / 2 - 1, "text": text})
     sheet = Sheet(width, top + depth * _BOX, {"domain": [0, width], "nice": False}, None)
-    colors = (look.work, look.mute, look.late, look.grid)
+    colors = (theme.work, theme.mute, theme.late, theme.grid)
     return sheet.drawn(
         *(
             sheet.bars(f"loop_{key}", [row], color=color)
             for key, row, color in zip(LOOP_SHARES, bar, colors, strict=False)
         ),
-        sheet.text("loop_names", legend, align="left", fontSize=11.5, color=look.ink),
-        sheet.bars("library", boxes[False], color=look.grid),
-        sheet.bars("own", boxes[True], color=look.wait, stroke=look.work, strokeWidth=1),
-        sheet.text("own_names", names[True], align="left", fontSize=11.5, fontWeight="bold", color=look.ink),
-        sheet.text("library_names", names[False], align="left", fontSize=11, color=look.quiet),
+        sheet.text("loop_names", legend, align="left", fontSize=11.5, color=theme.ink),
+        sheet.bars("library", boxes[False], color=theme.grid),
+        sheet.bars("own", boxes[True], color=theme.wait, stroke=theme.work, strokeWidth=1),
+        sheet.text("own_names", names[True], align="left", fontSize=11.5, fontWeight="bold", color=theme.ink),
+        sheet.text("library_names", names[False], align="left", fontSize=11, color=theme.quiet),
     )
 
 

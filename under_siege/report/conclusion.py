@@ -53,8 +53,8 @@ def answers(comparison: Comparison) -> list[Answer]:
     """Return the answer for each load; with several loads, each is one line."""
     loads = comparison.loads()
     if len(loads) == 1:
-        return [_Field(comparison, loads[0]).answer()]
-    lines = [_Field(comparison, load).one_line() for load in loads]
+        return [_SameLoad(comparison, loads[0]).answer()]
+    lines = [_SameLoad(comparison, load).one_line() for load in loads]
     if len(lines) > MOST_LOADS:
         rest = Answer(None, f"The table shows {len(lines) - MOST_LOADS + 1} more loads.")
         return [*lines[: MOST_LOADS - 1], rest]
@@ -106,7 +106,7 @@ class _Candidate:
         return f"{formatting.rate(self.summary.usual_rate_per_s)}{margin} trans/s{share}"
 
 
-class _Field:
+class _SameLoad:
     """The cases with the same load."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:

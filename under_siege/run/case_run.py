@@ -117,7 +117,7 @@ class CaseRun:
         """Return a function that requests the number of queued jobs; None if the server doesn't report it."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
-        return partial(pending, session, server.url, backlog, self.expected.patience_s(self.record.users))
+        return partial(pending, session, server.url, backlog, self.expected.timeout_s(self.record.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
         """Run the suite's warm-up load, so that servers complete their just-in-time compilation."""
@@ -153,7 +153,7 @@ class CaseRun:
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,
             folder=server.folder,
-            patience_s=self.expected.patience_s(users),
+            timeout_s=self.expected.timeout_s(users),
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
             expected=self.expected.answer if self.expected.size_bytes >= 0 else b"",
         )
@@ -168,12 +168,12 @@ class CaseRun:
         jobs: Callable[[], Awaitable[float]] | None,
     ) -> float | None:
         """Measure the load; return the number of queued jobs at its end, if the server reports it."""
-        record, patience_s = self.record, self.expected.patience_s(self.record.users)
+        record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         monitors = [
             # Send the first ping later, because starting the load tool would delay it by milliseconds.
-            probing(session, server.url, server.ping, patience_s, record.pings, began_s, first_s=PING_INTERVAL_S),
+            probing(session, server.url, server.ping, timeout_s, record.pings, began_s, first_s=PING_INTERVAL_S),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             watching_machine(record),
@@ -189,7 +189,7 @@ class CaseRun:
         await server.while_alive(self._run_own_check(server))
         # This answer arrives after the server has processed the requests that the load tool left in its queue.
         await server.while_alive(check.check(IN_A_ROW))
-        pong = await server.while_alive(last_pong(session, server, patience_s))
+        pong = await server.while_alive(last_pong(session, server, timeout_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
@@ -262,7 +262,7 @@ async def _lone_task_timers(
     """Start a process for each task; it times the task alone between sieges."""
     workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
-        patience_s = expectations[case.work].patience_s(users=1)
-        worker = lone_task_timer(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        timeout_s = expectations[case.work].timeout_s(users=1)
+        worker = lone_task_timer(case.task, plan.python_of(case), timeout_s, plan.suite.folder)
         workers[case.work] = await stack.enter_async_context(worker)
     return workers

@@ -89,7 +89,7 @@ async def verify(
         CaseFailedError: the answer is wrong or missing.
     """
     url, expected = expected.for_request(url)
-    limits = expected.patience_s(users), len(expected.answer)
+    limits = expected.timeout_s(users), len(expected.answer)
     method = "POST" if expected.of_a_job else expected.request.method
     try:
         if replay is not None:
@@ -106,11 +106,11 @@ async def verify(
     return answer
 
 
-async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> HttpResponse | None:
+async def last_pong(session: aiohttp.ClientSession, server: Server, timeout_s: float) -> HttpResponse | None:
     """Send a ping after the siege and return its answer; None without one, which is not a failure by itself."""
     if server.ping is None:
         return None
     try:
-        return await fetch(session, server.url + server.ping.path, patience_s)
+        return await fetch(session, server.url + server.ping.path, timeout_s)
     except (aiohttp.ClientConnectorError, CaseFailedError):
         return None

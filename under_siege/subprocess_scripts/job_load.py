@@ -103,7 +103,7 @@ async def _main(load: JobLoad, users: int, *, keep_alive: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--users", type=int, required=True)
-    parser.add_argument("--patience", type=float, required=True)
+    parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--keep-alive", action="store_true")
     parser.add_argument("--headers", type=Path, help="a JSON file")
     parser.add_argument("--body", type=Path)
@@ -115,5 +115,5 @@ if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
         headers = json.loads(options.headers.read_text()) if options.headers else None
         body = options.body.read_bytes() if options.body else b""
-        jobs = JobLoad(options.url, options.patience, headers, body)
+        jobs = JobLoad(options.url, options.timeout, headers, body)
         asyncio.run(_main(jobs, options.users, keep_alive=options.keep_alive))

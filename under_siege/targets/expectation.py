@@ -122,7 +122,7 @@ class Expectation:
         has_right_body = self.rule.mode == SAME
         return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
 
-    def patience_s(self, users: int) -> float:
+    def timeout_s(self, users: int) -> float:
         """Return the timeout of a response, for a server that queues the requests of all users."""
         return TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + QUEUE_S * self.of_a_job)
 

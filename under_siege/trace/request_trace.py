@@ -102,7 +102,7 @@ class RequestTracer:
         self, session: aiohttp.ClientSession, server: Server, services: Services | None, trace: Trace
     ) -> None:
         zero_s, expected = time.monotonic(), self._plan.expected_of(trace.case, self._expectations)
-        timeout_s, columns = expected.patience_s(self._requests), trace.requests
+        timeout_s, columns = expected.timeout_s(self._requests), trace.requests
 
         async def send() -> None:
             sent_s = time.monotonic()

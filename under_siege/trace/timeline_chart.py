@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
+from under_siege.charts.canvas import Drawing, Sheet, Theme, quantity
 from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped
 from under_siege.trace.timeline_text import full_name, heading, summary_line
 
@@ -31,10 +31,10 @@ _NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: anothe
 class _Canvas:
     """Collect the data rows of each layer of the chart, with positions in pixels."""
 
-    def __init__(self, look: Look, end_s: float, columns: int, bar: float) -> None:
-        self.look, self._end_s, self._columns, self._bar = look, end_s, columns, bar
+    def __init__(self, theme: Theme, end_s: float, columns: int, bar: float) -> None:
+        self.theme, self._end_s, self._columns, self._bar = theme, end_s, columns, bar
         self._margin = 92 if columns == 1 else 62
-        self._wide = (look.width - 8 - _COLUMN_GAP * (columns - 1)) / columns
+        self._wide = (theme.width - 8 - _COLUMN_GAP * (columns - 1)) / columns
         self._left, self.height = 0.0, 0.0
         self._ticks = formatting.ticks(end_s, int((self._wide - self._margin) / 62))
         self.rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -45,7 +45,7 @@ class _Canvas:
             if layer in unused:
                 continue
             width = 24 + _LETTER * len(text) + 14
-            if x and x + width > self.look.width:
+            if x and x + width > self.theme.width:
                 x, y = 0.0, y + _LINE
             is_line = layer in ("pings", "unreported", "elsewhere")
             span = {"y": y + _BAR / 2} if is_line else {"y": y, "y2": y + _BAR, "share": 1}
@@ -53,7 +53,7 @@ class _Canvas:
             self._text("legend", x + 24, y + _BAR / 2, text)
             x += width
         self.height = y + _LINE + 8
-        if not self.look.is_slide:
+        if not self.theme.is_slide:
             self.note(_NOTE)
             self.height += 6
 
@@ -74,7 +74,7 @@ class _Canvas:
 
     def panel(self, timeline: Timeline, column: int) -> None:
         self._left = column * (self._wide + _COLUMN_GAP)
-        name = full_name(timeline, is_narrow=self.look.is_narrow, is_plain=self.look.is_slide)
+        name = full_name(timeline, is_narrow=self.theme.is_narrow, is_plain=self.theme.is_slide)
         self._lines("names", name, 7.4, _LINE, middle=7)
         if self._columns > 1:
             self._lines("results", heading(timeline.pattern, [timeline]), _LETTER * 0.95, 0.9 * _LINE)
@@ -124,7 +124,7 @@ class _Canvas:
     def _pings(self, timeline: Timeline) -> None:
         """Draw each ping as a line, in several rows so that pings don't hide each other."""
         self._label(f"pings ≤ {formatting.seconds(timeline.longest_ping_s)}" if self._columns == 1 else "pings")
-        max_rows = _PING_ROWS_OF_A_SLIDE if self.look.is_slide else _PING_ROWS
+        max_rows = _PING_ROWS_OF_A_SLIDE if self.theme.is_slide else _PING_ROWS
         step = max(3.2, 4.0 * self._bar / _BAR)
         free_at_s: list[float] = []
         for ping in (ping for ping in timeline.pings if ping.due_s >= 0):
@@ -154,7 +154,7 @@ class _Canvas:
         self.rows[layer].append({"x": self._left + x, "y": y, "text": text})
 
 
-def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
+def timeline_chart(drawn: Sequence[Timeline], theme: Theme, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Draw timelines grouped by pattern, or side by side in columns.
 
     A slide shows one timeline from each group, as large as possible, or all timelines if there are several columns.
@@ -162,7 +162,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
     Args:
         missing: a sentence for each strategy that could not be traced.
     """
-    if look.is_slide and len(drawn) > 1:
+    if theme.is_slide and len(drawn) > 1:
         groups = [members for _, members in grouped(drawn)]
         if columns > 1:
             drawn = [timeline for members in groups for timeline in members]
@@ -170,23 +170,23 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
             drawn = drawn[:_MOST_PANELS]
         else:  # the fastest timeline of a group shows its pattern best
             drawn = [min(members, key=lambda timeline: timeline.done_s) for members in groups[:_MOST_PANELS]]
-        columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
-    for bar in _BARS_OF_A_SLIDE if look.is_slide else (_BAR,):
-        canvas = _canvas(drawn, look, columns, bar, missing)
-        if look.height is None or canvas.height <= look.height:
+        columns = 2 if theme.width > theme.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
+    for bar in _BARS_OF_A_SLIDE if theme.is_slide else (_BAR,):
+        canvas = _canvas(drawn, theme, columns, bar, missing)
+        if theme.height is None or canvas.height <= theme.height:
             break
     return _as_drawing(canvas)
 
 
-def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, missing: Sequence[str]) -> _Canvas:
-    canvas = _Canvas(look, axis_end_s(drawn), columns, bar)
+def _canvas(drawn: Sequence[Timeline], theme: Theme, columns: int, bar: float, missing: Sequence[str]) -> _Canvas:
+    canvas = _Canvas(theme, axis_end_s(drawn), columns, bar)
     used = {
         "late": any(each.late_s > 0.0005 for timeline in drawn for each in timeline.bars),
         "unreported": any(timeline.is_unreported for timeline in drawn),
         "elsewhere": any(bar.io_waits for timeline in drawn for bar in timeline.bars),
     }
     canvas.legend([layer for layer, is_used in used.items() if not is_used])
-    if columns == 1 and not look.is_slide:
+    if columns == 1 and not theme.is_slide:
         for kind, members in grouped(drawn):
             canvas.group(kind, members)
         for text in missing:
@@ -197,26 +197,26 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
 
 
 def _as_drawing(canvas: _Canvas) -> Drawing:
-    look, rows = canvas.look, canvas.rows
-    width = look.width - 8
+    theme, rows = canvas.theme, canvas.rows
+    width = theme.width - 8
     sheet = Sheet(width, canvas.height, {"domain": [0, width], "nice": False}, None)
     share = {"opacity": quantity("share", scale=None)}
-    bold: dict[str, Any] = {"align": "left", "fontWeight": "bold", "color": look.ink}
-    dotted: dict[str, Any] = {"color": look.work, "strokeWidth": 1.5, "strokeDash": [1, 4], "strokeCap": "round"}
-    pings: dict[str, Any] = {"color": look.ping, "strokeWidth": 2 if look.is_slide else _PING, "strokeCap": "round"}
+    bold: dict[str, Any] = {"align": "left", "fontWeight": "bold", "color": theme.ink}
+    dotted: dict[str, Any] = {"color": theme.work, "strokeWidth": 1.5, "strokeDash": [1, 4], "strokeCap": "round"}
+    pings: dict[str, Any] = {"color": theme.ping, "strokeWidth": 2 if theme.is_slide else _PING, "strokeCap": "round"}
     return sheet.drawn(
-        sheet.posts("grid", rows["grid"], color=look.grid),
-        sheet.bars("waiting", rows["waiting"], color=look.wait),
+        sheet.posts("grid", rows["grid"], color=theme.grid),
+        sheet.bars("waiting", rows["waiting"], color=theme.wait),
         sheet.rules("elsewhere", rows["elsewhere"], **dotted),
-        sheet.bars("computing", rows["computing"], share, color=look.work),
-        sheet.bars("late", rows["late"], color=look.late),
-        sheet.rules("unreported", rows["unreported"], color=look.quiet, strokeWidth=1.5, strokeDash=[3, 3]),
+        sheet.bars("computing", rows["computing"], share, color=theme.work),
+        sheet.bars("late", rows["late"], color=theme.late),
+        sheet.rules("unreported", rows["unreported"], color=theme.quiet, strokeWidth=1.5, strokeDash=[3, 3]),
         sheet.rules("pings", rows["pings"], **pings),
-        sheet.text("numbers", rows["numbers"], align="left", fontSize=9.5, color=look.ink),
-        sheet.text("labels", rows["labels"], align="right", fontSize=10.5, color=look.quiet),
-        sheet.text("ticks", rows["ticks"], fontSize=10.5, color=look.quiet),
-        sheet.text("groups", rows["groups"], fontSize=15.5, **{**bold, "color": look.work}),
+        sheet.text("numbers", rows["numbers"], align="left", fontSize=9.5, color=theme.ink),
+        sheet.text("labels", rows["labels"], align="right", fontSize=10.5, color=theme.quiet),
+        sheet.text("ticks", rows["ticks"], fontSize=10.5, color=theme.quiet),
+        sheet.text("groups", rows["groups"], fontSize=15.5, **{**bold, "color": theme.work}),
         sheet.text("names", rows["names"], fontSize=13, **bold),
-        sheet.text("results", rows["results"], align="left", fontSize=11.5, color=look.ink),
-        sheet.text("legend", rows["legend"], align="left", fontSize=11.5, color=look.ink),
+        sheet.text("results", rows["results"], align="left", fontSize=11.5, color=theme.ink),
+        sheet.text("legend", rows["legend"], align="left", fontSize=11.5, color=theme.ink),
     )

@@ -19,14 +19,14 @@ from sample_results import result
 from under_siege.analysis.ranking import Comparison, summarize, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
-from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Look, escaped, specification
+from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Theme, escaped, specification
 from under_siege.charts.html_page import Picture
-from under_siege.charts.scatter import Box, Point, Room, placed
+from under_siege.charts.scatter import Box, PlotArea, Point, placed
 from under_siege.pages.page_sections import sections
 from under_siege.report import chart_headlines
 
 SAMPLE = str(ROOT / "results" / "sample.json")
-ROOM = Room(50, 700, 300, 15, 6.5)  # for labels next to points
+ROOM = PlotArea(50, 700, 300, 15, 6.5)  # for labels next to points
 UNDRAWN = '<svg width="9" height="9"></svg>'
 
 
@@ -51,16 +51,16 @@ def complaint(chart: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "look"),
+    ("name", "theme"),
     [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
     ids=lambda one: str(getattr(one, "width", one)),
 )
-def test_every_chart_matches_the_schema(name: str, look: Look) -> None:
+def test_every_chart_matches_the_schema(name: str, theme: Theme) -> None:
     """Check one chart of each kind. Wide pages combine the width of a file and the colours of a narrow page."""
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
     for picture in drawn.values():
-        chart = specification(picture.draw(look), look)
+        chart = specification(picture.draw(theme), theme)
         del chart["datasets"]  # rows may be anything
         assert complaint(chart) == ""
 
@@ -100,9 +100,9 @@ def picture(name: str, of: str = "sample") -> Picture:
     return next(one for one in pictures(of) if one.name == name)
 
 
-def rows(name: str, layer: str, look: Look = FILE, of: str = "sample") -> list[dict]:
+def rows(name: str, layer: str, theme: Theme = FILE, of: str = "sample") -> list[dict]:
     """Return the rows from which a layer is drawn."""
-    return picture(name, of).draw(look).rows[layer]
+    return picture(name, of).draw(theme).rows[layer]
 
 
 def test_the_ceiling_and_the_bars_lie_within_their_intervals() -> None:
@@ -118,10 +118,10 @@ def test_the_ceiling_and_the_bars_lie_within_their_intervals() -> None:
 
 def test_the_fastest_server_is_highlighted() -> None:
     first = {case.server for case in summarize(result("sample")).cases if case.rank == 1}
-    for look in (FILE, SLIDE.look):
-        bars = rows("throughput", "bars", look)
+    for theme in (FILE, SLIDE.theme):
+        bars = rows("throughput", "bars", theme)
         assert 0 < sum(bar["strong"] for bar in bars) == len(first) < len(bars)
-        names = [row["text"] for row in rows("throughput", "names", look)]
+        names = [row["text"] for row in rows("throughput", "names", theme)]
         assert sum(text.startswith("★ ") for text in names) == len(first)
 
 
@@ -159,9 +159,9 @@ def comparison_cpu_s(comparison: Comparison, case: Summary) -> float:
 
 
 @pytest.mark.parametrize(("name", "of"), [("memory", "sample"), ("tradeoff", "sample"), ("tradeoff", "several")])
-@pytest.mark.parametrize("look", [FILE, NARROW])
-def test_every_point_has_a_label(name: str, of: str, look: Look) -> None:
-    drawn = picture(name, of).draw(look).rows
+@pytest.mark.parametrize("theme", [FILE, NARROW])
+def test_every_point_has_a_label(name: str, of: str, theme: Theme) -> None:
+    drawn = picture(name, of).draw(theme).rows
     names = [row["text"] for layer, found in drawn.items() if layer.startswith("names_") for row in found]
     assert len(names) == len(drawn["points"]) > 0
     assert "leaders" not in drawn
