@@ -215,7 +215,7 @@ def test_results_without_byte_counts_can_be_read() -> None:
     assert isinstance(result_of([record]), Result)
 
 
-def test_a_private_network_can_limit_its_ports() -> None:
+def test_a_private_network_can_have_a_limited_port_range() -> None:
     settings, messages = Path("/proc/sys/net/ipv4"), []
     if not settings.is_dir():
         pytest.skip("this is not Linux")

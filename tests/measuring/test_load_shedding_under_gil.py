@@ -72,7 +72,7 @@ def test_a_flood_of_requests_delays_tasks_only_for_a_limited_time(monkeypatch: p
     tasks_start_while_requests_arrive(burst_with(connections=4))
 
 
-def test_tasks_start_when_a_burst_of_requests_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_do_not_start_until_a_burst_of_requests_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
 
     async def arrive() -> None:

@@ -266,7 +266,7 @@ def of_base(base: Result, new: Result, *texts: str) -> list[str]:
     return [one.outcome for one in compare_results(base, new).required]
 
 
-def test_requirements_relative_to_the_base_are_decided() -> None:
+def test_requirements_relative_to_the_base_result_are_evaluated() -> None:
     base, same, slow = (a_result(("1_a", 1, quality), seed=seed) for seed, quality in enumerate((1.0, 1.0, 0.8), 1))
     texts = ("rate >= 0.9 of base", "ping p99 <= 150% of base", "memory < 2 of base", "rate >= 5/s")
     assert of_base(base, same, *texts) == ["met"] * 4

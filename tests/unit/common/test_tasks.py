@@ -29,7 +29,7 @@ def test_a_task_with_a_bare_yield_returns_its_answer() -> None:
     assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
 
 
-def test_a_run_reports_times_worker_and_cpu_and_can_be_pickled() -> None:
+def test_a_task_run_can_be_pickled_and_reports_its_cpu_worker_and_times() -> None:
     before = time.monotonic()
     run = perform("primes")
     assert before <= run.started_s < run.finished_s <= time.monotonic()

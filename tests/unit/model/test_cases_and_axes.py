@@ -63,7 +63,7 @@ def test_all_values_identify_a_case_regardless_of_their_order() -> None:
     assert one.parameters == {"threads": 2}
 
 
-def test_a_ceiling_covers_all_cases_with_its_values() -> None:
+def test_a_ceiling_applies_to_all_cases_with_the_same_axis_values() -> None:
     ceiling = case_of("bare", {"task": "primes", "users": 5})
     assert ceiling.covers(case_of("x", {"task": "primes", "users": 5, "workers": 4}))
     assert not ceiling.covers(case_of("x", {"task": "primes", "users": 6}))

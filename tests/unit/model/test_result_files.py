@@ -252,7 +252,7 @@ def test_speed_samples_of_each_cpu_must_be_in_ascending_order(
     ("stretch", "is_rejected"),
     [((0.1, 0.2, None), False), ((0.2, 0.1, 0.0), True), ((0.1, 0.2, -1.0), True), ((0.1, 1e9, 0.0), True)],
 )
-def test_spans_of_a_task_must_have_possible_times(stretch: tuple, is_rejected: bool) -> None:
+def test_task_spans_with_impossible_times_are_rejected(stretch: tuple, is_rejected: bool) -> None:
     traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
     assert bool([*result_file.inconsistencies(traced)]) == is_rejected
 

@@ -112,7 +112,7 @@ def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_an_answer() ->
     assert steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 20, 2.0).is_settled
 
 
-def test_a_rate_is_not_settled_if_concurrent_tasks_end_together_and_late() -> None:
+def test_a_rate_is_not_settled_if_concurrent_tasks_all_end_near_the_end_of_the_siege() -> None:
     late = [(at_s, user) for user, at_s in enumerate((0.51, 0.56, 0.72, 0.78, 0.93, 0.99, 9.0))]
     one_after_another = [(0.1 * number, number) for number in range(1, 12)]
     assert not steady_rate(siege_of(iter(late), 1.0), 25, 1.0).is_settled
