@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import OK
+from under_siege.checks.verdict_rules import OK
 from under_siege.model.record import Result, load
 from under_siege.report.notes import notes
 from under_siege.stats.estimates import differ

@@ -36,7 +36,7 @@ from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.model.record import Record, Result, load
 from under_siege.monitors.probes import PING_INTERVAL_S
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 HOUR_S, STRETCH_S = 3600.0, 2.0
 FIRST_DELAY_S, LONGEST_DELAY_S, RESET_S = 10.0, 300.0, 600.0  # delays between restarts, and when they are reset

@@ -222,7 +222,7 @@ MACHINE_FLAGS = {
     "unsteady_ceiling",
     "doubtful_ceiling",
     "blind",
-    "littles_law",  # siege's threads had to wait for a CPU; tests/unit/checks/test_verdict.py tests the rule itself
+    "littles_law",  # siege's threads had to wait for a CPU; test_verdict_rules.py tests the rule itself
 }  # flags for machine noise, which tests can't prevent
 
 

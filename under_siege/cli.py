@@ -161,7 +161,7 @@ def run(
 
 def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
     from under_siege.profiling.profile_run import Profiler
-    from under_siege.trace.request_trace import RequestTracer
+    from under_siege.trace.trace_run import RequestTracer
 
     return [*([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []), *([Profiler] if profiled else [])]
 
@@ -292,7 +292,7 @@ def trace(
     from under_siege.result_output import Report, check_suffix
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
-    from under_siege.trace.request_trace import trace_servers
+    from under_siege.trace.trace_run import trace_servers
 
     if out is not None:
         check_suffix(writable(out))

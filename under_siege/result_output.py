@@ -17,14 +17,14 @@ from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.requirement_check import Judged, check_has, exit_code_of, judged
 from under_siege.analysis.sweep import sweeps_as_data
 from under_siege.capacity import capacity_estimate, capacity_table
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.record import Result, save
 from under_siege.model.requirement import required
 from under_siege.model.result_file import write_atomically
 from under_siege.paths import PROGRAM
 from under_siege.profiling.profile_text import as_text as profiles_as_text
 from under_siege.report import comparison_table
-from under_siege.report.requirement_text import required_as_data
+from under_siege.report.requirement_outcomes import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class Report:
 
     def _export(self, output_format: str, *, wide: bool = False) -> Any:
         if self.result.incidents:
-            from under_siege.faults import drill_table  # a slow import
+            from under_siege.faults import drill_report  # a slow import
 
-            return getattr(drill_table, f"as_{output_format}")(self.result)
+            return getattr(drill_report, f"as_{output_format}")(self.result)
         if self.result.steps:
             return getattr(capacity_table, f"as_{output_format}")(self.result)
         if (revisions := self.revisions) is not None and output_format in ("table", "markdown"):
@@ -111,15 +111,15 @@ class Report:
         elif result.requirements:
             data["requirements"] = required_as_data(judged(self.comparison))
         if result.incidents:
-            from under_siege.faults import drill_table
+            from under_siege.faults import drill_report
 
-            data["cells"] = drill_table.as_data(result)
+            data["cells"] = drill_report.as_data(result)
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def _as_html(self) -> str:
         """Return one self-contained HTML page, including the charts."""
         if self.result.incidents:
-            from under_siege.faults.drill_table import drill_as_html
+            from under_siege.faults.drill_report import drill_as_html
 
             return drill_as_html(self.result)
         if self.result.steps:

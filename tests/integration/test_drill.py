@@ -17,8 +17,8 @@ from conftest import LIMIT_S, ROOT, TESTS
 from simulated_record import result_of
 
 from under_siege.faults import drill_run, fault_context, job_faults
+from under_siege.faults.drill_report import cell_lines, conclusion
 from under_siege.faults.drill_run import chains, drill_plan, selected
-from under_siege.faults.drill_table import cell_lines, conclusion
 from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
 from under_siege.faults.users import AMBIGUOUS, Users, malformed

@@ -18,7 +18,7 @@ from under_siege.environments.installation import Tool, isolated_tool
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 from under_siege.processes.ports import claimed_port
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.targets.suite_file import read_suite
 
 TIME_S = 1.0

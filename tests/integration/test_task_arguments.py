@@ -16,7 +16,7 @@ from common.task import BadCallError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Result, load, save
-from under_siege.report.table_formats import plain
+from under_siege.report.text_tables import plain
 from under_siege.result_output import Report
 
 TASK_WITH_MARKUP = (

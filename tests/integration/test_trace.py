@@ -23,10 +23,10 @@ from under_siege.model.record import CaseFailedError, Trace, load, save
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.result_output import WIDTH, Report
 from under_siege.run.session import run_plan
-from under_siege.trace import request_trace
-from under_siege.trace.request_trace import RequestTracer, assumed_span, reported_spans
+from under_siege.trace import trace_run
 from under_siege.trace.timeline import Bar, TaskSpan, other_work, timelines
 from under_siege.trace.timeline_text import headline
+from under_siege.trace.trace_run import RequestTracer, assumed_span, reported_spans
 
 RunCli = Callable[..., CommandResult]
 
@@ -37,13 +37,13 @@ def test_the_terminal_shows_the_trace_of_each_strategy_and_failures(
     """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "sends_no_headers")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
-    trace, kept = request_trace.trace_servers, []
+    trace, kept = trace_run.trace_servers, []
 
     def trace_once(*given):
         kept[:] = kept or [trace(*given)]
         return kept[0]
 
-    monkeypatch.setattr(request_trace, "trace_servers", trace_once)
+    monkeypatch.setattr(trace_run, "trace_servers", trace_once)
     ended = run_cli("trace", "4", *others, *words, env={"PYTHONPATH": str(SUPPORT)})
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / returned 200" in ended.stdout
@@ -218,9 +218,9 @@ def test_each_server_is_traced_after_its_last_round(tmp_path: Path, monkeypatch)
         raise CaseFailedError("died", "it is not needed")
         yield
 
-    monkeypatch.setattr("under_siege.trace.request_trace.running", running)
+    monkeypatch.setattr("under_siege.trace.trace_run.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
-    make_tracer = partial(request_trace.RequestTracer, requests=3)
+    make_tracer = partial(trace_run.RequestTracer, requests=3)
     result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracers=[make_tracer])
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]
     assert [bool(one.failure) for one in result.traces] == [False, False, True]

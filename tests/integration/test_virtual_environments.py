@@ -25,7 +25,7 @@ from under_siege.processes.managed_process import until
 from under_siege.run.plan import new_record
 from under_siege.run.server import running
 from under_siege.targets.interpreter import Interpreter, interpreter, with_unique_versions
-from under_siege.trace.request_trace import trace_servers
+from under_siege.trace.trace_run import trace_servers
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 from source_code import lines_of_code
 
 from common.errors import BadInputError
-from under_siege.checks.verdict import Reason
+from under_siege.checks.verdict_rules import Reason
 from under_siege.lesson import exercise_check
 from under_siege.lesson.claims import ResultView, limits_of
 from under_siege.lesson.exercise_check import (

@@ -280,7 +280,7 @@ def test_cpu_time_includes_ended_child_processes() -> None:
 
 @pytest.mark.figures
 def test_other_work_during_a_case_is_recorded() -> None:
-    """Keep every CPU busy. test_verdict.py tests the verdict on a busy machine."""
+    """Keep every CPU busy. test_verdict_rules.py tests the verdict on a busy machine."""
     record = new_record()
 
     async def watch() -> None:

@@ -7,7 +7,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Long tests without shared fixtures, which may be distributed one by one; the longest files first.
 APART = (
-    "test_rate.py",
+    "test_steady_rate.py",
     "test_aiohttp_suite.py",
     "test_stop_signals.py",
     "test_webdav_suite.py",

@@ -1,7 +1,7 @@
 """Profiles with known stacks."""
 
-from under_siege.model.profile import Frames, Profile, Stacks
 from under_siege.model.record import append_row
+from under_siege.model.sampled_stacks import Frames, Profile, Stacks
 from under_siege.profiling.sampler import Frame
 
 SAMPLES = 100

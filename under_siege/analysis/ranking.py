@@ -14,12 +14,12 @@ import numpy as np
 
 from under_siege.analysis.summary import Interval, Summary, summary_of
 from under_siege.checks.suspicions import Evidence
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import Value, load_axes
 from under_siege.model.record import Result
 from under_siege.stats.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio, share_between
 from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of, shares_of_ceiling
-from under_siege.stats.rounds_data import Round, cases_of
+from under_siege.stats.round_statistics import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
 Values = tuple[tuple[str, Value], ...]  # pairs of axis and value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from common.errors import BadInputError
 from under_siege.analysis.ranking import Comparison, MetricValue, known
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED
+from under_siege.checks.verdict_rules import FAILED
 from under_siege.model.requirement import Goal, Required, goal_names
 from under_siege.stats.estimates import Estimate, more_needed
 

@@ -10,7 +10,7 @@ from itertools import permutations
 
 from under_siege.analysis.ranking import LOOKS, Comparison, is_worse, level, summarize
 from under_siege.analysis.requirement_check import UNDECIDED, judged
-from under_siege.checks.verdict import FAILED, OK, UNCLEAR
+from under_siege.checks.verdict_rules import FAILED, OK, UNCLEAR
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.stats.estimates import ratio

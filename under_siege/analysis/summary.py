@@ -6,12 +6,12 @@ from statistics import fmean
 import msgspec
 
 from under_siege.checks.suspicions import Evidence
-from under_siege.checks.verdict import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
+from under_siege.checks.verdict_rules import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
 from under_siege.model.case import Case, Value, case_of
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.rate import median_of
-from under_siege.stats.rounds_data import CensoredSamples, Round, together
+from under_siege.stats.round_statistics import CensoredSamples, Round, together
 from under_siege.stats.speed_correction import SpeedCorrection
+from under_siege.stats.steady_rate import median_of
 
 PERCENTS = (50, 95, 99)
 

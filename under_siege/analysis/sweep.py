@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 from common.errors import BadInputError
 from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import OK
+from under_siege.checks.verdict_rules import OK
 from under_siege.model.case import Case, Value, axis
 from under_siege.stats.estimates import (
     ACCURACY,
@@ -39,7 +39,7 @@ from under_siege.stats.estimates import (
     student_at,
 )
 from under_siege.stats.metrics import SPEED_CORRECTED
-from under_siege.stats.rate import Floats
+from under_siege.stats.steady_rate import Floats
 
 FEWEST_FOR_SCALING = 5  # points: three to fit the three parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE

@@ -18,7 +18,7 @@ from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.requirement import Goal, goal
 from under_siege.stats.cpu_speed_over_time import speeds_of
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)
 PRECISE = 1.08  # ratio of the upper to the lower bound; below it, the search stops

@@ -15,7 +15,7 @@ from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.requirement import Goal
 from under_siege.report.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
-from under_siege.report.table_formats import Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 
 COLUMNS = (
     *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),

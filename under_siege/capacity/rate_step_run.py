@@ -30,9 +30,9 @@ from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import Wakefulness, sampling, used_cpu_s
 from under_siege.paths import script
 from under_siege.processes.managed_process import ManagedProcess, Tail, until
-from under_siege.run.first_requests import warm_up
 from under_siege.run.plan import Plan
 from under_siege.run.server import Server, running
+from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation
 
 Floats = NDArray[np.float64]

@@ -10,10 +10,10 @@ from under_siege import formatting
 from under_siege.analysis.ranking import MetricValue
 from under_siege.analysis.summary import Summary, half_width
 from under_siege.charts.canvas import Drawing, Sheet, Theme, VegaLite, either, kind, quantity
-from under_siege.checks.verdict import OK
+from under_siege.checks.verdict_rules import OK
 from under_siege.report.case_names import plain_name, with_file
-from under_siege.stats.rate import Floats
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
+from under_siege.stats.steady_rate import Floats
 
 _LINE, _GAP = 18, 12  # pixels
 _AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide: above, left and right

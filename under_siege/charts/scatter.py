@@ -10,7 +10,7 @@ from typing import Any
 from under_siege import formatting
 from under_siege.analysis.summary import Interval, Summary
 from under_siege.charts.canvas import Drawing, Sheet, Theme, either
-from under_siege.checks.verdict import OK
+from under_siege.checks.verdict_rules import OK
 from under_siege.report.case_names import plain_name, short
 
 _DOT = 7.0  # pixels

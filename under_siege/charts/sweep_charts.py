@@ -10,7 +10,7 @@ from under_siege.analysis.ranking import Comparison, known
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import number
 from under_siege.charts.canvas import MARKS, Drawing, Sheet, Theme, VegaLite, kind, layer, legend, quantity
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.report.case_names import across, at, cases_of, in_plain_words, label, name_of, short
 

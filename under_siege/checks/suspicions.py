@@ -13,7 +13,7 @@ import numpy as np
 
 from under_siege import formatting
 from under_siege.stats.estimates import ACCURACY, Estimate
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
 DEVIATIONS = 3.0  # number of standard deviations allowed for noise

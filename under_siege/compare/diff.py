@@ -21,12 +21,12 @@ from under_siege.analysis.ranking import Comparison, summarize
 from under_siege.analysis.requirement_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.analysis.requirement_check import judged as judged_alone
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import Environment, Result
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
 from under_siege.stats.metrics import MEASURES, Estimates, estimates_of
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
 Rounds = Sequence[Round]

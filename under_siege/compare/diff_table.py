@@ -38,7 +38,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.compare.diff import (
     BETTER,
     FIGURES,
@@ -57,8 +57,8 @@ from under_siege.model.record import SCHEMA, Result
 from under_siege.report import columns
 from under_siege.report.case_names import at, full_name, varying
 from under_siege.report.notes import footnote, notes
-from under_siege.report.requirement_text import required_as_data, required_as_markdown, required_as_table
-from under_siege.report.table_formats import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.requirement_outcomes import required_as_data, required_as_markdown, required_as_table
+from under_siege.report.text_tables import Grid, Heading, TableCell, plain, small_print
 from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 

@@ -25,9 +25,9 @@ from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST, environment_variable, server_environment
 from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.processes.ports import claimed_port, port_is_free
-from under_siege.run.first_requests import warm_up
 from under_siege.run.plan import Plan, new_record
 from under_siege.run.server import Server, running
+from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation
 
 PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker require PROGRAM and read VARIABLE

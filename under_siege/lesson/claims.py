@@ -13,14 +13,14 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, known, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
-from under_siege.checks.verdict import FAILED, SUSPECT
+from under_siege.checks.verdict_rules import FAILED, SUSPECT
 from under_siege.faults.fault_outcomes import fault_outcomes
 from under_siege.lesson.step import Claim, Question, fits
 from under_siege.model.record import Result, Trace
 from under_siege.model.requirement import goal_names
 from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
-from under_siege.stats.rate import median_of
-from under_siege.stats.rounds_data import Round, alone_wall_s
+from under_siege.stats.round_statistics import Round, alone_wall_s
+from under_siege.stats.steady_rate import median_of
 from under_siege.trace.timeline import NOT_REPORTED
 
 MUCH_MORE = 1.1  # if the highest rate that met the goals is this multiple of the lower bound, it is shown, too

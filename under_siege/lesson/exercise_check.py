@@ -13,7 +13,7 @@ from rich.text import Text
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.analysis.summary import Latency
-from under_siege.checks.verdict import FAILED
+from under_siege.checks.verdict_rules import FAILED
 from under_siege.lesson import terminal
 from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ResultView, decide
 from under_siege.lesson.measurement import LessonProgressBar

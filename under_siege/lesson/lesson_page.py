@@ -13,7 +13,7 @@ from under_siege.analysis.ranking import summarize
 from under_siege.capacity.capacity_estimate import capacities_of
 from under_siege.capacity.capacity_page import capacity_pictures
 from under_siege.charts.html_page import Explained, Picture, Section, rendered
-from under_siege.faults.drill_table import drill_pictures
+from under_siege.faults.drill_report import drill_pictures
 from under_siege.lesson import terminal
 from under_siege.lesson.claims import QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result

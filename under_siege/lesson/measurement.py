@@ -28,7 +28,7 @@ from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter
 from under_siege.targets.selection import suite_of
-from under_siege.trace.request_trace import RequestTracer, trace_servers
+from under_siege.trace.trace_run import RequestTracer, trace_servers
 
 SEED = 1
 USUAL_S = 0.08  # seconds per CPU-bound task; on a slower machine, sieges are longer

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED
-from under_siege.faults import drill_table
+from under_siege.checks.verdict_rules import FAILED
+from under_siege.faults import drill_report
 from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonStep, Question, committed_result
 from under_siege.model.case import Case
@@ -63,7 +63,7 @@ def charts_and_tables(question: Question, result: Result, view: ResultView) -> I
     if "table" not in question.show:
         return
     if result.incidents:
-        yield drill_table.as_table(result)
+        yield drill_report.as_table(result)
     elif result.steps:
         yield Group(_capacity_table(question, view), Text("\n".join(CAPACITY_LEGEND), style="dim"))
     elif result.records:

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.model.profile import Count
 from under_siege.model.result_file import LARGEST
+from under_siege.model.sampled_stacks import Count
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import msgspec
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.model.profile import Count
+from under_siege.model.sampled_stacks import Count
 
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")

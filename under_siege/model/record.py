@@ -21,7 +21,6 @@ from msgspec import Meta
 
 from common.errors import BadInputError
 from under_siege.model.case import Case, Value, case_of
-from under_siege.model.profile import Count, Profile, Seconds, SmallCount
 from under_siege.model.requirement import Required
 from under_siege.model.result_file import (
     LARGEST,
@@ -34,6 +33,7 @@ from under_siege.model.result_file import (
     upgraded,
     write_atomically,
 )
+from under_siege.model.sampled_stacks import Count, Profile, Seconds, SmallCount
 from under_siege.paths import PROGRAM
 
 SCHEMA = 5

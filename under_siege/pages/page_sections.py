@@ -14,7 +14,7 @@ from under_siege.charts.html_page import Picture, Section
 from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.charts.scatter import memory_chart, tradeoff_chart
 from under_siege.charts.sweep_charts import FIGURES, SweepMetric, curves, heat_map
-from under_siege.checks.verdict import FAILED
+from under_siege.checks.verdict_rules import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
 from under_siege.profiling.flame_graph import profile_pictures
@@ -22,7 +22,7 @@ from under_siege.report import chart_headlines
 from under_siege.report.case_names import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.rounds_data import Round, alone_wall_s
+from under_siege.stats.round_statistics import Round, alone_wall_s
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing

@@ -9,7 +9,7 @@ from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
 from under_siege.charts.html_page import page
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.compare import diff_table
 from under_siege.compare.diff import ResultComparison
 from under_siege.model.case import Case
@@ -19,8 +19,8 @@ from under_siege.report.case_names import at, cases_of, columned, in_plain_words
 from under_siege.report.columns import NO_SERVER, Column, columns_for, name_in_table
 from under_siege.report.conclusion import answers, sweep_sentences
 from under_siege.report.notes import flags, footnote, load_tool_share, notes
-from under_siege.report.requirement_text import HEADINGS, in_short, lines
-from under_siege.report.table_formats import TableCell
+from under_siege.report.requirement_outcomes import HEADINGS, in_short, lines
+from under_siege.report.text_tables import TableCell
 
 MOST_ROWS = 400
 

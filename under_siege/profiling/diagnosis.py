@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from scipy.stats import binomtest
 
-from under_siege.model.profile import Profile
+from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is named

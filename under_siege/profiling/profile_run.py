@@ -14,18 +14,18 @@ from under_siege.environments.installation import Tool
 from under_siege.environments.services import Services
 from under_siege.http_client import client
 from under_siege.model.case import Case
-from under_siege.model.profile import Profile
 from under_siege.model.record import CaseFailedError, Result
+from under_siege.model.sampled_stacks import Profile
 from under_siege.model.suite import Kind
 from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import cancel
 from under_siege.profiling.sampler import PASSES, pass_s, sample
 from under_siege.run.case_run import CaseRun
-from under_siege.run.first_requests import warm_up
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import run_plan
 from under_siege.run.tool_request_replay import RequestReplays
+from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectations
 
 TIME_S = 20.0

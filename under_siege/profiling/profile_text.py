@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.profile import Profile
 from under_siege.model.record import Result
+from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UNKNOWN, WAITS, Diagnosis, Hotspot
 from under_siege.report.case_names import full_name
 

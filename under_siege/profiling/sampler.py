@@ -23,9 +23,9 @@ import msgspec
 import psutil
 
 from common.process_tree import descendants
-from under_siege.model.profile import Frames, Profile, Stacks
 from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import legible, read_limited
+from under_siege.model.sampled_stacks import Frames, Profile, Stacks
 from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
 from under_siege.processes.managed_process import ManagedProcess, Tail, processes, until

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from under_siege import formatting
 from under_siege.analysis.ranking import MetricValue
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import OK
+from under_siege.checks.verdict_rules import OK
 from under_siege.formatting import listed, span
 from under_siege.report.case_names import plain_name, with_capital
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 _MOST_NAMES = 3
 

@@ -7,7 +7,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Interval, Latency, Speed, Summary, half_width
 from under_siege.model.case import Case
 from under_siege.report.case_names import varying
-from under_siege.report.table_formats import Heading, TableCell
+from under_siege.report.text_tables import Heading, TableCell
 
 NO_SERVER = "bare"  # the server of the ceiling in result files
 MARK = "→"  # beside the rank of the recommended case

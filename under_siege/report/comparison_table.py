@@ -12,17 +12,17 @@ from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.requirement_check import judged
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Across, Cell, across_of
-from under_siege.checks.verdict import FAILED, OK
+from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
 from under_siege.report.case_names import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
 from under_siege.report.conclusion import Answer, answers, sweep_sentences
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.requirement_text import required_as_markdown, required_as_table
-from under_siege.report.table_formats import CsvValue, Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.report.requirement_outcomes import required_as_markdown, required_as_table
+from under_siege.report.text_tables import CsvValue, Grid, Heading, TableCell, plain, rows_as_csv, small_print
 from under_siege.stats.metrics import SPEED_CORRECTED
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 NOTHING = "Nothing was measured."
 WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum letters of an axis value, in a heading and in a row

@@ -9,7 +9,7 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary, half_width
 from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
-from under_siege.checks.verdict import OK, UNCLEAR
+from under_siege.checks.verdict_rules import OK, UNCLEAR
 from under_siege.formatting import listed
 from under_siege.model.case import Case
 from under_siege.report.case_names import (
@@ -23,7 +23,7 @@ from under_siege.report.case_names import (
     without_capital,
 )
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
-from under_siege.stats.rounds_data import alone_wall_s
+from under_siege.stats.round_statistics import alone_wall_s
 
 MOST_NAMES = 6  # maximum names in a sentence
 MOST_LOADS = 8  # maximum loads that each have their own line

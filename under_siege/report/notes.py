@@ -7,12 +7,12 @@ import numpy as np
 from under_siege import formatting
 from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED, verdict_of
+from under_siege.checks.verdict_rules import FAILED, verdict_of
 from under_siege.model.body_rule import BodyRule
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
 from under_siege.report.case_names import cases_of, full_name, in_words, varying
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import other_work, stolen
 
 

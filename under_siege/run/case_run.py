@@ -37,12 +37,12 @@ from under_siege.monitors.probes import (
     watch_new_processes,
 )
 from under_siege.monitors.resource_usage import sampling, watching_ports
-from under_siege.run.first_requests import last_pong, verify, warm_up
 from under_siege.run.load_run import RunningTool, compute_bare, drive, spec_of, started
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import suite_command
 from under_siege.run.tool_request_replay import IN_A_ROW, RequestReplays
+from under_siege.run.warm_up import last_pong, verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]

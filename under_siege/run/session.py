@@ -20,9 +20,9 @@ from under_siege.environments.machine import OtherWork, describe_environment, ex
 from under_siege.environments.services import Services, services
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Case
-from under_siege.model.profile import Profile
 from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
+from under_siege.model.sampled_stacks import Profile
 from under_siege.model.suite import OPEN
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.processes.managed_process import until_signal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from under_siege.model.record import Record
-from under_siege.stats.rate import Floats
+from under_siege.stats.steady_rate import Floats
 
 Clock = Callable[[Floats], Floats]
 

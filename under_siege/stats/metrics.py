@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from under_siege.stats.estimates import Estimate, estimates, ratio, weighted_estimates
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection
 
 Estimates = dict[str, list[Estimate | None]]  # estimate of each case, by metric

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 Case = Sequence[Round]
 

@@ -34,7 +34,7 @@ from under_siege.model.suite import (
     filled_all,
     placeholders,
 )
-from under_siege.targets.suite_http_request import (
+from under_siege.targets.suite_load_and_expect import (
     body_rule,
     check_path,
     check_server_path,

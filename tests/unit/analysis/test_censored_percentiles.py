@@ -7,7 +7,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
 from under_siege.result_output import Report
-from under_siege.stats.rounds_data import CensoredSamples, Round, together
+from under_siege.stats.round_statistics import CensoredSamples, Round, together
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:

@@ -9,7 +9,7 @@ from verdicts import codes, judged
 
 from under_siege.checks.suspicions import timer
 from under_siege.model.record import Machine, Record
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 0.2)
 

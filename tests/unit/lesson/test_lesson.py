@@ -17,7 +17,7 @@ from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
 from under_siege.capacity.capacity_table import as_markdown
-from under_siege.checks.verdict import UNCLEAR
+from under_siege.checks.verdict_rules import UNCLEAR
 from under_siege.lesson import measurement, step, terminal
 from under_siege.lesson.claims import (
     HOLDS,

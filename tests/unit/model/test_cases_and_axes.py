@@ -11,7 +11,7 @@ from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.ranking import summarize
-from under_siege.checks.verdict import RULES, judge
+from under_siege.checks.verdict_rules import RULES, judge
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import as_markdown
 from under_siege.model.case import case_of, load_axes

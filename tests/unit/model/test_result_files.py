@@ -38,8 +38,8 @@ from under_siege.model.record import (
 )
 from under_siege.model.result_file import read_limited
 from under_siege.result_output import Report
-from under_siege.run.first_requests import _workers_told
-from under_siege.trace.request_trace import assumed_span, reported_spans
+from under_siege.run.warm_up import _workers_told
+from under_siege.trace.trace_run import assumed_span, reported_spans
 
 RESULT = TESTS / "data" / "schema-5.json"
 FORMATS = ["table", "timeline", "markdown", "csv", "json"]

@@ -4,7 +4,7 @@ import pytest
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of
 
 from under_siege.charts.canvas import FILE, as_svg
-from under_siege.model.profile import Profile
+from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.diagnosis import Diagnosis
 from under_siege.profiling.flame_graph import flame_graph
 from under_siege.profiling.profile_text import diagnosed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from under_siege.model.profile import Profile
+from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling import sampler
 
 

@@ -267,7 +267,7 @@ def test_unclear_cases_and_undecided_requirements_get_another_round() -> None:
 
 
 def test_the_task_duration_is_the_median_of_the_reference_runs() -> None:
-    from under_siege.stats.rounds_data import alone_wall_s
+    from under_siege.stats.round_statistics import alone_wall_s
 
     result = three_rounds(("1_a", 1, 1.0))
     for record in result.records:

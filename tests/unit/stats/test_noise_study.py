@@ -19,7 +19,7 @@ from under_siege.model.record import Machine
 from under_siege.result_output import Report
 from under_siege.run.plan import LIMIT_S
 from under_siege.stats.cpu_speed_over_time import speeds_of
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import taken_by_others
 
 RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}

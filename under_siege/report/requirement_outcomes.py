@@ -10,7 +10,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.analysis.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.report.case_names import cases_of, full_name
-from under_siege.report.table_formats import markdown_table, plain, plain_table
+from under_siege.report.text_tables import markdown_table, plain, plain_table
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 

@@ -11,7 +11,7 @@ import numpy as np
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Record
 from under_siege.stats.cpu_speed_over_time import Clock, Speeds, speeds_of
-from under_siege.stats.rate import (
+from under_siege.stats.steady_rate import (
     FEWEST_ANSWERS,
     BurstTotals,
     Flags,

@@ -5,11 +5,11 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from verdicts import codes, judged
 
 from under_siege.analysis.ranking import summarize
-from under_siege.checks.verdict import RULES, Reason, verdict_of
+from under_siege.checks.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.model.record import Failure, Machine
 from under_siege.result_output import Report
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 
 def test_an_honest_server_has_the_verdict_ok() -> None:

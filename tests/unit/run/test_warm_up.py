@@ -9,7 +9,7 @@ from plans import plan_of
 from common.cpus import usable_cpus
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import CaseFailedError, Record
-from under_siege.run import first_requests
+from under_siege.run import warm_up
 from under_siege.run.plan import new_record
 from under_siege.targets.expectation import Expectation
 
@@ -47,8 +47,8 @@ class SingleQueueServer:
 def warmed_up(server: SingleQueueServer, monkeypatch: pytest.MonkeyPatch) -> Record:
     plan = plan_of("2", users=1)
     record = new_record(plan, plan.cases[0], 1.0, 1)
-    monkeypatch.setattr(first_requests, "fetch", server.fetch)
-    asyncio.run(first_requests.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
+    monkeypatch.setattr(warm_up, "fetch", server.fetch)
+    asyncio.run(warm_up.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
     return record
 
 
@@ -115,4 +115,4 @@ def test_the_warm_up_of_short_tasks_sends_all_batches(monkeypatch) -> None:
     server = SlowSingleWorker("3")
     monkeypatch.setattr(server, "age_s", lambda: 1.0)
     warmed_up(server, monkeypatch)
-    assert server.requests == 1 + 2 * min(3, usable_cpus()) + (first_requests.BATCHES - 1) * 6
+    assert server.requests == 1 + 2 * min(3, usable_cpus()) + (warm_up.BATCHES - 1) * 6

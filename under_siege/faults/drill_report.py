@@ -17,7 +17,7 @@ from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
 from under_siege.model.record import Incident, Result, SkippedServer
 from under_siege.report.case_names import in_brief, in_plain_words, name_of, short, with_capital, with_name
-from under_siege.report.table_formats import Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NOT_POSSIBLE} not applicable"

@@ -12,8 +12,8 @@ from simulated_record import record_of
 
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import Transactions, load
-from under_siege.stats.rate import spans_of, steady_rate
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
+from under_siege.stats.steady_rate import spans_of, steady_rate
 
 WITHIN = 0.02
 

@@ -21,10 +21,10 @@ from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.case_run import CaseRun
-from under_siege.run.first_requests import verify, warm_up
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import Keep, run_and_save, traced_case
+from under_siege.run.warm_up import verify, warm_up
 from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 

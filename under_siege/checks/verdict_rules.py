@@ -19,7 +19,7 @@ from under_siege import formatting
 from under_siege.checks import suspicions
 from under_siege.checks.suspicions import Evidence
 from under_siege.stats.estimates import Estimate, ratio, student_at
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.round_statistics import Round
 
 CaseEstimates = Mapping[str, Estimate | None]  # by metric
 OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
