@@ -39,7 +39,7 @@ ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}.
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number with --rounds auto, to scale the progress bar
 REVISION_ROUNDS = 8  # with --against; fixed, because the number must not depend on the measured values
-WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
+WIDE = "Show all columns, such as workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
@@ -312,8 +312,8 @@ def trace(
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show within seconds which strategies suit a task.
 
-    TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
-    "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
+    TASK is a built-in task or your own function: module:function, with literals as arguments if it needs any:
+    "module:function('acme', 3)". Without one, all built-in tasks are tried. Exit 1 if no strategy is worth a run.
     """
     from common.task.builtin import BUILTIN_TASKS
     from under_siege.result_output import show

@@ -17,6 +17,7 @@ import click
 
 from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
+from common.task.builtin import BUILTIN_TASKS
 from under_siege.model.result_file import check_writable, is_pipe, legible
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
@@ -35,7 +36,7 @@ EXAMPLES = f"""Examples:
   {PROGRAM} init app:app             write a suite for your own application
   {PROGRAM} run suite.toml           compare the servers of that suite
 """
-TASK = "primes, digest, sign_up, module:function, or module:function('acme', 3); may be repeated."
+TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
 WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 

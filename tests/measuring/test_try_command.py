@@ -19,6 +19,7 @@ import pytest
 from conftest import SERVERS, SUPPORT
 from rich.console import Console
 
+from common.task.builtin import BUILTIN_TASKS
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
@@ -33,7 +34,7 @@ def run_try(run_cli, tmp_path, monkeypatch) -> Try:
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
-        task = name if name in ("primes", "digest", "sign_up") else f"awkward_tasks:{name}"
+        task = name if name in BUILTIN_TASKS else f"awkward_tasks:{name}"
         return run_cli("try", task, *options)
 
     return call
@@ -236,7 +237,7 @@ def test_all_built_in_tasks_are_tried_by_default(run_cli, monkeypatch: pytest.Mo
     monkeypatch.setattr("under_siege.try_task.task_profile.profile_task", profile)
     ended = run_cli("try")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
+    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == list(BUILTIN_TASKS)
 
 
 def advice_text(of: TaskProfile) -> str:

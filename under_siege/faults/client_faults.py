@@ -9,9 +9,10 @@ from under_siege.faults.fault import (
     HIDDEN,
     HURT,
     NEVER,
+    NEVER_S,
     OK,
     PING_FINE_S,
-    RECOVERY_LIMIT_S,
+    QUICK_RECOVERY_S,
     Fault,
     after,
     count,
@@ -35,7 +36,6 @@ from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault
-NEVER_S = 5.0  # limit; later recoveries count as never
 LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and after how many seconds
 TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
@@ -172,7 +172,7 @@ def _overload_texts(figures: Figures) -> tuple[str, str]:
 def _mark_overload(figures: Figures) -> str:
     if figures["quick_s"] is None:
         return DEAD
-    return OK if not _unanswered(figures) and figures["quick_s"] <= RECOVERY_LIMIT_S else HURT
+    return OK if not _unanswered(figures) and figures["quick_s"] <= QUICK_RECOVERY_S else HURT
 
 
 def _measure_endless(incident: Incident) -> Figures:

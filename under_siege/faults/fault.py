@@ -13,7 +13,7 @@ OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", 
 NOT_POSSIBLE = "–"  # noqa: RUF001 (an en dash, as in a table)
 NEVER = -1.0  # for `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # health checks pass if they are answered within this time
-RECOVERY_LIMIT_S = 1.0
+QUICK_RECOVERY_S, NEVER_S = 1.0, 5.0  # a recovery is quick up to the first, and counts as never beyond the second
 SOON_S = 0.001  # shorter times are shown as "at once"
 LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead below the first, ok at or above the second
 

@@ -12,8 +12,9 @@ from under_siege.faults.fault import (
     CONTROL,
     DEAD,
     HURT,
+    NEVER_S,
     OK,
-    RECOVERY_LIMIT_S,
+    QUICK_RECOVERY_S,
     Fault,
     after,
     count,
@@ -29,7 +30,6 @@ from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
 CONTROL_S = 0.6  # duration of the load in the control, after the time of the fault
-NEVER_S = 5.0  # limit; later recoveries count as never
 BUSY_S = 0.15  # how long processes are watched to find the busiest
 LINE_LIMIT_S = 0.3  # timeout for the last output of a server that has exited
 ONLY_ONE = "it has only one process"
@@ -126,7 +126,7 @@ def _measure_worker(incident: Incident) -> Figures:
 def _mark_worker(figures: Figures) -> str:
     if figures["whole_s"] is None:
         return dead_mark(figures.get("ping_p99_s"))
-    return OK if figures["whole_s"] <= RECOVERY_LIMIT_S and (figures["lost"] or 0) <= FEW else HURT
+    return OK if figures["whole_s"] <= QUICK_RECOVERY_S and (figures["lost"] or 0) <= FEW else HURT
 
 
 def _stop_texts(figures: Figures) -> tuple[str, str]:
