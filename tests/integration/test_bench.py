@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from conftest import ROOT, SERVERS, SUPPORT, bench_command
@@ -15,7 +16,7 @@ from simulated_record import bare_record, record_of
 from common.errors import BadInputError
 from under_siege.analysis.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.model.record import load
-from under_siege.run import case_run
+from under_siege.run import case_run, load_run
 from under_siege.run.plan import say_how_long
 from under_siege.run.session import run_plan
 from under_siege.targets import expectation
@@ -224,3 +225,13 @@ def test_a_time_too_short_for_the_task_causes_a_warning() -> None:
     expected, watcher = Expectation(b"", 0.28, 0.001), RecordingWatcher()
     say_how_long(plan, {plan.cases[0].work: expected}, watcher)
     assert watcher.warned == ["--time 1s is too short for sign_up with 4 users: use --time auto, or 4s or more"]
+
+
+def test_a_load_tool_that_uses_too_much_memory_is_stopped(tmp_path, monkeypatch) -> None:
+    """siege leaks memory with each 503, so it can use up the memory of the machine."""
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setattr(load_run, "MOST_MEMORY", 0.0)
+    plan = replace(plan_of("2", users=3, task="sample_tasks:a_blink"), ceilings=())
+    result, *_ = run_plan(plan, tmp_path / "r.json", RecordingWatcher(), ["bench.py", "run"])
+    assert result.records[0].failure.code == "siege_memory"
+    assert "use --tool wrk" in result.records[0].failure.message
