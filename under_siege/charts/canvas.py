@@ -218,7 +218,7 @@ class _Text(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ChartFile:
     """The texts around a chart, and the size of the whole image."""
 
     title: str

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from under_siege.charts.canvas import NARROW, WIDE, Drawing, Frame, Theme, for_page
+from under_siege.charts.canvas import NARROW, WIDE, ChartFile, Drawing, Theme, for_page
 from under_siege.formatting import unbroken
 from under_siege.model.record import Result
 
@@ -127,7 +127,7 @@ class Picture:
     def alone(self, aspect: str | None = None) -> str:
         """Return the chart with its headline and conditions as SVG, for a file or a slide."""
         title, _, under = (self.headline or self.title).partition("\n")
-        frame = Frame(title, self.conditions, aspect, under)
+        frame = ChartFile(title, self.conditions, aspect, under)
         return frame.around(self.draw(frame.theme))
 
 

@@ -19,7 +19,7 @@ from sample_results import result
 from under_siege.analysis.ranking import Comparison, summarize, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
-from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Theme, escaped, specification
+from under_siege.charts.canvas import FILE, NARROW, WIDE, ChartFile, Theme, escaped, specification
 from under_siege.charts.html_page import Picture
 from under_siege.charts.scatter import Box, PlotArea, Point, placed
 from under_siege.pages.page_sections import sections
@@ -167,7 +167,7 @@ def test_every_point_has_a_label(name: str, of: str, theme: Theme) -> None:
     assert "leaders" not in drawn
 
 
-SLIDE = Frame("A title that takes a line or two, as titles do", "primes", "16:9")
+SLIDE = ChartFile("A title that takes a line or two, as titles do", "primes", "16:9")
 PIXELS = {"16:9": (1280, 720), "4:3": (1024, 768), "1:1": (900, 900)}
 
 
