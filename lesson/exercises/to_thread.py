@@ -1,6 +1,6 @@
-"""`perform` is ordinary code that waits, here on the event loop: one request at a time, and no ping in between.
+"""`perform` blocks the event loop while it waits: one request is served at a time, and no ping in between.
 
-To do: import asyncio, and call it with `asyncio.to_thread`.
+To do: import asyncio, and call `perform` with `asyncio.to_thread`.
 """
 
 from common.kits.tornado_kit import TaskHandler, serve

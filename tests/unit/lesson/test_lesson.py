@@ -406,7 +406,7 @@ def test_the_progress_of_the_lesson_is_saved(tmp_path: Path) -> None:
 def test_a_wrong_prediction_exits_0_and_prints_the_right_answer(tmp_path: Path) -> None:
     said = invoke("lesson", "12", "--answer", "A", folder=tmp_path)
     assert said.returncode == 0
-    assert "You said A; it is C: 591.66 is impossible" in " ".join(said.stdout.split())
+    assert "You said A; it is C: 591.66 per second is impossible" in " ".join(said.stdout.split())
 
 
 def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
