@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._workers, self._queue, self._find_disconnected = options.workers, options.queue, find_disconnected
         self._clients: dict[int, Any] = {}  # ticket → socket
         self._tickets, self._next_check_s = itertools.count(), 0.0
-        self.connections: Callable[[], int] = int  # returns the number of connected clients; servers replace it
+        self.connections: Callable[[], int] = int  # the number of connected clients; servers replace this function
         unready_while(self.refusal)
 
     @property

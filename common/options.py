@@ -1,4 +1,4 @@
-"""Parse the command-line options of a server, with one-line errors."""
+"""Parse the command-line options of a server, and report errors on one line."""
 
 import argparse
 import sys

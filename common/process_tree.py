@@ -7,7 +7,8 @@ the machine. On other systems, it uses psutil, whose import takes longer than al
 import os
 
 PROC = "/proc"
-HAS_CHILDREN_FILES = os.access(f"{PROC}/self/task/{os.getpid()}/children", os.R_OK)  # with CONFIG_PROC_CHILDREN
+# The kernel has these files if it was built with CONFIG_PROC_CHILDREN.
+HAS_CHILDREN_FILES = os.access(f"{PROC}/self/task/{os.getpid()}/children", os.R_OK)
 
 if not HAS_CHILDREN_FILES:
     import psutil

@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# By program and package manager: packages whose names differ from that of the program.
+# By program, then by package manager: the package, if its name differs from that of the program.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},

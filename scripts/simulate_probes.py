@@ -131,7 +131,7 @@ def latencies_s(record: Record) -> list[float]:
 
 
 class Server:
-    """The rounds of a server under load."""
+    """The measured rounds of one server under load."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.users = records[0].users

@@ -41,7 +41,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class OneLineErrors(click.Group):
-    """A command group that reports an error as one line on stderr, then exits with code 2. It supports -h, too.
+    """A command group that prints each error as one line on stderr and exits with code 2; `-h` shows the help, too.
 
     Args:
         elsewhere: the modules of commands that are imported only when needed, by command name.
@@ -102,7 +102,7 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def one_line_read_errors(*files: Path) -> Iterator[None]:
-    """Convert unexpected errors in the processing of result files to a one-line BadInputError."""
+    """Convert unexpected errors while result files are processed to a BadInputError with one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy prints extra lines for values that it can't compute
@@ -145,7 +145,7 @@ def _one_line(error: Exception) -> str:
 
 
 class Duration(click.ParamType[float]):
-    """The type of an option with a duration, such as `4s`, `500ms` or `2m`, which becomes a number of seconds."""
+    """A click type for durations such as `4s`, `500ms` or `2m`, which are converted to seconds."""
 
     name = "duration"
 
@@ -159,7 +159,7 @@ class Duration(click.ParamType[float]):
 
 
 class SiegeTime(Duration):
-    """The type of an option with a duration, or with `auto`, which becomes None."""
+    """A click type like `Duration` that also accepts `auto`, which becomes None."""
 
     name = "duration|auto"
 
@@ -169,7 +169,7 @@ class SiegeTime(Duration):
 
 
 class Rounds(click.ParamType[int | None]):
-    """The type of an option with a number of rounds, or with `auto`, which becomes None."""
+    """A click type for a number of rounds that also accepts `auto`, which becomes None."""
 
     name = "number|auto"
 

@@ -42,7 +42,7 @@ def server_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable while the context is active, for processes that start in this time."""
+    """Set an environment variable, which new processes inherit, while the context is active."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -39,7 +39,7 @@ async def _serve(long_task: Handler, options: Options) -> None:
         access_log=None,
         handler_cancellation=True,  # cancels the handler when its client disconnects
         keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14, this also limits the wait for the first request
-        shutdown_timeout=GRACE_S + 1,  # on_stop_signal ends the server before, and reports dropped requests
+        shutdown_timeout=GRACE_S + 1,  # on_stop_signal ends the server earlier and reports dropped requests
     )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

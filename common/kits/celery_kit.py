@@ -55,8 +55,7 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     Redis stores nothing on disk. If one of the processes exits, it is not restarted.
 
     Yields:
-        The broker's URL, and a function that returns an error of one line once Redis or the worker has exited. Before,
-        it returns an empty string.
+        The broker's URL, and a function that returns which process has exited, or an empty string while both run.
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
         socket, log = Path(directory) / "redis.sock", Path(directory) / "log"

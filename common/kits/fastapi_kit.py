@@ -60,7 +60,7 @@ def answer(request: Request, run: TaskRun) -> Response:
 def disconnect_check(request: Request) -> Callable[[], bool]:
     """Wait until the current burst of requests is over; return a function that checks for a disconnect.
 
-    A thread can't be stopped from outside, but it can call this function and stop itself when its task yields.
+    A thread can't be stopped from outside, so it calls the returned function whenever its task yields.
     """
     state, ticket = request.app.state, request.scope["state"].get(_TICKET)
     if ticket is None:  # another server runs this application

@@ -61,7 +61,10 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span; merge it with the previous one if the result is dense. If there are too many, merge all pairs."""
+        """End a span, and merge it with the previous span if the result is dense.
+
+        If there are then too many spans, merge them in pairs.
+        """
         new = ComputeSpan(self._from_s, time.monotonic(), time.thread_time() - self._cpu_s)
         if self.spans and _joined(self.spans[-1], new).is_dense():
             self.spans[-1] = _joined(self.spans[-1], new)
@@ -124,7 +127,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Perform the task on the event loop, which runs other code when the task yields. Raise the errors of `perform`."""
+    """Perform the task on the event loop, so that other code runs when it yields; raise the errors of `perform`."""
     import asyncio
 
     attempt = _Attempt(spec)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
-_MOST_SHOWN = 60  # characters of a value in a message
+_MOST_SHOWN = 60  # maximum length of a value in a message
 _MISSING = object()
 _Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expected value
 

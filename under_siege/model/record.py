@@ -82,7 +82,7 @@ class Transactions(msgspec.Struct, frozen=True):
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """The totals of each run of a tool that reports no individual responses; None if the tool reports no such value."""
+    """The totals of each run of a tool that reports no individual responses. Values that it doesn't report are None."""
 
     began_s: list[Moment] = []  # approximate time of the first request
     took_s: list[PositiveSeconds] = []  # duration since the first request, as reported
@@ -162,7 +162,7 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class TracedRequests(msgspec.Struct, frozen=True):
-    """Simultaneous requests for the task; times in seconds since the first ping."""
+    """Simultaneous requests for the task. Times are in seconds since the first ping."""
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []
@@ -217,7 +217,7 @@ class Drain(msgspec.Struct, frozen=True):
 
     lasted_s: Seconds  # time until the server was idle, or until the bench stopped waiting
     cpu_s: CpuSeconds | None  # CPU time of the server during this time
-    backlog: Count | None  # queued jobs at the end of the load, as the server reports
+    backlog: Count | None  # number of queued jobs at the end of the load, as reported by the server
     is_done: bool  # whether the server became idle
     restarts: SmallCount = 0  # processes that the server started during this time
 

@@ -161,7 +161,7 @@ class Load:
     """The requests to send. The number of users is an axis, and therefore not a field."""
 
     tool: str = "siege"
-    path: str = "/"  # may contain axes: `/report?size={size}`
+    path: str = "/"  # may contain placeholders for axes, such as `/report?size={size}`
     request: Request = GET
     time_s: float | None = None  # None: the bench chooses it for each case
     requests: int | None = None  # number of requests; replaces the duration

@@ -28,7 +28,8 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
         pythons: the paths of the interpreters that run the servers; if empty, those of the suite.
 
     Raises:
-        BadInputError: the base does not exist or lacks the suite's folder, or a Python would not import it.
+        BadInputError: the base does not exist, it lacks the suite's folder, or a Python would import the same package
+            for every revision.
     """
     if (folder := suite.folder) is None:
         raise BadInputError(

@@ -1,4 +1,4 @@
-"""Run the load tool continuously or in bursts, and measure the ceiling: the same users without a server."""
+"""Run the load tool continuously or in bursts, or let the users run the task without a server: the ceiling."""
 
 import asyncio
 import contextlib

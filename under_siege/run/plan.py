@@ -1,4 +1,4 @@
-"""Define the plan of a run, which is checked before anything starts, and the length of each siege."""
+"""Define the plan of a run and the length of each siege, and check the plan before anything starts."""
 
 import itertools
 import math
@@ -211,7 +211,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values, and fill the values into the path, except the task, which is shown alone."""
+    """Return every combination of values, and fill all values except the task into the path."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")

@@ -26,7 +26,7 @@ from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
 MOST_BYTES = 16_000_000
-REFERENCE_REQUESTS = 3  # requests for each expected answer; its duration is that of the fastest one
+REFERENCE_REQUESTS = 3  # number of requests for each expected answer; the shortest duration counts
 UNKNOWN_S = 0.1  # assumed seconds for an answer if no server answers
 
 

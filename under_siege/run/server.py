@@ -44,7 +44,7 @@ from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
-LATE = 0.1  # in this last share of the time limit, failed requests don't replace earlier problems
+LATE = 0.1  # in the last part of the time limit (this share), failed requests don't replace earlier problems
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Server:
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
-        """Return the exit status, which is negative for a signal, or None if the server is running or it is unknown."""
+        """Return the exit status (negative for a signal), or None if the server is running or its status is unknown."""
         return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
@@ -115,7 +115,7 @@ class Server:
         """Await the work while the server is alive, and return its result.
 
         Raises:
-            CaseFailedError: the server died during the work, which is cancelled, or soon after the work failed.
+            CaseFailedError: the server died during the work, which is then cancelled, or soon after the work failed.
         """
         begun = asyncio.ensure_future(work)
         task = asyncio.ensure_future(self.explaining(begun))
@@ -151,7 +151,7 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Check for a while that the server is alive, because a request may fail before its process visibly exits.
+        """Check for `for_s` that the server is alive, because requests may fail shortly before its exit is visible.
 
         Raises:
             CaseFailedError: the server died.

@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are this request. The order may differ: wrk begins with the second request of a mix."""
+    """Return whether the bytes are this request of a mix, because wrk begins with the second request of the mix."""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

@@ -43,7 +43,7 @@ class Files:
 
     @staticmethod
     def path(template: str, name: str) -> str:
-        """Return the path or URL of a file, which replaces `{file}` in the template."""
+        """Return the template of a path or URL, in which the name of the file replaces `{file}`."""
         return template.replace("{file}", quote(name))
 
 
@@ -131,7 +131,7 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
-    """Return what the task answers in a separate process; raise BadInputError if it fails or takes too long."""
+    """Return the expected answer of a task, from a run in a separate process; raise BadInputError if the run fails."""
     command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)

@@ -1,4 +1,4 @@
-"""Write a first suite for an existing application, from its source code and its installed packages."""
+"""Write a first suite for an existing application, based on its source code and its installed packages."""
 
 import ast
 import contextlib
@@ -28,7 +28,7 @@ from under_siege.targets.suite_schema import PATH, invalid_value, is_path, ping_
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
 _FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "pyramid", "quart", "sanic", "starlette"]
-_METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by decorator
+_METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by the name of the decorator
 _ROUTE_DECORATORS = {"get", "route", "api_route", *_METHODS}
 _LISTED_ROUTES = 5
 MOST_INCLUDES = 5  # maximum depth of nested includes

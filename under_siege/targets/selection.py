@@ -22,7 +22,11 @@ _JOBS_PATH = "/jobs"  # as in the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
-    """Return the suite, which posts jobs if it or the style requires this; raise BadInputError if its load can't."""
+    """Return the suite, whose load posts jobs if the style or the suite requires this.
+
+    Raises:
+        BadInputError: the load can't post jobs.
+    """
     load = suite.load
     if style != JOBS and not load.posts_jobs:
         return suite

@@ -47,7 +47,7 @@ def all_strategies() -> list[Target]:
 
 
 def find_strategy(name: str) -> Target:
-    """Return a strategy by number (`3`), stem, or path of a script; raise the errors of `read_strategy`."""
+    """Return the strategy with this number (`3`), file stem, or path; raise the errors of `read_strategy`."""
     for path in SERVERS.glob("*.py"):
         if name in (path.stem, path.stem.partition("_")[0]):
             return read_strategy(path)
@@ -97,7 +97,7 @@ def read_strategy(path: Path) -> Target:
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:
-    """Return the syntax tree of a Python file; if it can't be parsed, raise BadInputError with a prefix of `kind`."""
+    """Return the syntax tree of a Python file; if it can't be parsed, raise a BadInputError that begins with `kind`."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -81,7 +81,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     """Return the suite, or its quick profile.
 
     Args:
-        only: the servers to compare; empty for all. The ceiling is always included.
+        only: the servers to compare, or all if empty. The ceiling is always included.
 
     Raises:
         BadInputError: the file can't be read, or a value is invalid.

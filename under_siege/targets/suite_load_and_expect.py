@@ -1,4 +1,4 @@
-"""Read the request and the rule for correct bodies from the tables [load] and [expect] of a suite file."""
+"""Read the tables [load] and [expect] of a suite file: the request, and the rule for correct bodies."""
 
 import contextlib
 import json
