@@ -15,14 +15,14 @@ from common.lifecycle import unready_while, waiting_in_kernel
 from common.options import Options
 
 HEAD_LIMIT_S = 5.0  # timeout for receiving a request head; slower clients are disconnected
-ANSWER_LIMIT_S = 5.0  # send timeout, for servers in which a slow client blocks all others
-LINGER_S = 0.1  # time for such a client to close the connection after its response
+ANSWER_LIMIT_S = 5.0  # timeout for sending a response, in servers where a slow client blocks all others
+LINGER_S = 0.1  # in these servers, a client must close its connection within this time after the response
 
-CHECK_INTERVAL_S = 0.05  # minimum interval between disconnect checks, which need the GIL and so delay running tasks
+CHECK_INTERVAL_S = 0.05  # minimum interval between checks for disconnects; they need the GIL, so they delay tasks
 
 
 class DeadlineSocket(socket.socket):
-    """Client socket with a deadline for the request head, because a slow client would block all others."""
+    """A client socket with a deadline for the request head, because a slow client would block all others."""
 
     def __init__(self, client: socket.socket) -> None:
         """Take over the connection of `client`, and detach `client` from it."""
@@ -35,7 +35,7 @@ class DeadlineSocket(socket.socket):
         limit_answers(self)
 
     def shutdown(self, how: int) -> None:
-        """End the response; the client then has `LINGER_S` to close the connection, even if it still sends data."""
+        """End the response, and give the client `LINGER_S` to close the connection, even if it still sends data."""
         self._deadline_s = time.monotonic() + LINGER_S
         super().shutdown(how)
 
@@ -57,17 +57,17 @@ class DeadlineSocket(socket.socket):
 
 
 def limit_answers(client: socket.socket) -> None:
-    """Set the send timeout for responses; the task itself has no time limit."""
+    """Set a timeout for sending the response, but none for the task."""
     client.settimeout(None)
     limit = struct.pack("ll", *divmod(round(ANSWER_LIMIT_S * 1_000_000), 1_000_000))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
 def is_disconnected(client: Any) -> bool:
-    """Return whether the client has closed its side of the connection, so a response would be lost.
+    """Return whether the client has closed its side of the connection and would not receive a response.
 
     Args:
-        client: a blocking `socket.socket` without a timeout; with one, `recv` would wait.
+        client: a blocking `socket.socket` without a timeout, because with a timeout, `recv` would wait.
     """
     try:
         return bool(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"")
@@ -78,7 +78,7 @@ def is_disconnected(client: Any) -> bool:
 
 
 def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
-    """Return the keys of the clients that have disconnected, using a single `poll` call if possible."""
+    """Return the keys of the clients that have disconnected, using a single `poll` call if the system supports it."""
     hang_up = getattr(select, "POLLRDHUP", None)
     if hang_up is None:
         return [key for key, client in clients.items() if is_disconnected(client)]
@@ -91,7 +91,7 @@ def disconnected(clients: Mapping[int, socket.socket]) -> list[int]:
 
 
 class AdmissionQueue:
-    """Requests for the long task that were admitted and are running or queued."""
+    """Track the requests for the long task that have been admitted and are running or queued."""
 
     def __init__(
         self, options: Options, find_disconnected: Callable[[Mapping[int, Any]], list[int]] = disconnected
@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._workers, self._queue, self._find_disconnected = options.workers, options.queue, find_disconnected
         self._clients: dict[int, Any] = {}  # ticket → socket
         self._tickets, self._next_check_s = itertools.count(), 0.0
-        self.connections: Callable[[], int] = int  # number of connected clients; 0 unless a server replaces it
+        self.connections: Callable[[], int] = int  # the number of connected clients; servers replace this function
         unready_while(self.refusal)
 
     @property
@@ -107,13 +107,13 @@ class AdmissionQueue:
         return len(self._clients)
 
     def refusal(self) -> str:
-        """Return a one-line reason to refuse the next request; empty if it can be admitted."""
+        """Return a one-line reason to refuse the next request, or an empty string if it can be admitted."""
         if self._is_full():
             self._drop_disconnected()
         return _full(self.admitted - self._workers) if self._is_full() else ""
 
     def join(self, client: Any) -> int:
-        """Admit a request from this socket and return its ticket."""
+        """Admit a request that arrived on this socket, and return its ticket."""
         ticket = next(self._tickets)
         self._clients[ticket] = client
         return ticket
@@ -123,14 +123,14 @@ class AdmissionQueue:
         return self.connections() > self._workers + self._queue
 
     def wait_for_turn(self) -> None:
-        """Wait until an admitted request may start; by default, don't wait."""
+        """Wait until an admitted request may start. The base class does not wait."""
 
     def leave(self, ticket: int) -> None:
         """Remove a finished request, whether or not it was answered."""
         self._clients.pop(ticket, None)
 
     def is_disconnected(self, ticket: int) -> bool:
-        """Return whether the client has disconnected. Any thread may call this."""
+        """Return whether the client of this request has disconnected. Any thread may call this method."""
         now_s = time.monotonic()
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + CHECK_INTERVAL_S
@@ -150,9 +150,9 @@ class AdmissionQueue:
 
 
 class KernelQueue(AdmissionQueue):
-    """Queue for a process that handles one request at a time; other requests wait in the kernel's accept queue.
+    """The queue of a process that handles one request at a time; other requests wait in the kernel's accept queue.
 
-    The process must accept a connection to refuse its request, so a client waits for its turn even to get a 503.
+    The process must accept a connection before it can refuse the request, so even a client that gets a 503 must wait.
     """
 
     def __init__(self, options: Options, listener: socket.socket) -> None:
@@ -183,7 +183,7 @@ class LoopThrottle:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Wait until this task may start. Tasks start in the order of their calls."""
+        """Wait until the calling task may start. Tasks start in the order in which they called this method."""
         if not self._waiting and not self._is_overloaded():
             return
         loop = asyncio.get_running_loop()
@@ -203,8 +203,8 @@ class LoopThrottle:
             asyncio.get_running_loop().call_soon(self._start_next)
 
 
-PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after this many consecutive pauses without activity
-MOST_HOLD_S = 2.0  # maximum delay of tasks in a burst, so that a steady flood can't stop all work
+PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after QUIET_PAUSES consecutive pauses of PAUSE_S without activity
+MOST_HOLD_S = 2.0  # how long a burst may delay tasks, so that a steady stream of requests can't stop all work
 
 
 class ArrivalBurst:

@@ -6,23 +6,23 @@ from pathlib import Path
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use according to its CPU affinity and cgroup quotas; at least 1."""
+    """Return how many CPUs this process may use (at least 1), given its CPU affinity and cgroup quotas."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
 def usable_cpu_numbers() -> list[int]:
-    """Return the numbers of the CPUs that this process may run on; `[0]` on systems without CPU affinity."""
+    """Return the numbers of the CPUs that this process may run on, or `[0]` on systems without CPU affinity."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def default_threads() -> int:
-    """Return `ThreadPoolExecutor`'s default number of threads since Python 3.8, for the usable CPUs."""
+    """Return how many threads `ThreadPoolExecutor` would have by default if the machine had only the usable CPUs."""
     return min(32, usable_cpus() + 4)
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Return the quotas, in CPUs, of this process's cgroup and all its parents (cgroup v1 and v2)."""
+    """Return the quotas of this process's cgroup and of all its parents, as numbers of CPUs (cgroup v1 and v2)."""
     quotas = []
     for directory in _cgroup_directories(proc, root):
         v2 = _values(directory / "cpu.max")

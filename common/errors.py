@@ -8,7 +8,7 @@ class BadInputError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """Return `ValueError: message` without line breaks; for an exception group, describe its first exception."""
+    """Return the error as one line, such as `ValueError: message`; for an exception group, use its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     message = " ".join(str(error).split())[:500]

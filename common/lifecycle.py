@@ -18,7 +18,7 @@ from common.process_tree import descendants
 from common.server_contract import BACKLOG
 
 ITERATIONS_TO_START = 5  # event-loop iterations between accepting a connection and handling its request
-_UNACKED = 24  # offset of tcpi_unacked in `struct tcp_info` (linux/tcp.h): a listener's accept-queue length
+_UNACKED = 24  # offset in `struct tcp_info` (linux/tcp.h) of tcpi_unacked, the accept-queue length of a listener
 
 GRACE_S = 5.0
 
@@ -27,7 +27,7 @@ _permanent_reasons: list[str] = []
 
 
 def listening_socket(options: Options) -> socket.socket:
-    """Return a socket that listens on the given host and port; exit with a one-line error if that fails."""
+    """Return a socket that listens on the given host and port, or exit with a one-line error if that fails."""
     try:
         listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
@@ -66,22 +66,22 @@ def announce(options: Options, listener: socket.socket) -> None:
 
 
 def unready_while(reason: Callable[[], str]) -> None:
-    """Add a readiness check, which returns one line while the server can't work, else an empty string."""
+    """Add a readiness check, which returns a one-line reason while the server can't work, or else an empty string."""
     _unready_reasons.append(reason)
 
 
 def unready_until_restart(reason: str) -> None:
-    """Report this one-line reason permanently, because only a restart helps."""
+    """Report the server as not ready, for this one-line reason, until it is restarted."""
     _permanent_reasons[:] = [reason]
 
 
 def why_not_ready() -> str:
-    """Return the first reason why this server can't work now; empty if there is none."""
+    """Return the first reason why this server can't work now, or an empty string if there is none."""
     return "".join(_permanent_reasons) or next((text for reason in _unready_reasons if (text := reason())), "")
 
 
 def stop_new_connections(listener: socket.socket) -> None:
-    """Accept only connections that already wait in the kernel; closing the socket would reset them."""
+    """Refuse new connections, but keep those that wait in the kernel, which closing the socket would reset."""
     listener.listen(0)
 
 
@@ -92,7 +92,7 @@ def has_waiting_connection(listener: socket.socket) -> bool:
 
 
 def waiting_in_kernel(listener: socket.socket) -> int:
-    """Return the number of connections that wait to be accepted; 0 on systems that don't report it."""
+    """Return the number of connections that wait to be accepted, or 0 on systems that don't report it."""
     if sys.platform != "linux":
         return 0
     info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
@@ -100,7 +100,7 @@ def waiting_in_kernel(listener: socket.socket) -> int:
 
 
 async def accept_waiting(listener: socket.socket) -> None:
-    """Accept the connections that wait in the kernel and start handling their requests; then accept no more."""
+    """Refuse new connections, accept those that wait in the kernel, and start handling their requests."""
     import asyncio  # a slow import that only servers with an event loop need
 
     stop_new_connections(listener)
@@ -115,7 +115,7 @@ async def accept_waiting(listener: socket.socket) -> None:
 def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Callable[[], int]) -> None:
     """Call `stop` on SIGTERM or Ctrl-C; after `GRACE_S`, report unanswered requests and kill this process tree.
 
-    A signal enforces the time limit, because a thread might not run while a task computes on the main thread.
+    SIGALRM enforces the time limit, because a thread might not run while a task computes on the main thread.
     """
 
     def start_shutdown(_signal: int, _frame: FrameType | None) -> None:
@@ -142,7 +142,7 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
 
 
 def report_dropped(options: Options, count: int) -> None:
-    """Print how many requests were dropped, if any, with a single write, which is safe in a signal handler."""
+    """Print how many requests were dropped, if any. This is safe in a signal handler, because it only calls `write`."""
     if count > 0:
         requests = "1 request" if count == 1 else f"{count} requests"
         os.write(2, f"{options.name}: dropped {requests} that did not finish within {GRACE_S:g} s\n".encode())

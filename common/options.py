@@ -1,4 +1,4 @@
-"""Parse the command-line options of a server, with one-line errors."""
+"""Parse the command-line options of a server, and report errors on one line."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from common.server_contract import LONGEST_QUEUE, MOST_WORKERS, default_port, re
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread, so in a longer queue, the last one would wait too long
+QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread, so the last one in a longer queue would wait too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Options:
 
 
 def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE) -> Options:
-    """Parse the command line.
+    """Return the options from the command line, or exit with a one-line error.
 
     Args:
-        workers: default of --workers; None if the strategy always has one worker.
+        workers: default of --workers, or None if the strategy always has one worker.
         most_waiting: upper limit for the default of --queue.
     """
     script = Path(sys.argv[0])

@@ -29,7 +29,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when its parent exits (only on Linux)."""
+    """On Linux, make the kernel kill this process when its parent exits."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # the parent exited before the call

@@ -7,14 +7,15 @@ the machine. On other systems, it uses psutil, whose import takes longer than al
 import os
 
 PROC = "/proc"
-HAS_CHILDREN_FILES = os.access(f"{PROC}/self/task/{os.getpid()}/children", os.R_OK)  # needs CONFIG_PROC_CHILDREN
+# The kernel has these files if it was built with CONFIG_PROC_CHILDREN.
+HAS_CHILDREN_FILES = os.access(f"{PROC}/self/task/{os.getpid()}/children", os.R_OK)
 
 if not HAS_CHILDREN_FILES:
     import psutil
 
 
 def children(pid: int) -> list[int]:
-    """Return the process ids of a process's children; empty if the process has exited."""
+    """Return the process ids of a process's children, or an empty list if the process has exited."""
     if not HAS_CHILDREN_FILES:
         return _psutil_children(pid, recursive=False)
     try:
@@ -27,8 +28,8 @@ def children(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process.
 
-    The tree is read twice, because a process that exits during the first pass can hide a sibling (proc(5)), and its
-    children move to another parent.
+    Read the tree twice: a process that exits during the first pass can hide a sibling (proc(5)), and its children move
+    to another parent.
     """
     if not HAS_CHILDREN_FILES:
         return _psutil_children(pid, recursive=True)
@@ -51,7 +52,7 @@ def _psutil_children(pid: int, *, recursive: bool) -> list[int]:
 
 
 def read_proc(path: str) -> bytes:
-    """Return the content of a file below /proc; empty if the process has exited or belongs to another user."""
+    """Return the contents of a file below /proc, or nothing if the process has exited or belongs to another user."""
     try:
         descriptor = os.open(f"{PROC}/{path}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

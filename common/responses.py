@@ -23,8 +23,8 @@ class RefusedError(Exception):
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     """Return `Server-Timing` (W3C, milliseconds), `X-Worker` and `X-Ran` for a request received at `received_s`.
 
-    `X-Ran` is for `bench.py trace`: the start of the task (`time.monotonic`, seconds), then start/end/CPU time of each
-    compute span in milliseconds. Starts and ends of spans are relative to the start of the task.
+    `X-Ran`, which `bench.py trace` reads, consists of the start of the task (`time.monotonic`, in seconds) and the
+    start/end/CPU time of each compute span (in milliseconds). Spans start and end relative to the start of the task.
     """
     queue_ms = max(0.0, run.started_s - received_s) * 1000
     task_ms = (run.finished_s - run.started_s) * 1000
@@ -41,24 +41,24 @@ def _in_ms(span: ComputeSpan, zero_s: float) -> str:
 
 
 def ping_headers(options: Options) -> dict[str, str]:
-    """Return `X-Workers`, so that a client can warm up all workers, and `X-GIL`: on or off.
+    """Return `X-Workers`, which clients need to warm up all workers, and `X-GIL`, which is `on` or `off`.
 
     `X-GIL` requires Python 3.13. Its value can change while the server runs, because importing a package that needs the
-    GIL enables the GIL.
+    GIL enables it.
     """
     gil = {"X-GIL": "on" if sys._is_gil_enabled() else "off"} if hasattr(sys, "_is_gil_enabled") else {}
     return {"X-Workers": str(options.workers), **gil}
 
 
 def of_error(error: BaseException) -> tuple[str, int, dict[str, str]]:
-    """Return body, status and headers of the response to an exception: a 503 if the request was refused, else a 500."""
+    """Return body, status and headers of the response to an error: a 503 if the request was refused, else a 500."""
     if isinstance(error, RefusedError):
         return str(error), 503, RETRY_LATER
     return error_text(error), 500, {}
 
 
 def of_status(status: int, allowed: str = ONLY_GET) -> tuple[str, int, dict[str, str]]:
-    """Return body, status and headers of any other error response; a 405 needs `Allow` (RFC 9110, 15.5.6)."""
+    """Return body, status and headers of an error response; a 405 needs `Allow` (RFC 9110, 15.5.6)."""
     texts = {404: "404 Not Found: expected /, /ping or /ready", 405: f"405 Method Not Allowed: use {allowed}"}
     headers = {"Allow": allowed} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
     return texts.get(status) or f"{status} {HTTPStatus(status).phrase}", status, headers
@@ -70,5 +70,5 @@ def error_text(error: BaseException) -> str:
 
 
 def now_s() -> float:
-    """Return the time on the clock of `TaskRun`."""
+    """Return the current time on the clock that `TaskRun` uses."""
     return time.monotonic()

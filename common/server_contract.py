@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# Packages whose names differ from the name of the program.
+# By program, then by package manager: the package, if its name differs from that of the program.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
@@ -29,7 +29,7 @@ _PACKAGES = {
 
 
 def install_command(program: str) -> str:
-    """Return a command such as `apt-get install nginx`, with sudo if needed."""
+    """Return the command that installs a program, such as `apt-get install nginx`, with sudo if needed."""
     return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
 
 
@@ -47,17 +47,17 @@ MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # practically unlimited
 BACKLOG = 2048  # gunicorn's default; with a smaller backlog, clients in a burst retransmit SYNs or are reset
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of programs that are not on every user's PATH
-_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # by program: variable with the URL of a service to use instead
+_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # by program: if this variable is set, the program is not needed
 
 
 def default_port(stem: str) -> int:
-    """Return the port of a server: 8000 for `1_…`, 8001 for `2_…`, and so on; 8000 without a number."""
+    """Return the default port of a server: 8000 for `1_…` or without a number, 8001 for `2_…`, and so on."""
     number = re.match(r"\d+", stem)
     return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """Return an unmet requirement, such as `needs Python 3.14 or later, and this is 3.11.7`; empty if all are met.
+    """Return why a requirement is not met, such as `needs redis-server`, or an empty string if it is met.
 
     Raises:
         BadInputError: `requires` is not a requirement.
@@ -84,5 +84,5 @@ def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
 
 
 def path_of(program: str) -> str | None:
-    """Return the path of a program on the PATH or in the directories of `SYSTEM`; None if not found."""
+    """Return the path of a program on the PATH or in the directories of `SYSTEM`, or None if it is not there."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))

@@ -4,13 +4,14 @@
     .venv/bin/python scripts/check_published.py wsgi static --runs 2
 
 Each run measures the suites in the smallest form that shows their faults or, with --quick, in their quick profile. Some
-suites contain a server twice. The bench must never call the two copies different. If noise prevents the comparison, the
-suite runs once more. With --keep, the results are saved, and runs whose results are in the folder are not repeated.
+suites contain a server twice. The bench must never report the two copies as different. If noise prevents this
+comparison, the suite runs once more. With --keep, the results are saved, and runs whose results are in the folder are
+not repeated.
 
 A run of all suites takes five to fifteen minutes; the first run also creates their environments.
 
-Exit codes: 1 if a fault was missed, identical servers were called different, or a suite did not run; otherwise 3 if a
-suite has identical servers that could not be compared in any run; otherwise 0.
+Exit codes: 1 if a fault was missed, identical servers were reported as different, or a suite did not run; otherwise 3
+if a suite has identical servers that could not be compared in any run; otherwise 0.
 """
 
 import argparse
@@ -49,11 +50,11 @@ QUICK: dict[str, tuple[str, ...]] = {
 
 
 def _only(suite: str, servers: str, *options: str) -> tuple[str, ...]:
-    """Return the arguments of `bench.py run` for some servers of a suite."""
+    """Return the arguments with which `bench.py run` measures these servers of a suite."""
     return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *options
 
 
-# Each form with identical servers includes others, because two servers alone would be called different in 5 % of runs.
+# Identical servers are measured together with others. Alone, two of them would be reported as different in 5 % of runs.
 SMALL: dict[str, tuple[str, ...]] = {
     "long-task": _only("long-task", "not_awaited not_awaited_right_answer", "--rounds", "2", "--time", "4s"),
     "wsgi": _only("wsgi", "waitress waitress-again gunicorn-sync cheroot node-own", "--rounds", "2"),
@@ -76,7 +77,7 @@ class Findings:
         self.result, self.comparison = result, summarize(result)
 
     def flagged(self, code: str, server: str, **values: object) -> bool:
-        """Return whether every case of the server with these values has a reason with this code."""
+        """Return whether the verdict on every case of the server with these values has a reason with this code."""
         cases = [case for case in self.comparison.cases if case.case.server == server and _has(case, values)]
         return bool(cases) and all(code in {reason.code for reason in case.reasons} for case in cases)
 
@@ -85,14 +86,14 @@ class Findings:
         return any(about == server and text in note for about, note in notes(self.comparison))
 
     def served(self, server: str) -> bool:
-        """Return whether each case of the server has a rate of correct answers."""
+        """Return whether a rate of correct answers was measured for every case of the server."""
         cases = [case for case in self.comparison.cases if case.case.server == server]
         return bool(cases) and all(case.rate_per_s is not None for case in cases)
 
     def compare_duplicates(self, identity: Callable[[Summary], object]) -> Iterator[bool | str]:
-        """Yield for each pair of identical cases whether they are called different, or why they can't be compared.
+        """For each pair of identical cases, yield whether they are reported as different or why they can't be compared.
 
-        Two cases are identical if `identity` returns the same for both.
+        Two cases are identical if `identity` returns the same value for both.
         """
         rates = zip(self.comparison.cases, self.comparison.measured["rate_per_s"], strict=True)
         cases = [(case, rate if case.verdict == OK and rate and rate.degrees else None) for case, rate in rates]
@@ -152,12 +153,12 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 
 
 def _by_name(summary: Summary) -> object:
-    """Return the identity of a case: waitress and waitress-again with the same values are identical."""
+    """Return the identity of a case: for example, waitress and waitress-again with the same values are identical."""
     return summary.case.server.removesuffix("-again"), summary.case.values
 
 
 def _by_version(summary: Summary) -> object:
-    """Return the identity of a case: versions 3.8.6 and 3.8.6.0 with the same other values are identical."""
+    """Return the identity of a case: for example, versions 3.8.6 and 3.8.6.0 of the same server are identical."""
     values = {name: re.sub(r"(\.0)+$", "", str(value)) for name, value in summary.case.values}
     return summary.case.server, tuple(values.items())
 
@@ -172,7 +173,7 @@ class SuiteCount:
         self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
 
     def run(self, number: int, form: str, folder: Path) -> None:
-        """Run the suite, and once more if it has identical servers and none of them could be compared."""
+        """Run the suite; run it again if it has identical servers, but none of them could be compared."""
         if self._once(f"{number}", form, folder) and not self._pairs(self.runs[-1:], bool) and self.suite in IDENTITY:
             self._once(f"{number}-again", form, folder)
 
@@ -203,7 +204,7 @@ class SuiteCount:
         return [pair for pair in pairs if isinstance(pair, kind)]
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Yield a line with its exit code for each fault, for identical servers, and for each problem."""
+        """Yield a line and its exit code for each fault, for the identical servers, and for each problem."""
         runs = len(self.runs) + len(self.problems)
         for fault in FAULTS[self.suite]:
             times = sum(map(fault.is_in, self.runs))
@@ -220,7 +221,7 @@ class SuiteCount:
 
 
 def main() -> int:
-    """Run the suites; print the progress after each run and, at the end, how often each fault was flagged."""
+    """Run the suites, report each run, and finally print how often each fault was flagged."""
     options = _options()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
@@ -235,7 +236,7 @@ def main() -> int:
                 for count in counts:
                     count.run(run, form, folder)
                 _print_progress(f"run {run} of {options.runs} ended after {(time.monotonic() - began_s) / 60:.1f} min")
-        finally:  # also if interrupted
+        finally:  # also if the script is interrupted
             lines = [line for count in counts for line in count.lines()]
             print("\n".join(line for line, _ in lines))
             for count in counts:

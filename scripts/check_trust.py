@@ -27,17 +27,17 @@ Cases = list[dict[str, Any]]
 
 
 def honest(_folder: Path) -> list[str]:
-    """Return the arguments of `bench.py run` for all strategies."""
+    """Return the arguments with which `bench.py run` measures all strategies."""
     return ["--rounds", "1"]
 
 
 def dishonest(_folder: Path) -> list[str]:
-    """Return the arguments of `bench.py run` for all dishonest servers."""
+    """Return the arguments with which `bench.py run` measures all dishonest servers."""
     return [*DISHONEST, "--rounds", "1", "--time", "2s"]
 
 
 def ties(folder: Path) -> list[str]:
-    """Copy the process pool three times and return the arguments of `bench.py run`."""
+    """Copy the process pool three times, and return the arguments with which `bench.py run` measures the copies."""
     copies = [str(folder / f"{name}.py") for name in ("1_one", "2_other", "3_third")]
     for copy in copies:
         shutil.copy(ROOT / "servers" / "4_async_processexecutor.py", copy)
@@ -45,7 +45,7 @@ def ties(folder: Path) -> list[str]:
 
 
 def none_is_accused(cases: Cases) -> bool:
-    """Return whether no case is suspect or failed; unclear is allowed."""
+    """Return whether every case is ok or unclear."""
     return all(case["verdict"] in ("ok", "unclear") for case in cases)
 
 
@@ -67,7 +67,7 @@ CHECKS: dict[str, tuple[Callable[[Path], list[str]], Callable[[Cases], bool]]] =
 
 
 def main() -> None:
-    """Run the checks; print the outcome of each run, and how many runs of each check were correct."""
+    """Run the checks, and print the outcome of each run and how many runs of each check were correct."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="number of runs of each check (default: 20)")

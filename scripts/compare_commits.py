@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/compare_commits.py HEAD~5 -- 2 4 --time 2s
 
-Each round runs both commits in random order, with the ARGUMENTS of `bench.py run`. The script writes the results to
+Each round runs both commits in random order, and passes ARGUMENTS to `bench.py run`. The script writes the results to
 base.json and new.json in FOLDER, and compares them with `bench.py compare`, which also sets the exit code.
 
 Each round takes as long as two calls of `bench.py run --rounds 1`: one to three minutes for two servers.
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    """Run both commits in each round, join their results, and compare them."""
+    """Run both commits in each round, combine the results of each commit, and compare them."""
     options = _options()
     commits = {"base": options.base, "new": options.new}
     results: dict[str, list[Result]] = {name: [] for name in commits}
@@ -64,7 +64,7 @@ def _options() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _checked_out(commit: str) -> Iterator[Path]:
-    """Check out a commit in a temporary folder; remove the folder at the end."""
+    """Check out a commit in a temporary folder, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="under-siege-") as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -85,7 +85,7 @@ def _run(tree: Path, arguments: list[str], seed: int) -> Result:
 
 
 def _joined(parts: list[Result]) -> Result:
-    """Join results that have one round each into one result."""
+    """Combine results that have one round each into a single result."""
     joined = parts[0]
     for round_, part in enumerate(parts, 1):
         for record in part.records:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Repeat the measurements behind docs/questions/, for all questions or some of them.
+"""Repeat the measurements behind docs/questions/, for all questions or for those with the given numbers.
 
     .venv/bin/python scripts/measure_questions.py 3 7
 
@@ -21,7 +21,7 @@ SUITES = ROOT / "suites" / "questions"
 
 
 def measure(suite: Path) -> list[str]:
-    """Run the commands of a question; return those that failed."""
+    """Run the commands of a question, and return those that failed."""
     failed = []
     for measured in tomllib.loads((suite / "answer.toml").read_text())["measured"]:
         script, *arguments = shlex.split(measured["command"])

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Print a table that another script has measured and saved with --out.
+"""Print a table that another script of this folder has measured and saved with --out.
 
-.venv/bin/python scripts/measured_table.py results/questions/08-memory-growth.json
+    .venv/bin/python scripts/measured_table.py results/questions/08-memory-growth.json
+
+memory_growth.py, rolling_update.py and simulate_probes.py save such tables.
 """
 
 import argparse
@@ -23,7 +25,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class MeasuredTable(msgspec.Struct, frozen=True):
-    """One row for each case and one column for each metric."""
+    """A table with one row for each case and one column for each metric."""
 
     command: str  # the command that measured the table
     conditions: str  # the machine, and how noisy it was

@@ -5,7 +5,7 @@
 
 A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
 disconnect before the answer. Servers with short queues refuse some of the requests. The measurement takes about 40 s
-per server. measured_table.py prints a table that --out has saved.
+per server. To print a saved table again, use measured_table.py.
 """
 
 import argparse
@@ -39,12 +39,12 @@ from under_siege.targets.selection import suite_of
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002
-IDLE_LIMIT_S = 30.0  # how long the server may work on requests whose clients disconnected
+IDLE_LIMIT_S = 30.0  # how long to wait until the server has finished requests whose clients disconnected
 MB, LITTLE = 1e6, 1.01
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """Measure each server, print a line for it, and save the table if `--out` is given."""
+    """Measure each server and print a line for it; save the table if `--out` is given."""
     python = interpreter(options.python)
     plan, _ = drill_plan(suite_of(options.servers), [CONTROL], {"python": [python.path]}, rounds=1, seed=1)
     print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   answers  refused")
@@ -69,7 +69,7 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -> tuple[float, float]:
-    """Print a line for the server; return its memory in bytes after the first requests and after all requests."""
+    """Print a line for the server, and return its memory in bytes after the first requests and after all requests."""
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
     async with warm_server(plan, case, expected, Services(), 1) as fixture:
@@ -92,7 +92,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
 
 
 async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
-    """Send `count` requests, distributed over the users."""
+    """Send `count` requests from the users, each of which takes the next request when it is free."""
     numbers = iter(range(count))
 
     async def user(client: Users) -> None:

@@ -54,9 +54,9 @@ class Observations:
         self.speeds.append((at_s, 1 / took_s))
 
     def logs(self, begin_s: float, end_s: float) -> tuple[float, float]:
-        """Return the logarithms of the rate and of the mean CPU speed between two times.
+        """Return the logarithms of the request rate and of the mean CPU speed between two times.
 
-        The number of completed requests is interpolated, because a server may complete only 30 in this time.
+        Interpolate the number of completed requests, because a server may complete only 30 requests in this time.
         """
         first, last = np.interp([begin_s, end_s], self.completed_s, range(len(self.completed_s)))
         speeds = [speed for at_s, speed in self.speeds if begin_s <= at_s <= end_s]
@@ -69,11 +69,11 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
     observed, spec = Observations(), LoadSpec(USERS, time_s, f"http://127.0.0.1:{PORT}/", keep_alive=True)
     for name, content in Siege().files(spec).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    terminal, theirs = pty.openpty()  # siege prints each response immediately only to a terminal
+    terminal, theirs = pty.openpty()  # siege buffers its lines unless they go to a terminal
     options = ["--port", str(PORT), "--queue", str(USERS)]  # a shorter queue would refuse requests
     process = await asyncio.create_subprocess_exec(sys.executable, server, *options, stdout=PIPE)
     assert process.stdout is not None
-    await process.stdout.readline()  # printed when the server listens
+    await process.stdout.readline()  # printed once the server is listening
     siege = await asyncio.create_subprocess_exec(
         *Siege().command("siege", folder, spec), stdout=theirs, stderr=DEVNULL, env=os.environ | {"HOME": str(folder)}
     )
@@ -90,7 +90,7 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
 
 
 def profile(pid: int, name: str, used_s: dict[int, float], folder: Path) -> float:
-    """Sample the Python processes of a server in one pass; return the CPU time of py-spy."""
+    """Sample the Python processes of a server in one pass, and return the CPU seconds that py-spy used."""
     pids = processes_for(name, pid, used_s)
     commands = [record_command(each, PASSES[name], WINDOW_S, folder / f"stacks-{each}") for each in pids]
     profilers = [subprocess.Popen(command, stdout=DEVNULL, stderr=DEVNULL) for command in commands]
@@ -103,7 +103,7 @@ def profile(pid: int, name: str, used_s: dict[int, float], folder: Path) -> floa
 
 
 async def main(server: str, pairs: int) -> None:
-    """Print the loss of one server with its 95 % confidence interval."""
+    """Print how much throughput one server loses while it is profiled, with the 95 % confidence interval."""
     script, passes = next((ROOT / "servers").glob(f"{server}_*.py")), list(PASSES)
     windows, profiler_s, profiled_s = list[dict[bool, tuple[float, float]]](), 0.0, 0.0
     with TemporaryDirectory() as directory:
@@ -120,7 +120,7 @@ async def main(server: str, pairs: int) -> None:
                     else:
                         await asyncio.sleep(WINDOW_S)
                     windows[-1][is_profiled] = began_s, time.monotonic()
-            await asyncio.sleep(1)  # for a response after the last window, to interpolate
+            await asyncio.sleep(1)  # the interpolation needs a response after the last window
     logs = [{kind: observed.logs(*window) for kind, window in pair.items()} for pair in windows]
     rates, speeds = ([pair[True][column] - pair[False][column] for pair in logs] for column in (0, 1))
     # The regression estimates how the rate depends on the speed; the intercept is the loss at equal speed.

@@ -98,7 +98,7 @@ class LoadBalancer:
 
     @contextlib.asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
-        """Send requests during the context, and wait for all answers at the end."""
+        """Send requests while the context is active, and wait for all answers at the end."""
         began_s, waiting = time.monotonic(), []
 
         async def send_at_fixed_rate() -> None:
@@ -115,7 +115,7 @@ class LoadBalancer:
 
 
 async def stop(instance: Server, delay_s: float) -> float:
-    """Send SIGTERM after the delay; return the time until the process has exited."""
+    """Send SIGTERM after the delay, and return the seconds until the process has exited, including the delay."""
     began_s = time.monotonic()
     await asyncio.sleep(delay_s)
     assert instance.pid is not None
@@ -125,7 +125,7 @@ async def stop(instance: Server, delay_s: float) -> float:
 
 
 async def update(plan: Plan, server: str, delay_s: float) -> dict[str, Cell]:
-    """Replace two instances of the server under load; return the row of the table."""
+    """Replace two instances of the server under load, and return the table row of this variant."""
     async with contextlib.AsyncExitStack() as stack:
         balancer = LoadBalancer(await stack.enter_async_context(client()))
 
@@ -149,7 +149,7 @@ async def update(plan: Plan, server: str, delay_s: float) -> dict[str, Cell]:
 
 
 async def stop_in_flight(plan: Plan, server: str) -> dict[str, Cell]:
-    """Stop an instance while it handles requests; return the row of the table."""
+    """Stop an instance while it handles requests, and return the table row of this variant."""
     async with client() as session, ready_instance(plan, server, session) as instance:
         balancer = LoadBalancer(session)
         requests = [asyncio.ensure_future(balancer.send(instance, IN_FLIGHT_PATH)) for _ in range(IN_FLIGHT)]
@@ -161,7 +161,7 @@ async def stop_in_flight(plan: Plan, server: str) -> dict[str, Cell]:
 
 @contextlib.asynccontextmanager
 async def ready_instance(plan: Plan, server: str, session: aiohttp.ClientSession) -> AsyncIterator[Server]:
-    """Run an instance of the server; enter the context when it is ready."""
+    """Run an instance of the server, and yield it once it is ready."""
     case = next(case for case in plan.cases if case.server == server)
     async with running(plan, case, new_record(plan, case, 0.0, 1), Services()) as instance:
         await instance.ready(session)
@@ -169,7 +169,7 @@ async def ready_instance(plan: Plan, server: str, session: aiohttp.ClientSession
 
 
 def row(balancer: LoadBalancer, exit_s: float) -> dict[str, Cell]:
-    """Return the cells of a variant."""
+    """Return the table row of a variant."""
     return {
         "requests": Cell(balancer.sent, f"{balancer.sent:,}"),
         "lost": Cell(balancer.lost, f"{balancer.lost:,}"),

@@ -4,8 +4,8 @@
     .venv/bin/python scripts/simulate_capacity.py --runs 10
 
 The script prints one line for each server: its true capacity, the median error of the estimate, the share of searches
-whose estimate is within 15 % of the truth, the share whose 95 % interval contains it, the median ratio of the upper to
-the lower bound, and the longest search. 40 searches for each of the nine servers take 10 to 30 minutes.
+whose estimate is within 15 % of the truth, the share whose 95 % interval contains the truth, the median ratio of the
+upper to the lower bound, and the longest search. 40 searches for each of the nine servers take 10 to 30 minutes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from simulated_capacity import SERVERS, capacity_by_arithmetic, searched
 from simulated_cpus import Machine
 
 CLOSE = 0.15  # relative error
-TRUTH_MACHINES = 30  # number of simulated machines that define the true capacity if the machine's speed changes
+TRUTH_MACHINES = 30  # with --noisy: number of simulated machines that determine the true capacity
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulate how often a Kubernetes liveness probe would restart a container, from the pings of a result file.
+"""Simulate how often a Kubernetes liveness probe would restart a container, based on the pings in a result file.
 
     .venv/bin/python scripts/simulate_probes.py results/questions/11-health-check-timeouts.json
 
@@ -39,7 +39,7 @@ from under_siege.monitors.probes import PING_INTERVAL_S
 from under_siege.stats.round_statistics import Round
 
 HOUR_S, STRETCH_S = 3600.0, 2.0
-FIRST_DELAY_S, LONGEST_DELAY_S, RESET_S = 10.0, 300.0, 600.0  # delays between restarts, and when they are reset
+FIRST_DELAY_S, LONGEST_DELAY_S, RESET_S = 10.0, 300.0, 600.0  # the kubelet's restart delays, and when they are reset
 
 
 class Probe(NamedTuple):
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class PingClock:
-    """The latencies of pings at successive moments, drawn from rounds of pings by a stationary bootstrap.
+    """Draw the latencies of pings at successive moments from measured rounds, by a stationary bootstrap.
 
     Args:
         rounds: the latencies of each round, in the order in which the pings were due; infinite if there was no answer.
@@ -98,11 +98,11 @@ def simulate(
     lasts_s: float = HOUR_S,
     first_delay_s: float = FIRST_DELAY_S,
 ) -> Outcome:
-    """Simulate a container under constant load, beginning when it is ready.
+    """Simulate a container under constant load, starting at the moment when it is ready.
 
     Args:
         ready_s: the time from the container's start to its first answer.
-        first_delay_s: the delay before the second restart; 0: never delay.
+        first_delay_s: the delay before the second restart; with 0, no restart is delayed.
     """
     at_s, started_s, ready_at_s, delay_s = chance.uniform(0, probe.period_s), 0.0, 0.0, 0.0
     failures, restarts, down_s = 0, 0, 0.0
@@ -124,14 +124,14 @@ def simulate(
 
 
 def latencies_s(record: Record) -> list[float]:
-    """Return the latencies of the pings that were due after the first answer, when all users had sent a request."""
+    """Return the latencies of the pings that were due after the first answer; by then, all users had sent a request."""
     first_s = min(record.transactions.finished_s, default=0.0)
     pings = sorted(zip(record.pings.due_s, record.pings.waited_s, record.pings.problem, strict=True))
     return [math.inf if problem else waited_s for due_s, waited_s, problem in pings if due_s >= first_s]
 
 
 class Server:
-    """The rounds of a server under load."""
+    """The measured rounds of one server under load."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.users = records[0].users
@@ -152,7 +152,7 @@ class Server:
         return [simulate(clock, probe, self.ready_s, chance) for clock in clocks]
 
     def row(self, probes: Sequence[Probe], options: argparse.Namespace) -> dict[str, Cell]:
-        """Return the cells of the server: the details of the first probe, and the restarts of all probes."""
+        """Return the table row of the server: the details for the first probe, and the restarts for every probe."""
         cells: dict[str, Cell] = {}
         for probe in probes:
             outcomes = self.outcomes(probe, options)
@@ -169,14 +169,14 @@ class Server:
 
 
 def count(value: float) -> str:
-    """Format a mean count; only an exact zero is shown as 0."""
+    """Format a mean count as text; return `0` only if the count is exactly zero."""
     if 0 < value < 0.1:
         return "< 0.1"
     return f"{value:.0f}" if value >= 10 or not value else f"{value:.1f}"
 
 
 def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespace, command: str) -> MeasuredTable:
-    """Simulate each probe for each server of the result that has pings; raise BadInputError if there is none."""
+    """Simulate each probe for each server that has pings; raise BadInputError if no server has any."""
     measured = [record for record in result.records if latencies_s(record) and not record.failure]
     if not measured:
         raise BadInputError("no server has pings; measure a suite with a [ping] table")
@@ -193,7 +193,7 @@ def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespac
 
 
 def probe_of(text: str) -> Probe:
-    """Parse `period/timeout/threshold`."""
+    """Parse a probe such as `10/1/3`: its period, timeout and threshold."""
     try:
         period, timeout, threshold = text.split("/")
         return Probe(float(period), float(timeout), int(threshold))

@@ -1,4 +1,4 @@
-"""Run `python -m under_siege`."""
+"""Run the command-line program as `python -m under_siege`."""
 
 from under_siege.cli import bench
 

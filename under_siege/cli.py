@@ -37,8 +37,8 @@ PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments",
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
-USUAL_ROUNDS = 3  # typical number with --rounds auto, to scale the progress bar
-REVISION_ROUNDS = 8  # with --against; fixed, because the number must not depend on the measured values
+USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
+REVISION_ROUNDS = 8  # rounds with --against; fixed, so that the number doesn't depend on the measured values
 WIDE = "Show all columns, such as workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
@@ -46,7 +46,7 @@ COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 class FaultChoice(click.Choice[str]):
-    """The values of --fault, loaded only when needed because the import is slow."""
+    """The choices of --fault, which are imported only when needed, because the import is slow."""
 
     def __init__(self) -> None:
         self.case_sensitive = True
@@ -92,7 +92,7 @@ def init(app: str, out: Path) -> None:
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
     text = first_suite(app, out, Path.cwd())
-    with contextlib.suppress(OSError):  # the next line reports the error
+    with contextlib.suppress(OSError):  # `writable` reports the error
         out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""

@@ -42,10 +42,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class OneLineErrors(click.Group):
-    """A command group with one-line errors on stderr and exit code 2; -h shows the help.
+    """A command group that prints each error as one line on stderr and exits with code 2; `-h` shows the help, too.
 
     Args:
-        elsewhere: by command name, the module of a command that is imported only when needed.
+        elsewhere: the modules of commands that are imported only when needed, by command name.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -66,7 +66,7 @@ class OneLineErrors(click.Group):
                 formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with that name; import it first if it is `elsewhere`."""
+        """Return the command with that name, and import its module first if needed."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
@@ -103,7 +103,7 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def one_line_read_errors(*files: Path) -> Iterator[None]:
-    """Convert unexpected errors in the processing of result files to a one-line BadInputError."""
+    """Convert unexpected errors while result files are processed to a BadInputError with one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy prints extra lines for values that it can't compute
@@ -118,7 +118,7 @@ def one_line_read_errors(*files: Path) -> Iterator[None]:
 
 
 def print_error(message: str) -> None:
-    """Print one line on stderr; do nothing if stderr can't be written."""
+    """Print one line on stderr, unless stderr can't be written."""
     with contextlib.suppress(OSError):
         click.echo(f"{PROGRAM}: {legible(message)}", err=True)
 
@@ -146,12 +146,12 @@ def _one_line(error: Exception) -> str:
 
 
 class Duration(click.ParamType[float]):
-    """A duration such as `4s`, `500ms` or `2m`, converted to seconds."""
+    """A click type for durations such as `4s`, `500ms` or `2m`, which are converted to seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Convert a duration to seconds; it must be more than 0 and at most a day."""
+        """Convert a duration, which must be more than 0 and at most a day, to seconds."""
         from under_siege.model.suite import parse_time_s  # loads msgspec, which --help does not need
 
         if (time_s := parse_time_s(str(value))) is None:
@@ -160,7 +160,7 @@ class Duration(click.ParamType[float]):
 
 
 class SiegeTime(Duration):
-    """A duration; `auto` becomes None."""
+    """A click type like `Duration` that also accepts `auto`, which becomes None."""
 
     name = "duration|auto"
 
@@ -170,7 +170,7 @@ class SiegeTime(Duration):
 
 
 class Rounds(click.ParamType[int | None]):
-    """A number of rounds; `auto` becomes None."""
+    """A click type for a number of rounds that also accepts `auto`, which becomes None."""
 
     name = "number|auto"
 
@@ -196,7 +196,7 @@ class CommonOptions:
     axes: dict[str, tuple[str | int, ...]]
 
     def files(self) -> tuple[Path, Path | None]:
-        """Return the files for raw values and for the page (or None); raise BadInputError if one is not writable."""
+        """Return the files for the raw values and, if given, the page; raise BadInputError if one is not writable."""
         page = writable(self.html) if self.html else None
         return writable(self.out or default_result(), is_rewritten=True), page
 
@@ -205,7 +205,7 @@ _AXES = ("task", "users", "workers", "python")
 
 
 def target_options(command: Command) -> Command:
-    """Add TARGET, --task, --workers, --python, --path and --ping."""
+    """Add TARGET, --task, --workers, --python, --path and --ping to a command."""
     return _with(
         command,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
@@ -218,13 +218,13 @@ def target_options(command: Command) -> Command:
 
 
 def python_option(command: Command) -> Command:
-    """Add --python, which may be repeated."""
+    """Add --python, which may be repeated, to a command."""
     text, here = "Path of the Python that runs the servers.", "this one"
     return click.option("--python", multiple=True, show_default=here, help=text)(command)
 
 
 def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and the paths."""
+    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes, --path and --ping."""
 
     @functools.wraps(command)
     def with_common_options(
@@ -259,13 +259,13 @@ def default_result() -> Path:
 
 
 def writable(path: Path, *, is_rewritten: bool = False) -> Path:
-    """Return the path if it can be written.
+    """Return the path of a file that can be written.
 
     Args:
         is_rewritten: whether the file will be written more than once.
 
     Raises:
-        BadInputError: the path can't be written, or it is a pipe and `is_rewritten`.
+        BadInputError: the file can't be written, or it is a pipe and would be rewritten.
     """
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file")

@@ -27,7 +27,7 @@ class HttpResponse:
     headers: dict[str, str]  # lower-case names
 
     def described(self) -> str:
-        """Return the status, and the size and beginning of the body, for a message."""
+        """Describe the response for a message: its status, and the size and the beginning of its body."""
         text = self.body.decode(errors="replace")
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
@@ -41,12 +41,12 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     as_load_tools = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
-        session._retry_connection = False  # aiohttp has no public option; a retry would hide a lost request
+        session._retry_connection = False  # a retry would hide a lost request; aiohttp has no public option for this
         yield session
 
 
 def raw_url(url: str) -> URL:
-    """Return a URL to send unchanged, as load tools do: don't encode it again or resolve `..`."""
+    """Return a URL that aiohttp sends unchanged, as load tools do, without encoding it again or resolving `..`."""
     return URL(url, encoded=True)
 
 
@@ -70,7 +70,7 @@ async def fetch(
     expected_bytes: int = 0,
     request: Request = GET,
 ) -> HttpResponse:
-    """Return the response to one request.
+    """Send one request and return the response.
 
     Raises:
         aiohttp.ClientConnectorError: the connection was refused.
@@ -85,7 +85,7 @@ async def fetch(
 def open_request(
     session: aiohttp.ClientSession, url: str, request: Request = GET, limit_s: float | None = None
 ) -> "aiohttp.client._RequestContextManager":
-    """Return the context in which the request is sent and its response can be read."""
+    """Return a context manager that sends the request and yields the response, whose body is still unread."""
     return session.request(
         request.method,
         raw_url(url),

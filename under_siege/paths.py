@@ -1,4 +1,4 @@
-"""Locate the project's files, and start the scripts of the bench in any Python."""
+"""Locate the project's files, and provide the arguments and the environment with which any Python runs its scripts."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: the clone, or a directory in the user's cache."""
+    """Return the directory for virtual environments: the repository or, if installed, one in the user's cache."""
     if not IS_INSTALLED:
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"
@@ -35,14 +35,14 @@ def script(name: str) -> tuple[str, str]:
 
 
 def server_environment() -> dict[str, str]:
-    """Return this process's environment, with `common` importable in any interpreter."""
+    """Return this process's environment, changed so that any interpreter can import `common`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextlib.contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable for all processes that start inside the context."""
+    """Set an environment variable, which new processes inherit, while the context is active."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from under_siege.charts.html_page import Picture
     from under_siege.compare.diff import ResultComparison
 
-WIDTH = 136  # columns, if the output is not a terminal
+WIDTH = 136  # number of columns if the output is not a terminal
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
@@ -49,7 +49,7 @@ class Report:
 
     @cached_property
     def revisions(self) -> "ResultComparison | None":
-        """Return the changes between the measured revisions; None unless there are two."""
+        """Return how the two measured revisions differ, or None if only one was measured."""
         if self.result.suite is None or not self.result.suite.against:
             return None
         from under_siege.compare.diff import compare_revisions
@@ -117,7 +117,6 @@ class Report:
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def _as_html(self) -> str:
-        """Return one self-contained HTML page, including the charts."""
         if self.result.incidents:
             from under_siege.faults.drill_report import drill_as_html
 
@@ -131,10 +130,10 @@ class Report:
         return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-        """Draw the picture with this name in the format of the file suffix; if several tasks have one, draw the first.
+        """Draw the picture with this name in the format of the file suffix; if there are several, draw the first one.
 
         Args:
-            aspect: the shape of a slide, such as `16:9`; None: as tall as needed.
+            aspect: the shape of a slide, such as `16:9`, or None for a picture that is as tall as needed.
             columns: the number of columns in which timelines are arranged.
 
         Raises:
@@ -199,7 +198,7 @@ class Report:
             print_text(self.formatted(output_format))
 
     def show_traces(self, out: Path | None, *, side_by_side: bool = False, step: bool = False) -> None:
-        """Print timelines or draw them to a file; with `step`, wait for a key after each request."""
+        """Print the timelines, or draw them to a file; with `step`, wait for a key after each request."""
         if out is not None:
             self.write_picture("timeline", out, columns=min(2, len(self.result.traces)) if side_by_side else 1)
         elif step:
@@ -214,7 +213,7 @@ class Report:
         """Print the result on stdout and the names of the written files on stderr, and write the HTML page.
 
         Args:
-            out: the file with the raw values; None if they could not be saved.
+            out: the file with the raw values, or None if they could not be saved.
             page: the file for the HTML page, or None.
         """
         if not self.result.records and not self.result.incidents and not self.result.steps:
@@ -225,14 +224,14 @@ class Report:
                 show(TimelinesAsText(self.result))
             if self.result.profiles:
                 show(profiles_as_text(self.result))
-        finally:  # even if writing to stdout fails, such as on a full disk
+        finally:  # even if writing to stdout fails, for example because the disk is full
             print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
         if page is not None:
             write_atomically(page, self._as_html().encode())
             print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
     def write_profiles(self, path: Path) -> None:
-        """Write the profiles as raw values, a chart, a page, or a file for speedscope.app; the file name decides."""
+        """Write the profiles as raw values, a chart, a page, or a speedscope.app file, depending on the file name."""
         from under_siege.profiling.flame_graph import SPEEDSCOPE, as_speedscope
 
         if path.name.endswith(SPEEDSCOPE):

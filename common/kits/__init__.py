@@ -1,1 +1,1 @@
-"""Provide a kit for each web framework or library: the code that its servers share."""
+"""Provide a kit for each web framework or library: the code that all servers based on it share."""

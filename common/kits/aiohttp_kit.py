@@ -21,7 +21,7 @@ _RECEIVED_S = web.RequestKey("received_s", float)
 
 
 def answer(request: web.Request, run: TaskRun) -> web.Response:
-    """Return a response with the task's answer, and headers that describe its run."""
+    """Return a response with the task's answer, and with headers that describe the run."""
     return _plain(run.answer, 200, responses.task_headers(run, request[_RECEIVED_S]))
 
 
@@ -38,8 +38,8 @@ async def _serve(long_task: Handler, options: Options) -> None:
         _application(long_task, options, admission),
         access_log=None,
         handler_cancellation=True,  # cancels the handler when its client disconnects
-        keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14, also limits the wait for the first request
-        shutdown_timeout=GRACE_S + 1,  # on_stop_signal ends the server earlier, and reports dropped requests
+        keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14, this also limits the wait for the first request
+        shutdown_timeout=GRACE_S + 1,  # on_stop_signal ends the server earlier and reports dropped requests
     )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

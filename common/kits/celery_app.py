@@ -22,7 +22,7 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # the broker keeps a task until its worker has finished it
     task_reject_on_worker_lost=True,
-    task_retry_on_worker_lost=True,  # max_retries limits a task that always kills its process
+    task_retry_on_worker_lost=True,  # max_retries ends the retries of a task that always kills its process
     worker_prefetch_multiplier=1,
     result_expires=3600,
     result_backend_always_retry=True,  # no result is lost if the broker is briefly unavailable
@@ -49,7 +49,7 @@ def perform_job(spec: str) -> dict[str, Any]:
 
 @app.task  # type: ignore[untyped-decorator]
 def trouble_with(spec: str) -> str:
-    """Return a one-line reason why this worker can't perform the task; empty if it can."""
+    """Return a one-line reason why this worker can't perform the task, or an empty string if it can."""
     try:
         resolve(spec)
     except UnknownTaskError as error:

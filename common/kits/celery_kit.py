@@ -1,4 +1,4 @@
-"""Connect the server to Celery, by default with a private Redis and a worker that exit with the server."""
+"""Connect the server to Celery; by default, start a private Redis and a private worker, which exit with the server."""
 
 import asyncio
 import contextlib
@@ -29,15 +29,15 @@ from common.responses import RefusedError
 from common.server_contract import path_of
 from common.task import TaskError, TaskRun, UnknownTaskError
 
-# Removes the directory after the server exits for any reason, even because of a signal to its process group.
+# This shell command removes the directory once the server exits, even if a signal to its process group ends it.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 ROOT = Path(__file__).parents[2]
 REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
 
-POLL_INTERVAL_S = 0.5  # interval for checking the broker, and whether clients still wait for their results
+POLL_INTERVAL_S = 0.5  # how often to check whether the broker answers and whether clients still wait for results
 START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # each thread waits for one result
-POSTED = "POSTED"  # state of a job that no worker has started; Celery doesn't record this state
+POSTED = "POSTED"  # this server's own state for a job that no worker has started; Celery has none
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 FAIL_SOON = {  # so that clients soon get a 503 and can retry elsewhere; workers keep Celery's timeouts
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
@@ -54,8 +54,8 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
 
     Redis stores nothing on disk. If one of the processes exits, it is not restarted.
 
-    Returns:
-        The broker's URL, and a function that returns one line if Redis or the worker has exited, else an empty string.
+    Yields:
+        The broker's URL, and a function that returns which process has exited, or an empty string while both run.
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
         socket, log = Path(directory) / "redis.sock", Path(directory) / "log"
@@ -94,7 +94,7 @@ def _directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that exits with this process, but doesn't get signals to this process's group."""
+    """Run a process in its own process group; kill it at the end of the context, or if this process exits."""
     server = os.getpid()
 
     def in_child() -> None:
@@ -126,7 +126,7 @@ def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
-    """Open a job queue on the Redis at CELERY_BROKER_URL, or on a private Redis with its own workers."""
+    """Open a job queue on the Redis at CELERY_BROKER_URL, or by default on a private Redis with a private worker."""
     silence("celery", "kombu", "redis")
     sys.unraisablehook = lambda _: None  # without a broker, AsyncResult.__del__ would print a traceback
     async with contextlib.AsyncExitStack() as stack:
@@ -161,7 +161,7 @@ class JobQueue:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def watch(self) -> None:
-        """Check the broker, and the processes that the server started, until this coroutine is cancelled."""
+        """Repeatedly check the broker and the processes that the server started, until this coroutine is cancelled."""
         while True:
             self._trouble = self._ended() or await asyncio.to_thread(_why_no_answer)
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -178,7 +178,7 @@ class JobQueue:
             quit_with(f"a Celery worker reports: {trouble}")
 
     async def result_of(self, task: Signature) -> TaskRun:
-        """Return the result of a task. If this coroutine is cancelled, revoke the task, so that no worker starts it.
+        """Send a task to a worker and return its result; if this coroutine is cancelled, revoke the task.
 
         Raises:
             TaskError: the task raised an exception, or its process exited too often.
@@ -216,7 +216,7 @@ class JobQueue:
         return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` until this job is done, and return it; None if it is unknown or has expired.
+        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown or has expired.
 
         Raises:
             RefusedError: the broker does not answer.
@@ -268,7 +268,7 @@ def _find(job_id: str, wait_s: float) -> Job | None:
 
 
 def _value(returned: Any) -> Any:
-    """Return the value; raise TaskError if Celery returned the exception of a failed task instead."""
+    """Return the value, or raise TaskError if the value is the exception of a failed task."""
     if isinstance(returned, BaseException):
         is_one_line = isinstance(returned, TaskError | UnknownTaskError)
         raise TaskError(str(returned) if is_one_line else one_line(returned))

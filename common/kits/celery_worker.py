@@ -17,11 +17,11 @@ NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # th
 
 
 def _log_nothing(**_: Any) -> None:
-    """Do nothing: Celery configures logging only if this signal has no receiver."""
+    """Keep Celery from configuring logging, which it does only if this signal has no receiver."""
 
 
 if __name__ == "__main__":
     silence("celery", "kombu", "multiprocessing")
-    warnings.simplefilter("ignore", SecurityWarning)  # warns about pickle and root; this application accepts only JSON
+    warnings.simplefilter("ignore", SecurityWarning)  # it warns about pickle as root; this worker accepts only JSON
     signals.setup_logging.connect(_log_nothing)
     app.worker_main(["--quiet", "worker", "--concurrency", sys.argv[1], *NO_PEERS])

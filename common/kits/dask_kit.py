@@ -20,7 +20,7 @@ from common.responses import RefusedError, error_text
 from common.task import TaskRun, perform
 
 CONNECT_LIMIT_S = 5
-MOST_JOBS, KEPT_S = 10_000, 3600  # maximum number of unfinished jobs; retention time of a job
+MOST_JOBS, KEPT_S = 10_000, 3600  # maximum number of unfinished jobs; how many seconds to keep a job
 
 
 class Cluster:
@@ -32,7 +32,7 @@ class Cluster:
         self._unfinished: set[asyncio.Task[TaskRun]] = set()
 
     def trouble(self) -> str:
-        """Return a one-line reason why the cluster can't work; empty if it can."""
+        """Return a one-line reason why the cluster can't work, or an empty string if it can."""
         return "" if self.client.status == "running" else f"the Dask cluster is {self.client.status}"
 
     async def post(self, task: str) -> str:
@@ -60,7 +60,7 @@ class Cluster:
             del self._jobs[name]
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` until this job is done, and return it; None if it is unknown."""
+        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown."""
         _, job = self._jobs.get(name, (0.0, None))
         if job is None:
             return None

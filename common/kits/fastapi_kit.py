@@ -32,13 +32,13 @@ def anyio_threads() -> int:
 
 
 def task_app() -> FastAPI:
-    """Return a FastAPI application with everything but the long task."""
+    """Return a FastAPI application with all endpoints except the long task."""
     app = FastAPI(openapi_url=None, redirect_slashes=False)
     app.add_middleware(_Admission)
     for kind in (StarletteHTTPException, responses.RefusedError, TaskError, Exception):
         app.add_exception_handler(kind, _one_line_errors)
 
-    # A plain `def` endpoint would wait for a thread of the pool, as tasks do.
+    # With a plain `def`, a ping would wait for a thread of the pool, as tasks do.
     @app.get("/ping")
     async def ping() -> Response:
         return _plain("pong", 200, responses.ping_headers(app.state.options))
@@ -53,14 +53,14 @@ def task_app() -> FastAPI:
 
 
 def answer(request: Request, run: TaskRun) -> Response:
-    """Return a response with the task's answer, and headers that describe its run."""
+    """Return a response with the task's answer, and with headers that describe the run."""
     return _plain(run.answer, 200, responses.task_headers(run, request.state.received_s))
 
 
 def disconnect_check(request: Request) -> Callable[[], bool]:
-    """Wait until a burst of requests is over; return a function that tells whether the client has disconnected.
+    """Wait until the current burst of requests is over; return a function that checks for a disconnect.
 
-    A thread can't be stopped from outside, but a task that yields can stop itself.
+    A thread can't be stopped from outside, so it calls the returned function whenever its task yields.
     """
     state, ticket = request.app.state, request.scope["state"].get(_TICKET)
     if ticket is None:  # another server runs this application
@@ -80,7 +80,7 @@ async def _one_line_errors(_request: Request, error: Exception) -> Response:
 
 
 class _Admission:
-    """Outermost middleware: record when requests arrive, and admit or refuse requests for the long task."""
+    """The outermost middleware, which records when requests arrive, and admits or refuses those for the long task."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -114,7 +114,7 @@ class _Admission:
 
 
 def _closing(send: Send) -> Send:
-    """Make `send` close the connection after the response; an unread body could be taken for the next request."""
+    """Wrap `send` to close the connection after the response: an unread body could be mistaken for the next request."""
 
     async def closing(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -152,7 +152,7 @@ async def _serve(app: FastAPI, options: Options) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Announce the server when it listens, and accept waiting connections before it stops."""
+    """Announce the server once it is listening, and accept waiting connections before it stops."""
 
     def __init__(self, config: uvicorn.Config, options: Options) -> None:
         super().__init__(config)

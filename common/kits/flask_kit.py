@@ -32,7 +32,7 @@ _SOCKETS = (CLIENT, "werkzeug.socket", "gunicorn.socket")  # keys of the WSGI en
 
 
 def task_app() -> Flask:
-    """Return a Flask application with everything but the long task."""
+    """Return a Flask application with all endpoints except the long task."""
     app = Flask("under_siege", static_folder=None)
 
     @app.before_request
@@ -71,7 +71,7 @@ def _admit(app: Flask) -> None:
     admission = app.config.get(ADMISSION)
     client = next((request.environ[name] for name in _SOCKETS if name in request.environ), None)
     if admission is None or client is None:
-        return  # another server limits the requests
+        return  # another server runs this application
     _require_connected(client)
     if refusal := admission.refusal():
         raise responses.RefusedError(refusal)
@@ -86,7 +86,7 @@ def _require_connected(client: Any) -> None:
 
 
 def answer(run: TaskRun) -> Response:
-    """Return a response with the task's answer, and headers that describe its run."""
+    """Return a response with the task's answer, and with headers that describe the run."""
     return Response(run.answer, headers=responses.task_headers(run, g.received_s), content_type=responses.PLAIN_TEXT)
 
 
@@ -104,7 +104,7 @@ class _RequestHandler(WSGIRequestHandler):
 def _ending_at_once(app: Any) -> Any:
     """Wrap an application so that the client sees the end of the response immediately.
 
-    Otherwise, werkzeug would first wait for more input, for 10 ms or forever.
+    Otherwise, werkzeug would wait for more input, for 10 ms or forever, before it closes the connection.
     """
 
     def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:

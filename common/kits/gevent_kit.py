@@ -45,7 +45,7 @@ class _GreenletQueue(AdmissionQueue):
     """Start one task per iteration of the event loop while the server is overloaded, as `LoopThrottle` does."""
 
     def __init__(self, options: Options, connections: Pool) -> None:
-        # `poll` would yield to other greenlets, which could take the last place in the queue.
+        # The default function calls `poll`, which yields to greenlets that could take the last place in the queue.
         super().__init__(options, lambda clients: [key for key, client in clients.items() if is_disconnected(client)])
         self.connections, self._turn = connections.__len__, BoundedSemaphore(1)
 
@@ -56,7 +56,7 @@ class _GreenletQueue(AdmissionQueue):
 
 
 def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request, because accepted connections become requests later."""
+    """Wait until three consecutive checks find no request: accepted connections may become requests later."""
     idle_checks = 0
     while idle_checks < 3:
         gevent.sleep(0.01)
@@ -64,11 +64,11 @@ def _finish_requests(admission: AdmissionQueue) -> None:
 
 
 class _HeadTimeoutError(OSError):
-    """Raised if receiving a request head takes too long. It is an OSError, because gevent handles these."""
+    """Raised if receiving a request head takes too long. gevent handles it, because it is an OSError."""
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
-    """Limit the time for receiving a request head, reject ambiguous heads, and cancel abandoned requests."""
+    """Limit the time for receiving a head, reject ambiguous heads, and cancel the requests of disconnected clients."""
 
     def read_requestline(self) -> str:
         self._limit = gevent.Timeout.start_new(HEAD_LIMIT_S, _HeadTimeoutError())
@@ -92,8 +92,8 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         cut_off = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in headers.defects)
         is_number = all(length.isascii() and length.isdigit() for length in lengths)
         if cut_off or len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
-            # Prevent request smuggling (RFC 9112, 6.3): a proxy and this server may disagree where the body ends. After
-            # a malformed header such as `Transfer-Encoding : chunked`, the parser ignores the rest of the head.
+            # Prevent request smuggling (RFC 9112, 6.3): a proxy and this server may disagree on where the body ends.
+            # After a malformed header such as `Transfer-Encoding : chunked`, the parser ignores the rest of the head.
             raise ValueError("the length of the body is ambiguous")
         return headers
 

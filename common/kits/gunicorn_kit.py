@@ -106,10 +106,10 @@ class _Workers:
         self._ready, self._dropped = fork.Value("i", 0), fork.Value("i", 0)
 
     def start(self, worker: SyncWorker) -> None:
-        """Set up a worker after the fork; the last one announces the server."""
+        """Set up a worker after the fork, and announce the server once all workers are set up."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the arbiter handles Ctrl-C and lets workers finish
         signal.signal(signal.SIGALRM, self._end_now)
-        exit_with_parent(worker.ppid)  # gunicorn itself checks its parent only between requests
+        exit_with_parent(worker.ppid)  # a gunicorn worker itself checks its parent only between requests
         with self._ready.get_lock():
             self._ready.value += 1
             if self._ready.value == self._options.workers:
@@ -121,5 +121,5 @@ class _Workers:
         os._exit(0)
 
     def report_dropped(self, _arbiter: Arbiter) -> None:
-        """Report dropped requests in the arbiter after all workers have exited."""
+        """Report the dropped requests. gunicorn calls this in the arbiter after all workers have exited."""
         report_dropped(self._options, self._dropped.value + waiting_in_kernel(self._listener))

@@ -31,11 +31,11 @@ class Jobs(Protocol):
         """Accept a job and return its id; raise RefusedError if the queue can't accept a job now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` until the job is done, and return it; None if it is unknown or has expired."""
+        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown or has expired."""
 
 
 class PostJob(Handler):
-    """`POST /jobs`: 202 with the `Location` of the job."""
+    """Handle `POST /jobs`: respond with status 202 and the `Location` of the job."""
 
     allowed = "POST"
 
@@ -48,7 +48,10 @@ class PostJob(Handler):
 
 
 class FindJob(Handler):
-    """`GET /jobs/ID`: 200 with the answer, or 202 with the state; `Prefer: wait=5` (RFC 7240) waits up to 5 s."""
+    """Handle `GET /jobs/ID`: respond with status 200 and the answer, or with status 202 and the state.
+
+    With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s until the job is done.
+    """
 
     allowed = "GET, HEAD"
 

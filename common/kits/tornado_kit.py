@@ -67,7 +67,7 @@ class Handler(RequestHandler):
 class TaskHandler(Handler):
     """Base class for the handler of the long task; subclasses define `get`."""
 
-    _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # handlers with work that can be cancelled, by ticket
+    _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # by ticket: handlers whose work can be cancelled
     _ticket: int | None = None
     _cancel_work: Callable[[], object] | None = None
 
@@ -92,7 +92,7 @@ class TaskHandler(Handler):
             self._waiting.pop(self._ticket, None)
 
     def answer(self, run: TaskRun) -> None:
-        """Send the task's answer, with headers that describe its run."""
+        """Send the task's answer, with headers that describe the run."""
         for name, value in responses.task_headers(run, self.received_s).items():
             self.set_header(name, value)
         self.finish(run.answer)
@@ -112,7 +112,7 @@ class TaskHandler(Handler):
             raise HTTPError(503) from None
 
     def on_connection_close(self) -> None:
-        """Cancel this request and those of all other disconnected clients, which a busy loop would notice late."""
+        """Cancel the requests of all disconnected clients, because a busy event loop would notice most of them late."""
         self._cancel()
         sockets = {ticket: handler._client() for ticket, handler in self._waiting.items()}
         for ticket in disconnected({ticket: client for ticket, client in sockets.items() if client is not None}):
@@ -199,7 +199,7 @@ async def _until_stopped(application: Application, options: Options, admission: 
 
 
 async def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request, because accepted connections become requests later."""
+    """Wait until three consecutive checks find no request: accepted connections may become requests later."""
     idle_checks = 0
     while idle_checks < 3:
         await asyncio.sleep(0.01)

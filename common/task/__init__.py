@@ -22,7 +22,7 @@ from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
 from common.task.task_name import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 
-DENSE = 0.9  # minimum share of CPU time in a span of pure computation
+DENSE = 0.9  # a span with at least this share of CPU time counts as pure computation
 MOST_SPANS = 200  # as many as fit into a header of 4 KB
 
 __all__ = [
@@ -52,7 +52,7 @@ class ComputeSpan(NamedTuple):
 
 
 class Stopwatch:
-    """Record compute spans: stop when the task yields, and start when it resumes."""
+    """Record compute spans. The caller stops the watch when the task yields, and starts it when the task resumes."""
 
     def __init__(self) -> None:
         self.spans: list[ComputeSpan] = []
@@ -61,7 +61,10 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span. Merge it with the previous one if the result is dense; if there are too many, merge all pairs."""
+        """End a span, and merge it with the previous span if the result is dense.
+
+        If there are then too many spans, merge them in pairs.
+        """
         new = ComputeSpan(self._from_s, time.monotonic(), time.thread_time() - self._cpu_s)
         if self.spans and _joined(self.spans[-1], new).is_dense():
             self.spans[-1] = _joined(self.spans[-1], new)
@@ -101,14 +104,14 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
     Args:
         spec: the name of the task.
-        is_cancelled: called whenever the task yields; the default returns False.
+        is_cancelled: called whenever the task yields; if it returns True, the task is stopped.
 
     Raises:
         UnknownTaskError: `spec` names no task.
         TaskError: the task raised an exception or was cancelled; the message is one line.
     """
     attempt = _Attempt(spec)
-    sleep_yields = not inspect.isbuiltin(time.sleep)  # patched by gevent
+    sleep_yields = not inspect.isbuiltin(time.sleep)  # gevent has patched it
     with _task_errors():
         for pause_s in attempt.pauses():
             if is_cancelled():
@@ -124,7 +127,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Perform the task on the event loop; when it yields, other code runs. Raise the same errors as `perform`."""
+    """Perform the task on the event loop, so that other code runs when it yields; raise the errors of `perform`."""
     import asyncio
 
     attempt = _Attempt(spec)
@@ -139,7 +142,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
 
 
 class _Attempt:
-    """Run the task from pause to pause; the result is `answer`, or a `coroutine` that returns it."""
+    """Run the task from pause to pause. In the end, `answer` is the result, or `coroutine` returns the result."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)
@@ -159,7 +162,7 @@ class _Attempt:
                 except StopIteration as end:
                     answer = end.value
                     break
-                self.stopwatch.stop()  # other code runs in the pause
+                self.stopwatch.stop()
                 yield pause_s
                 self.stopwatch.start()
         if inspect.isasyncgen(answer):
@@ -194,7 +197,7 @@ def _task_errors() -> Iterator[None]:
 
 
 def _is_from_outside(error: BaseException) -> bool:
-    """Return whether this is Ctrl-C, or the cancellation of the greenlet or asyncio task."""
+    """Return whether the error is Ctrl-C, or the cancellation of the greenlet or asyncio task by other code."""
     if isinstance(error, KeyboardInterrupt):
         return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # otherwise, the task itself raised it
     return type(error).__name__ == "GreenletExit" or _was_cancelled_by_another(error)
@@ -225,7 +228,7 @@ def _this_worker() -> str:
 
 @cache
 def _interpreter_number() -> int:
-    """Return the number of this interpreter: 0 for the main interpreter, or before Python 3.14."""
+    """Return the number of this interpreter, which is 0 for the main interpreter, and before Python 3.14."""
     try:
         return int(importlib.import_module("concurrent.interpreters").get_current().id)
     except ImportError:
@@ -234,7 +237,7 @@ def _interpreter_number() -> int:
 
 @cache
 def resolve(spec: str) -> Callable[[], object]:
-    """Return the function of a task: a name from `BUILTIN_TASKS`, `module:function`, or `module:function('acme', 3)`.
+    """Return the function of a task such as `primes`, `module:function` or `module:function('acme', 3)`.
 
     Modules are imported from the current directory. Arguments must be literals.
 

@@ -15,7 +15,7 @@ def primes() -> Generator[float, None, int]:
 
 
 def is_prime(number: int) -> bool:
-    """Return whether a number is prime, by trial division, which is slow on purpose."""
+    """Return whether a number is prime. Trial division is slow, on purpose."""
     return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 

@@ -1,7 +1,7 @@
 """Run a coroutine as a task, on the running event loop or on a new one, and measure only its CPU time.
 
-On a shared event loop, the stopwatch runs during each step of the coroutine and of the tasks that it started. On a new
-event loop, it runs from start to end, except while the loop waits. It excludes creating and closing the loop.
+On a shared event loop, the stopwatch runs during each step of the coroutine and of the asyncio tasks that it started.
+On a new event loop, it runs from start to end, except while the loop waits, is created, or is closed.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> 
 
 
 def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Run a coroutine as `asyncio.run` does, with the watch stopped while the loop waits."""
+    """Run a coroutine as `asyncio.run` does, but stop the watch while the event loop waits."""
     if _GEVENT:
         with _LOOP_LOCK:
             return _run(coroutine, watch)
     if asyncio._get_running_loop() is None:
         return _run(coroutine, watch)
-    with ThreadPoolExecutor(1) as thread:  # asyncio allows no loop inside a running one
+    with ThreadPoolExecutor(1) as thread:  # asyncio can't run a loop inside a running one
         return thread.submit(_run, coroutine, watch).result()
 
 
@@ -68,7 +68,7 @@ def _run(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Stop the watch while the event loop waits."""
+    """A selector that stops the watch while the event loop waits."""
 
     def __init__(self, shared: "_Shared") -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class _Steps:
 
 
 class _Shared:
-    """A watch that several asyncio tasks share. An eager task may start inside another task."""
+    """A watch that several asyncio tasks share, even if an eager task starts inside a step of another one."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._is_running = watch, False
@@ -149,7 +149,7 @@ class _Shared:
             self._watch.start()
 
 
-_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # inherited by new tasks
+_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # new asyncio tasks inherit it
 
 
 def _watched_task(

@@ -1,4 +1,4 @@
-"""Define the task of a drill, which can have any duration, reports its start, and can be made endless.
+"""Define the task of a drill. It can have any duration, reports its start, and can be made endless.
 
 The bench and the task communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """
@@ -14,9 +14,9 @@ SLICE_S = 0.002
 
 
 def compute(cpu_s: float) -> Generator[float, None, str]:
-    """Compute in slices for `cpu_s`, or for the CPU time in the file `lasts`.
+    """Compute in slices for `cpu_s`, or for the CPU time in the file `lasts` if it exists.
 
-    If a file requests an endless task, compute forever without slices.
+    If a file requests an endless task, compute forever without yielding.
     """
     cpu_s = _length_s(cpu_s)
     _report_start()
@@ -47,7 +47,7 @@ def _length_s(default_s: float) -> float:
 
 
 def _is_endless() -> bool:
-    """Remove a file that requests an endless task; return whether there was one."""
+    """Return whether a file requests an endless task, and remove this file."""
     if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
             for name in os.listdir(directory):  # noqa: PTH208

@@ -15,7 +15,7 @@ from types import ModuleType
 import common
 from common.errors import BadInputError, one_line
 
-USER_COMMON = "common_of_the_user"  # name in sys.modules of the user's own module `common`
+USER_COMMON = "common_of_the_user"  # the name of the user's own module `common` in sys.modules
 _OURS = Path(str(common.__file__))
 
 
@@ -65,16 +65,16 @@ class BadCallError(UnknownTaskError):
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Literal arguments, and their source text, which is never executed."""
+    """The literal arguments of a task, and their source text, which is never executed."""
 
-    text: str = ""  # source with parentheses; empty without arguments
+    text: str = ""  # source text with parentheses, or empty if there are no arguments
     positional: tuple[object, ...] = ()
     named: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function and its arguments."""
+    """A task: a function and its arguments."""
 
     function: Callable[..., object]
     arguments: Arguments = Arguments()
@@ -86,7 +86,7 @@ class Call:
 
 
 def split(spec: str) -> tuple[str, Arguments]:
-    """Split `module:function('acme', 3)` into the name and the arguments.
+    """Split a task such as `module:function('acme', 3)` into its name and its arguments.
 
     Raises:
         BadCallError: the arguments are not literals, or contain invisible characters.
@@ -102,7 +102,7 @@ def _arguments(spec: str, text: str) -> Arguments:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
-            whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment follows
+            whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
                 raise BadCallError(f"task {spec!r} has text after its arguments; remove it")
             positional = tuple(_literal(spec, argument) for argument in call.args)

@@ -1,6 +1,6 @@
 """Decide whether the body of a response is correct.
 
-This module has no dependencies, because the load generator imports it.
+This module imports only the standard library, because the load generator imports it.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
-_MOST_SHOWN = 60  # characters of a value in a message
+_MOST_SHOWN = 60  # maximum length of a value in a message
 _MISSING = object()
 _Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expected value
 
@@ -29,7 +29,7 @@ class BodyRule:
     pattern: str = ""  # for PATTERN: a regular expression that must match somewhere
 
     def problem(self, body: bytes, right: bytes) -> str:
-        """Return how the body differs from the expected one, in a few words; empty if it matches."""
+        """Return how the body differs from the expected one, in a few words, or an empty string if it matches."""
         if self.mode == ANY or (self.mode == SAME and body == right):
             return ""
         if self.mode == SAME:
@@ -56,7 +56,7 @@ class BodyRule:
                 yield difference
 
     def differing_paths(self, body: bytes, right: bytes) -> list[str]:
-        """Return the paths of the values in which two JSON bodies differ, with `*` for each index; at most 10."""
+        """Return up to 10 paths of values in which two JSON bodies differ, with `*` in place of indexes."""
         if not isinstance(as_json(right), dict):
             return []
         paths = [path for path, *_ in self._differences(body, right)]
@@ -64,12 +64,12 @@ class BodyRule:
         return list(itertools.islice(names, 10))
 
     def unused(self, right: bytes) -> str:
-        """Return an ignored path without a value in the expected body; empty if there is none."""
+        """Return an ignored path that the expected body does not contain, or an empty string if it contains all."""
         value = as_json(right)
         return next((path for path in self.ignored if not list(values_at(value, path.split(".")))), "")
 
     def checked(self) -> str:
-        """Return a note that describes the comparison; empty if every byte is compared."""
+        """Return a note that describes the comparison, or an empty string if every byte is compared."""
         return {
             SAME: "",
             ANY: "only the status was checked, because bodies may differ (body = any)",

@@ -58,25 +58,25 @@ def axis(name: str) -> Axis:
 @dataclass(frozen=True, slots=True)
 class Case:
     server: str
-    values: tuple[tuple[str, Value], ...]  # (axis, value), in the order of `case_of`
+    values: tuple[tuple[str, Value], ...]  # (axis, value), in the canonical order of `case_of`
 
     def get(self, name: str) -> Value | None:
-        """Return the value on an axis; None if the case does not depend on it."""
+        """Return the value on an axis, or None if the case does not depend on this axis."""
         return dict(self.values).get(name)
 
     @property
     def task(self) -> str:
-        """Return the task; empty if requests don't run a task of the bench."""
+        """Return the task, or an empty string if requests don't run a task of the bench."""
         return str(self.get("task") or "")
 
     @property
     def users(self) -> int:
-        """Return the number of concurrent users; 0 for an open load."""
+        """Return the number of concurrent users, or 0 for a load without users (open loop)."""
         return int(self.get("users") or 0)
 
     @property
     def python(self) -> str:
-        """Return the version of the Python that runs the server; empty without one."""
+        """Return the version of the Python that runs the server, or an empty string if the case has no Python."""
         return str(self.get("python") or "")
 
     @property
@@ -91,7 +91,7 @@ class Case:
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values of `work` that describe the request, and not how the server runs."""
+        """Return the values in `work` that describe the request, without those that describe how the server runs."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property
@@ -101,7 +101,7 @@ class Case:
 
     @property
     def sort_key(self) -> tuple[float, str, str]:
-        """Return a key that sorts cases by the number of their server; servers without a number come last."""
+        """Return a key that sorts cases by the number in the server's name; servers without a number come last."""
         number = self.server.rpartition("/")[2].split("_")[0]
         return (int(number) if number.isdecimal() else math.inf), self.server, repr(self.values)
 
@@ -113,7 +113,7 @@ class Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
     def for_target(self, server: str, axes: Collection[str]) -> Case:
-        """Return the case of another target that depends only on these axes."""
+        """Return the case for another target, which depends only on these axes."""
         return Case(server, self.on(axes))
 
     def covers(self, other: Case) -> bool:
@@ -128,9 +128,10 @@ def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
 
 
 def load_axes(cases: Collection[Case]) -> frozenset[str]:
-    """Return the axes of the load. Cases with the same values on these axes compete.
+    """Return the axes of the load on which competing cases have the same values.
 
-    The paths and settings of a single server compete with each other. Servers with only one path each compete, too.
+    If there is only one server, its paths, styles and keep-alive settings compete with each other. Servers that have
+    one path each compete, even if these paths differ.
     """
     names = {name for case in cases for name, _ in case.load}
     paths: dict[str, set[Value | None]] = {}

@@ -57,7 +57,7 @@ class BadResultError(BadInputError):
 
 
 class CaseFailedError(Exception):
-    """Raised if a case has no results. `code` is for programs, the message for people."""
+    """Raised if a case has no results. `code` is for programs, and the message is for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class Transactions(msgspec.Struct, frozen=True):
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """The totals of each run of a tool that reports no individual responses; None: the value is not reported."""
+    """The totals of each run of a tool that reports no individual responses. Values that it doesn't report are None."""
 
     began_s: list[Moment] = []  # approximate time of the first request
     took_s: list[PositiveSeconds] = []  # duration since the first request, as reported
@@ -99,7 +99,7 @@ class Bursts(msgspec.Struct, frozen=True):
     wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
     odd_bytes: list[Count | None] = []  # difference between the bytes received and the size of the requested files
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
-    tool_awake: list[Cpus | None] = []  # CPUs that the tool used or waited for
+    tool_awake: list[Cpus | None] = []  # number of CPUs that the tool used or waited for
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class TracedRequests(msgspec.Struct, frozen=True):
-    """Simultaneous requests for the task; times in seconds since the first ping."""
+    """Simultaneous requests for the task. Times are in seconds since the first ping."""
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []
@@ -188,7 +188,7 @@ class Recovery(msgspec.Struct, frozen=True):
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
     outcome: list[str] = []  # as in `Requests`
-    process: list[str] = []  # the process id in `X-Worker`; empty without that header
+    process: list[str] = []  # the process id in `X-Worker`, or empty without this header
 
     def is_passed(self, answers: int, processes: int) -> bool:
         """Return whether no request failed and the check ended with enough consecutive correct responses.
@@ -204,7 +204,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Arrivals(msgspec.Struct, frozen=True):
-    """The requests of an open load."""
+    """The requests of an open loop: each was sent when it was due, even if earlier ones were unanswered."""
 
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from due_s only if the generator was late
@@ -217,13 +217,13 @@ class Drain(msgspec.Struct, frozen=True):
 
     lasted_s: Seconds  # time until the server was idle, or until the bench stopped waiting
     cpu_s: CpuSeconds | None  # CPU time of the server during this time
-    backlog: Count | None  # queued jobs at the end of the load, as the server reports
+    backlog: Count | None  # number of queued jobs at the end of the load, as reported by the server
     is_done: bool  # whether the server became idle
     restarts: SmallCount = 0  # processes that the server started during this time
 
 
 class _CaseMeasurement(msgspec.Struct, kw_only=True):
-    """A measurement of a case. It is mutable only while the measurement runs."""
+    """A measurement of a case. Its fields change only during the measurement."""
 
     server: str  # file stem, with as many parent directories as needed to make it unique
     title: str
@@ -260,8 +260,8 @@ class Record(_CaseMeasurement, kw_only=True):
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
-    socket_failures: Count = 0  # requests without a response, as the tool reports
-    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report totals
+    socket_failures: Count = 0  # requests without a response, as reported by the tool
+    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report only totals
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     ports: Ports = msgspec.field(default_factory=Ports)
@@ -300,7 +300,7 @@ class Record(_CaseMeasurement, kw_only=True):
 
 
 class Trace(_CaseMeasurement, kw_only=True):
-    """The times at which a few simultaneous requests ran, and the pings during these times."""
+    """A trace: when each of a few simultaneous requests ran, and the pings in the meantime."""
 
     workers: Positive | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
@@ -332,7 +332,7 @@ class Incident(_CaseMeasurement, kw_only=True):
 
     @property
     def has_recovered(self) -> bool | None:
-        """Return whether the recovery check passed; None if it sent no request."""
+        """Return whether the recovery check passed, or None if it sent no request."""
         if not self.recovery.outcome:
             return None
         return self.recovery.is_passed(self.recovery_answers, self.recovery_processes)
@@ -347,7 +347,7 @@ class RateStep(msgspec.Struct, kw_only=True):
     arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
     seen_until_s: Moment = 0.0  # end of the measurement; later responses are right-censored
     broke: bool = False  # whether the step was ended early, because a goal was clearly missed
-    generator_awake: Cpus | None = None  # CPUs that the generator used or waited for
+    generator_awake: Cpus | None = None  # number of CPUs that the generator used or waited for
 
     @property
     def case(self) -> Case:

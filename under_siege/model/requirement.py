@@ -64,7 +64,7 @@ class Goal:
         return bool(_OPERATORS[self.operator](value, self.limit))
 
     def decided(self, low: float, high: float) -> bool | None:
-        """Return whether the goal holds in the whole interval; None if it holds only in part of the interval."""
+        """Return whether the goal holds for all values in the interval, or None if it holds only for some of them."""
         is_held = self.holds(low)
         return is_held if is_held is self.holds(high) else None
 
@@ -109,7 +109,7 @@ def _has_base(figure: str) -> bool:
 
 
 def goal_names() -> dict[str, str]:
-    """Return the name of each metric in a result, by its name in a goal."""
+    """Return a dict from the name of each metric in goals to its name in results."""
     return {name: figure for name, (figure, _) in _FIGURES.items() if not name.startswith("response")}
 
 

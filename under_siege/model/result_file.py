@@ -35,7 +35,7 @@ _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 
 _NO_SERVER = "bare"  # the name of the ceiling up to schema 4
-_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # names before and since schema 5
+_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old name: name since schema 5
 _RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python")
@@ -47,7 +47,7 @@ class UnwritableError(BadInputError, OSError):
 
 
 def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file without reading more than the limit; a pipe without a writer is empty.
+    """Return the contents of a file, but don't read more than the limit; treat a pipe without a writer as empty.
 
     Raises:
         OSError: the file can't be read.
@@ -115,7 +115,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return the target, and whether it is replaceable (no device, pipe or open file descriptor)."""
+    """Follow links; return the target, and whether it can be replaced, unlike a device, pipe or file descriptor."""
     for _ in range(_MAX_LINKS):
         if Path("/proc") in path.parent.resolve().parents:  # the target of /dev/stdout and /dev/fd/63
             return path, False
@@ -143,7 +143,7 @@ def _append(target: Path, data: bytes) -> None:
 
 
 def legible(text: str, *, lines: bool = False) -> str:
-    """Replace invisible characters with `\ufffd`; unless `lines`, also join the lines."""
+    """Replace invisible characters with `\ufffd` and, unless `lines` is set, line breaks and tabs with spaces."""
     if text.isascii() and text.isprintable():
         return text
     return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
@@ -181,7 +181,7 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def inconsistencies(struct: "msgspec.Struct", path: str = "") -> Iterator[str]:
-    """Yield a message for each invalid value in a result that the types of its fields allow.
+    """Yield a message for each value of a result that has the correct type but is invalid.
 
     Args:
         path: the field in the result that holds the struct, such as `records[0]`.

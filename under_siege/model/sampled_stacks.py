@@ -43,12 +43,12 @@ class Profile(msgspec.Struct, kw_only=True):
     values: dict[str, Value]  # by axis: task, users, python, ...
     frames: Frames = msgspec.field(default_factory=Frames)
     stacks: Stacks = msgspec.field(default_factory=Stacks)
-    samples: dict[str, SmallCount] = {}  # number of samples of each thread: "wall", "cpu" and "gil"
+    samples: dict[str, SmallCount] = {}  # how often each thread was sampled, by kind: "wall", "cpu" and "gil"
     listeners: list[Count] = []  # ids of the processes that listen on the server's port; empty if unknown
-    waits: dict[int, list[SmallCount]] = {}  # by process id: samples of the main thread: all, and waiting for a lock
+    waits: dict[int, list[SmallCount]] = {}  # by process id: main-thread samples (all, and those waiting for a lock)
     answers: Count = 0
     load_s: Seconds = 0.0
-    other_work: Share = 0.0  # share of all CPUs used by other processes, including load tool and profiler
+    other_work: Share = 0.0  # share of the CPUs that other processes used, including load tool and profiler
     failure: str = ""  # why there are no stacks
 
     @property

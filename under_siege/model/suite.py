@@ -70,7 +70,8 @@ class WarmUp:
 class Target:
     """A demo server, any command that starts a server, a server that is already running, or no server at all.
 
-    A command, URL, environment or requirement may contain placeholders for axes; a command also for host and port.
+    A command, URL, environment or requirement may contain placeholders for axes. A command may also contain {host} and
+    {port}.
     """
 
     AXES: ClassVar = ("task", "users", "python", "workers")
@@ -96,7 +97,7 @@ class Target:
 
     @property
     def has_no_server(self) -> bool:
-        """Return whether this is the ceiling: the load without a server."""
+        """Return whether this target is the ceiling, for which the users run the task without a server."""
         return not self.command and not self.url
 
     @property
@@ -130,7 +131,7 @@ class Request:
         return next((value for name, value in self.headers if name.lower() == "content-type"), "")
 
     def described(self) -> str:
-        """Return a description: the method, and the size and type of the body; empty for a plain GET."""
+        """Describe the method, and the size and type of the body; return an empty string for a plain GET."""
         size = f" with {len(self.body):,} bytes of {self.content_type}" if self.body else ""
         return "" if self.method == "GET" else f"{self.method}{size}"
 
@@ -160,7 +161,7 @@ class Load:
     """The requests to send. The number of users is an axis, and therefore not a field."""
 
     tool: str = "siege"
-    path: str = "/"  # may contain axes: `/report?size={size}`
+    path: str = "/"  # may contain placeholders for axes, such as `/report?size={size}`
     request: Request = GET
     time_s: float | None = None  # None: the bench chooses it for each case
     requests: int | None = None  # number of requests; replaces the duration
@@ -176,14 +177,14 @@ class Load:
     has_random_order: bool = True  # whether the mix is sent in random order, by weight
 
     def order(self, seed: int) -> list[int]:
-        """Return the order in which users send the requests of the mix, again and again."""
+        """Return the order in which each user repeatedly sends the requests of the mix."""
         indexes, weights = range(len(self.mix)), [one.weight for one in self.mix]
         if not self.has_random_order:
             return [index for index in indexes for _ in range(weights[index])]
         return random.Random(seed).choices(indexes, weights, k=DRAWN)  # noqa: S311 (not for secrets)
 
     def described(self) -> str:
-        """Return a description of the requests; empty for a plain GET."""
+        """Describe the requests; return an empty string for a plain GET."""
         if not self.mix:
             return self.request.described()
         return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'the same'} order"
@@ -205,7 +206,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The health check. A correct response has status 200 and `body`; if that is None, any status below 400."""
+    """The health check. A correct response has status 200 and `body` or, if `body` is None, any status below 400."""
 
     path: str = "/ping"
     body: bytes | None = None

@@ -21,14 +21,15 @@ LIMIT_S = 300.0  # timeout of a checkout
 
 
 def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
-    """Return the suite with the axis `revision`: first the base, then the work tree with its changes.
+    """Return the suite with an added axis `revision`, whose values are the base and the work tree.
 
     Args:
         base: a revision in the git repository of the suite's folder, or the directory of another work tree.
-        pythons: the paths of the interpreters that run the servers; empty: the interpreters of the suite.
+        pythons: the paths of the interpreters that run the servers; if empty, those of the suite.
 
     Raises:
-        BadInputError: the base does not exist or lacks the suite's folder, or a Python would not import it.
+        BadInputError: the base does not exist, it lacks the suite's folder, or a Python would import the same package
+            for every revision.
     """
     if (folder := suite.folder) is None:
         raise BadInputError(
@@ -59,7 +60,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
 
 def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError if a Python would import the work tree, installed in editable mode, for every revision."""
+    """Raise BadInputError if every revision would import the same package, because it is installed in editable mode."""
     for python in pythons:
         for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -77,7 +78,7 @@ def _work_tree(folder: Path) -> str:
 
 
 def _checkout(root: Path, commit: str) -> Path:
-    """Return a directory with a checkout of that commit, which is created on first use."""
+    """Return the directory with a checkout of the commit; create it on first use."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()
     directory = DIRECTORY / "revisions" / f"{digest[:8]}-{commit[:12]}"
     if not directory.is_dir():

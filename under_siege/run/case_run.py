@@ -52,7 +52,7 @@ FIRST_PART = 6  # the first 1/6 of a warm-up shows how much CPU time a cold serv
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """The inputs for the measurement of a case, and the record for its results."""
+    """One measurement of a case: its inputs, and the record for its results."""
 
     plan: Plan
     case: Case
@@ -114,7 +114,7 @@ class CaseRun:
                 await go_on(self, server)
 
     def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
-        """Return a function that requests the number of queued jobs; None if the server doesn't report it."""
+        """Return a function that requests the number of queued jobs, or None if the server doesn't report it."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
         return partial(pending, session, server.url, backlog, self.expected.timeout_s(self.record.users))
@@ -136,7 +136,7 @@ class CaseRun:
             await self.count_answers(server, rest)
 
     async def count_answers(self, server: Server, load: Load) -> int:
-        """Run a load without recording it; return the number of answers."""
+        """Run a load without recording it, and return the number of answers."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
@@ -167,7 +167,7 @@ class CaseRun:
         ask: Callable[[int], Awaitable[object]],
         jobs: Callable[[], Awaitable[float]] | None,
     ) -> float | None:
-        """Measure the load; return the number of queued jobs at its end, if the server reports it."""
+        """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
@@ -197,7 +197,7 @@ class CaseRun:
         return waiting
 
     async def _run_own_check(self, server: Server) -> None:
-        """Run the check of the suite, if there is one; if it fails, raise CaseFailedError with its last output line."""
+        """Run the suite's check, if there is one; raise CaseFailedError with its last output line if it fails."""
         if not self.plan.suite.expect.check:
             return
         record = self.record
@@ -231,7 +231,7 @@ async def run(
 
     Args:
         choose: returns which cases of a round to measure, given the last duration of each case.
-        after_last_siege: functions to call before each server of the last planned round stops.
+        after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
@@ -259,7 +259,7 @@ async def run(
 async def _lone_task_timers(
     plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
 ) -> dict[object, LoneTaskTimer]:
-    """Start a process for each task; it times the task alone between sieges."""
+    """For each task, start a process that runs the task alone between sieges and measures its duration."""
     workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         timeout_s = expectations[case.work].timeout_s(users=1)

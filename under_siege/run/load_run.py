@@ -1,4 +1,4 @@
-"""Run the load tool continuously or in bursts, and measure the ceiling: the same users without a server."""
+"""Run the load tool continuously or in bursts, or let the users run the task without a server: the ceiling."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ from under_siege.targets.interpreter import Interpreter
 OVERRUN_S = 60.0  # extra time for a burst, if the server is stuck or the tool waits for answers
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
 SHORTEST_S = 1e-3
-MOST_KEPT = 4000  # characters of a tool's output
+MOST_KEPT = 4000  # maximum number of characters of a tool's output
 FIRST_PORT = 5557  # Locust's default
 START_LIMIT_S = 30.0
 MOST_MEMORY = 0.5  # share of the available memory that a tool may use; siege leaks memory with each 503
@@ -186,7 +186,7 @@ async def _listen(
 
 
 def _let_begin(process: ManagedProcess) -> float:
-    """Send the line that starts a waiting tool; return the CPU time in seconds that the tool used before it."""
+    """Tell a waiting tool to begin, and return the CPU seconds that the tool has used until then."""
     start_cpu_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
     process.process.stdin.write(b"go\n")
@@ -267,7 +267,7 @@ def _why_no_totals(name: str, output: ToolOutput) -> str:
 
 
 def processes_for(users: int) -> int:
-    """Return how many processes to start for this number of users."""
+    """Return how many processes perform the tasks of this number of users."""
     return min(users, PROCESSES_PER_CPU * usable_cpus())
 
 
@@ -289,7 +289,7 @@ async def compute_bare(
     tell: Callable[[], None],
     folder: Path | None = None,
 ) -> None:
-    """Let all users run the task for the length of the siege, and record every completed task.
+    """Let all users run the task, without a server, for the length of the siege; record every completed task.
 
     Raises:
         CaseFailedError: the processes of the users did not get ready, or exited early.

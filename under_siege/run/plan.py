@@ -1,4 +1,4 @@
-"""Define the plan of a run, which is checked before anything starts, and the length of each siege."""
+"""Define the plan of a run and the length of each siege, and check the plan before anything starts."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ MOST_BURSTS = 8
 BESIDES_S = 1.5  # seconds for the start, warm-up and stop of each case
 LEAST_ROUNDS = 2
 # A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
-# rounds slightly exceed LIMIT_S, clearly slower cases get one. If they take over MUCH_LONGER × LIMIT_S, all get two.
+# rounds slightly exceed LIMIT_S, clearly slower cases get only one. If they exceed MUCH_LONGER × LIMIT_S, all get two.
 MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
 CPU_BOUND = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
@@ -64,7 +64,7 @@ class EnvironmentKey(NamedTuple):
 class Plan:
     """All cases of a run, the load of each, and the number of rounds."""
 
-    targets: Mapping[str, Target]  # by the name in cases
+    targets: Mapping[str, Target]  # by the name that cases use
     pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
     ceilings: tuple[Case, ...]  # the same loads without a server, or on the suite's ceiling
@@ -78,7 +78,7 @@ class Plan:
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
 
     def in_order(self) -> Iterator[list[Case]]:
-        """Yield the cases of each round, including ceilings, shuffled for each round."""
+        """Yield the cases and ceilings of each round in a new random order."""
         order = random.Random(self.seed)  # noqa: S311 (not for secrets)
         everything = [*self.ceilings, *self.cases]
         for _ in range(self.rounds):
@@ -97,7 +97,7 @@ class Plan:
         return tuple(filled_all(self.targets[case.server].requirements, dict(case.values)))
 
     def folder_of(self, case: Case) -> Path | None:
-        """Return the working directory of a case's commands; None means the bench's."""
+        """Return the working directory of a case's commands, or None for that of the bench."""
         return self.suite.revisions.get(str(case.get(REVISION)), self.suite.folder)
 
     def environment_of(self, case: Case) -> EnvironmentKey:
@@ -109,7 +109,7 @@ class Plan:
         return replace(self.load, path=path, keep_alive=self.load.keep_alive if setting is None else setting == "on")
 
     def warm_up_of(self, case: Case) -> Load | None:
-        """Return the load of the warm-up, which is not measured; None if there is none."""
+        """Return the load of the warm-up, which is not measured, or None if there is no warm-up."""
         warm_up = self.targets[case.server].warm_up or self.load.warm_up or WarmUp()
         if warm_up == WarmUp():
             return None
@@ -131,11 +131,11 @@ class Plan:
 def make_plan(
     suite: Suite, axes: Mapping[str, Sequence[Value]], *, time_s: float | None, rounds: int, seed: int | None = None
 ) -> Plan:
-    """Return the plan for the targets of a suite at every value of every axis (`python`: paths of interpreters).
+    """Return the plan for the targets of a suite with every combination of the values of their axes.
 
     Args:
-        axes: values that replace those of the suite.
-        time_s: duration of each load; None: the value of the suite.
+        axes: values that replace those of the suite; for `python`, the paths of interpreters.
+        time_s: duration of each load, or None for the value of the suite.
 
     Raises:
         BadInputError: a Python does not exist, no target can run, or no target depends on one of `axes`.
@@ -184,14 +184,14 @@ def _cases(
 
 
 def _why_left_out(suite: Suite, target: Target, python: Interpreter) -> str:
-    """Return why the target can't run, with a remedy; empty if it can."""
+    """Return why the target can't run, with a remedy if there is one, or an empty string if it can run."""
     if lacking := unmet(target.requires, python.minor):
         return f"{lacking}; {remedy(target.requires)}"
     return _NO_JOBS if suite.load.posts_jobs and not target.takes_jobs else ""
 
 
 def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
-    """Return why no case is left; name alternatives to servers that accept no jobs."""
+    """Return why no case is left; if servers accept no jobs, also name some that do."""
     why = "; ".join(f"{skip.server} {skip.reason}" for skip in left_out)
     if all(skip.reason != _NO_JOBS for skip in left_out):
         return why
@@ -211,7 +211,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values. Fill them into the path, except the task, which is shown separately."""
+    """Return every combination of values, and fill all values except the task into the path."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
@@ -259,7 +259,7 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
 
 
 class Length:
-    """Decide when a siege ends, from the time of its answers."""
+    """Decide when a siege ends, based on the times of its answers."""
 
     def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
         self._is_fixed = asked_s is not None
@@ -291,17 +291,17 @@ class Length:
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
-    """Return the time in seconds that a server needs if it performs one task at a time, including checks."""
+    """Return how many seconds a siege must last, including checks, if the server performs one task at a time."""
     return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """Return the time in seconds that a server needs if it uses all CPUs and overlaps all waits."""
+    """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the minimum and the maximum duration of these rounds in seconds."""
+    """Return the minimum and the maximum duration, in seconds, of this number of rounds."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
         expected = expectations[case.work]
@@ -327,13 +327,13 @@ def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
 
 
 def in_words(least_s: float, most_s: float) -> str:
-    """Format a range such as `about 2 min` or `2 to 7 min`."""
+    """Format a range of durations as text, such as `about 2 min` or `2 to 7 min`."""
     least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
     return f"about {least}" if most_s < 1.3 * least_s else f"{least} to {most}"
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """Return one case of each job for which the given time is too short, and the time in seconds that it needs."""
+    """For each job for which the given time is too short, return its slowest case and how many seconds it needs."""
     needed: dict[object, tuple[Case, float]] = {}
     for case in plan.cases:
         least_s = most_needed_s(case.users, expectations[case.work])

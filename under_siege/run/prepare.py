@@ -1,4 +1,4 @@
-"""Prepare a run: environments, the commands in `prepare`, and the expected answers."""
+"""Prepare a run: create environments, run the `prepare` commands, and find the expected answers."""
 
 import ast
 import asyncio
@@ -26,12 +26,12 @@ from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
 MOST_BYTES = 16_000_000
-REFERENCE_REQUESTS = 3  # number of requests; the fastest response counts
-UNKNOWN_S = 0.1  # assumed duration if no server answers
+REFERENCE_REQUESTS = 3  # number of requests for each expected answer; the shortest duration counts
+UNKNOWN_S = 0.1  # assumed seconds for an answer if no server answers
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
-    """Return the import names of the packages that are needed; None if a user's script or task may need others."""
+    """Return the import names of the packages that are needed, or None if a user's script or task may need others."""
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
@@ -50,7 +50,7 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and the imported names, which may be modules, too."""
+    """Yield the modules that a file imports, and the names that it imports from modules, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -59,7 +59,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Run each prepare command once; return the plan with the reasons of cases whose command failed."""
+    """Run each prepare command once; return the plan with the reason for each case whose command failed."""
     everything = (*plan.cases, *plan.ceilings)
     for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
         if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
@@ -72,7 +72,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
         try:
             start = suite_command(plan, case, words)
         except CaseFailedError:
-            continue  # its own measurement will fail with the reason
+            continue  # the measurement of the case will fail with the same reason
         key = (*start.words, start.environment["PATH"], str(start.folder))
         if key not in reasons:
             reasons[key] = await _why_not_prepared(start, watcher)
@@ -82,7 +82,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
-    """Run the command; return why it failed, or an empty string."""
+    """Run the command, and return why it failed, or an empty string if it succeeded."""
     command = " ".join(start.words)
     watcher.say(f"preparing: {command}")
     try:
@@ -95,7 +95,7 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Install the packages of the servers, for the plan's Pythons or in its environments; return the new plan."""
+    """Install the packages that the servers need; return the plan with the prepared environments or Pythons."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):
@@ -114,7 +114,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the versions of the servers' packages for each environment of a suite, or else for each Python."""
+    """Return the versions of the servers' packages for each environment of a suite or, without any, for each Python."""
     pythons = {
         f"{key.python} with {', '.join(key.requirements)}": str(venv / "bin" / "python")
         for key, venv in plan.environments.items()
@@ -138,7 +138,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
 
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected answer of each request."""
+    """Return the expected answer of each request, as the servers of the plan give it."""
     everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
@@ -159,7 +159,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
         case_by_server.setdefault(case.server, case)
     for case in case_by_server.values():
         watcher.case_begins(f"the right answer  {case.server}", 0.0)
-        with contextlib.suppress(CaseFailedError):  # its own measurement will fail with the reason
+        with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail with the same reason
             answers = await _answers(plan, case, services, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
             break
@@ -174,7 +174,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
 
 
 def _without_answer(wanted: MixedRequest) -> Expectation:
-    """Return what to expect if no server has answered."""
+    """Return the expectation for a request that no server has answered."""
     is_known = wanted.answer is not None or wanted.rule.mode in (FIELDS, PATTERN)
     rule = wanted.rule if is_known else BodyRule(ANY)
     return Expectation(wanted.answer or b"", UNKNOWN_S, 0.0, wanted.status, rule)
@@ -183,7 +183,7 @@ def _without_answer(wanted: MixedRequest) -> Expectation:
 def _expectation(
     plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
 ) -> Expectation:
-    """Return the expectation from the answers of a server; warn if the answers differ."""
+    """Return the expectation based on the answers of a server; warn if the answers differ."""
     answers, took_s = answered
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):
@@ -202,7 +202,7 @@ def _expectation(
 
 
 def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
-    """Return the key of [expect] that would accept both answers."""
+    """Return a setting for [expect] with which both answers would be correct."""
     if paths := rule.differing_paths(body, right):
         names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
         return f"ignore = [{names}]"

@@ -44,7 +44,7 @@ from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
-LATE = 0.1  # last share of the time limit, in which failed requests don't replace earlier problems
+LATE = 0.1  # in the last part of the time limit (this share), failed requests don't replace earlier problems
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -78,33 +78,33 @@ class Server:
         return time.monotonic() - self.started_s
 
     def alive(self) -> bool:
-        """Return whether the process is running; True if unknown."""
+        """Return whether the process is running, or True if this is unknown."""
         return self._started is None or not self._started.ended()
 
     def listeners(self) -> list[int]:
-        """Return the server's processes that listen on its port; empty if unknown."""
+        """Return the server's processes that listen on its port, or none if they are unknown."""
         with contextlib.suppress(psutil.Error):
             return listeners(self.pid, self._port) if self.pid is not None and self._port is not None else []
         return []
 
     def listening_processes(self) -> int:
-        """Return how many of the server's processes listen on its port; 1 if unknown."""
+        """Return how many of the server's processes listen on its port, or 1 if this is unknown."""
         return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of all the server's processes in seconds; None if unknown."""
+        """Return the CPU seconds that all processes of the server have used, or None if this is unknown."""
         usage = tree_usage(self.pid, memory=False) if self.pid is not None else None
         return usage.cpu_s if usage else None
 
     def children(self) -> set[int]:
-        """Return the ids of the server's child processes; empty if unknown."""
+        """Return the ids of the server's descendant processes, or none if they are unknown."""
         return set(descendants(self.pid)) if self.pid is not None else set()
 
     def lines_said(self) -> int:
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
-        """Return the exit status, negative for a signal; None if the server is running, or the status is unknown."""
+        """Return the exit status (negative for a signal), or None if the server is running or its status is unknown."""
         return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
@@ -115,7 +115,7 @@ class Server:
         """Await the work while the server is alive, and return its result.
 
         Raises:
-            CaseFailedError: the server died during the work, which is cancelled, or soon after the work failed.
+            CaseFailedError: the server died during the work, which is then cancelled, or soon after the work failed.
         """
         begun = asyncio.ensure_future(work)
         task = asyncio.ensure_future(self.explaining(begun))
@@ -130,7 +130,7 @@ class Server:
             await asyncio.gather(task, begun, return_exceptions=True)
 
     async def explaining(self, work: Awaitable[T]) -> T:
-        """Return the result of the work; add the last line of the server's traceback to an error."""
+        """Return the result of the work; if it fails, add the last line of the server's traceback to the error."""
         try:
             return await work
         except CaseFailedError as failed:
@@ -140,7 +140,7 @@ class Server:
             raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
 
     def gil_enabled_by(self) -> str:
-        """Return the module that enabled the GIL of a free-threaded Python, according to Python's own warning."""
+        """Return the module that enabled the GIL of a free-threaded Python, as Python's warning names it."""
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
 
@@ -151,7 +151,7 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Check for a while that the server is alive, because a request may fail before its process visibly exits.
+        """Check for `for_s` that the server is alive, because requests may fail shortly before its exit is visible.
 
         Raises:
             CaseFailedError: the server died.
@@ -208,7 +208,8 @@ class Server:
     async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
         """Wait until the server is ready, and return the answer to the ping or, without one, to the load's request.
 
-        A request that must not be repeated, such as a POST, is not sent: the server is ready when it listens.
+        A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
+        listening.
 
         Raises:
             CaseFailedError: there is no answer in time, or another process answers.

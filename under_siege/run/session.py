@@ -111,7 +111,7 @@ def run_and_save(
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Run work without a load tool until it is done or a signal arrives; save its results if `out` is given.
+    """Run the work, which needs no load tool, until it is done or a signal arrives; save its results if `out` is given.
 
     Returns:
         The same as `run_plan`.
@@ -137,7 +137,7 @@ def _chosen(
     cases: list[Case],
     took_s: Mapping[Case, float],
 ) -> list[Case]:
-    """Return the wanted cases of a round, with their ceilings, that fit into the remaining time."""
+    """Return the wanted cases of a round and their ceilings, as far as they fit into the remaining time."""
     if wanted is None or not result.records:
         return cases
     chosen, left_s = set[Case](), deadline_s - time.monotonic()
@@ -167,7 +167,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
 
 
 class ResultWriter:
-    """Save a result after each change, if it has a file. If the disk is full, the run continues."""
+    """Save a result after each change, if there is a file for it. If the disk is full, the run continues."""
 
     def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
         self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
@@ -242,7 +242,7 @@ async def _prepared(
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected answers and the services.
 
-    Package versions are added to the result. If the load needs its own network, the context runs inside it.
+    Package versions are added to the result. If the load needs its own network, the code in the context runs in it.
     """
     with contextlib.ExitStack() as network:
         async with services() as needed:

@@ -27,7 +27,7 @@ class Start:
 
     words: list[str]
     environment: dict[str, str]
-    folder: Path | None  # working directory; None: the bench's
+    folder: Path | None  # working directory, or None for that of the bench
     own_folder: str = ""  # directory for files of the target; removed after it exits
 
 
@@ -89,7 +89,7 @@ def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], pyt
 
 
 def _path(programs: Path) -> str:
-    """Return the PATH with this directory first."""
+    """Return a PATH that begins with this directory."""
     return os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath), *SYSTEM])
 
 
@@ -115,7 +115,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
         if is_program and shutil.which(program, path=environment["PATH"]) is None:
             how = install_command(program)
             raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
-    if isinstance(venv, str):  # why the installation failed, perhaps because a library's headers are missing
+    if isinstance(venv, str):  # the reason why the installation failed, perhaps missing headers
         hints = (
             f"; {library} is installed, but its headers may be missing; install them with: {install_command(library)}"
             for library in _libraries(target)
@@ -125,7 +125,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
 
 
 def missing_library(target: Target) -> str:
-    """Return the first missing library of a target, such as `libev`; empty if there is none."""
+    """Return the first missing library of a target, such as `libev`, or an empty string if none is missing."""
     return next((name for name in _libraries(target) if find_library(name.removeprefix(_LIBRARY)) is None), "")
 
 

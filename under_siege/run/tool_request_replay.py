@@ -35,7 +35,7 @@ class ReplayedRequest:
     in_a_row: int = 1  # number of requests on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
-        """Send request `number` on one connection `in_a_row` times; return the last answer.
+        """Send the request with this number `in_a_row` times on one connection, and return the last answer.
 
         Raises:
             CaseFailedError: nothing listens, there is no answer in time, or the answer isn't HTTP.
@@ -105,14 +105,14 @@ async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
 
 
 class RequestReplays:
-    """Capture the requests of one tool once with and once without keep-alive."""
+    """Capture the requests of one tool, once with keep-alive and once without, when they are first needed."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._captured: dict[bool, ReplayedRequest] = {}
 
     async def of(self, spec: LoadSpec) -> ReplayedRequest | None:
-        """Return the tool's request; None if the tool, or a script, checks answers itself.
+        """Return the captured requests of the tool, or None if the tool or its script checks answers itself.
 
         Raises:
             CaseFailedError: the tool sends no request.
@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are this request. (The tool wrk begins with the second request of a mix.)"""
+    """Return whether the bytes are this request of a mix, because wrk begins with the second request of the mix."""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

@@ -17,14 +17,14 @@ from under_siege.targets.expectation import Expectation
 
 BATCHES = 10
 LONG_S = 1.0
-MOST_VERIFIED = 20  # requests of a mix verified before the load; checks under load verify the others
+MOST_VERIFIED = 20  # how many requests of a mix are verified before the load; checks verify the others
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
     """Wait for the server, verify its answer, and send requests until each of its worker processes has handled one.
 
     Returns:
-        The ids of the processes that answered; empty if the server doesn't send `X-Worker`.
+        The ids of the processes that answered, or none if the server doesn't send `X-Worker`.
     """
     pong = await server.while_alive(server.ready(session))
     record.ready_s = asked_s = server.age_s()
@@ -59,7 +59,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:
-    """Return whether the listening process performed the task itself; its threads share imported modules."""
+    """Return whether the process that was started performed the task itself; its threads share imported modules."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
     return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share no modules
 
@@ -75,7 +75,7 @@ def _are_threads(workers: Collection[str | None]) -> bool:
 
 
 def _workers_told(pong: HttpResponse | None) -> int | None:
-    """Return the reported number of workers; None if it is missing or invalid."""
+    """Return the reported number of workers, or None if it is missing or invalid."""
     workers = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", "") if pong else "")
     return int(workers[0]) if workers and 1 <= int(workers[0]) <= MOST_WORKERS else None
 
@@ -83,7 +83,7 @@ def _workers_told(pong: HttpResponse | None) -> int | None:
 async def verify(
     session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, replay: ReplayedRequest | None = None
 ) -> HttpResponse:
-    """Send the load's request, with `replay` exactly as the load tool sends it; return the verified answer.
+    """Send the load's request and return the verified answer; with `replay`, send the same bytes as the load tool.
 
     Raises:
         CaseFailedError: the answer is wrong or missing.
@@ -107,7 +107,7 @@ async def verify(
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, timeout_s: float) -> HttpResponse | None:
-    """Send a ping after the siege and return its answer; None without one, which is not a failure by itself."""
+    """Send a ping after the siege and return its answer, or None without an answer, which is no failure by itself."""
     if server.ping is None:
         return None
     try:

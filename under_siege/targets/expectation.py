@@ -22,14 +22,14 @@ from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read; the result is in the last line
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # seconds; number of queued check requests, in addition to those of users
-QUEUE_S = 0.05  # time for each queued job, in addition to its task
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # base of the timeout; number of check requests that may queue, too
+QUEUE_S = 0.05  # time that queueing adds to each job
 
 Work = tuple[tuple[str, Value], ...]
 
 
 class Files:
-    """Files of a directory that are requested at random; the expected body is the file's contents."""
+    """The files of a directory, which are requested at random. The expected body is the contents of the file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Files:
 
     @staticmethod
     def path(template: str, name: str) -> str:
-        """Return the path or URL of a file."""
+        """Return the template of a path or URL, in which the name of the file replaces `{file}`."""
         return template.replace("{file}", quote(name))
 
 
@@ -73,7 +73,7 @@ class Expectation:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of every correct body; -1 if it differs."""
+        """Return the size of a correct body, or -1 if correct bodies may have different sizes."""
         is_known = self.rule.mode == SAME and self.files is None and self.mix is None
         return len(self.answer) if is_known else -1
 
@@ -87,7 +87,7 @@ class Expectation:
         return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
 
     def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
-        """Return the URL and the expected response of the request in that turn; None: of the next check."""
+        """Return the URL and the expected response for this turn of the mix or, without a turn, for the next check."""
         if self.mix is not None:
             index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
             path, expectation = self.mix.requests[index]
@@ -99,7 +99,7 @@ class Expectation:
         return self.files.path(url, name), replace(self, answer=contents, files=None)
 
     def problem(self, answer: HttpResponse) -> str:
-        """Return how a response differs from the expected one; empty if it is correct."""
+        """Return how a response differs from the expected one, or an empty string if it is correct."""
         if answer.status != self.status:
             return f"{answer.described()} instead of {self.described()}"
         if difference := self.rule.problem(answer.body, self.answer):
@@ -114,16 +114,16 @@ class Expectation:
         return ""
 
     def fits(self, status: int, body: bytes) -> bool:
-        """Return whether status and body are correct."""
+        """Return whether the status and the body are correct."""
         return status == self.status and not self.rule.problem(body, self.answer)
 
     def described(self) -> str:
-        """Return a short description for a message."""
+        """Describe the expected response for a message."""
         has_right_body = self.rule.mode == SAME
         return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
 
     def timeout_s(self, users: int) -> float:
-        """Return the timeout of a response, for a server that queues the requests of all users."""
+        """Return the timeout of a response, which allows for a server that queues the requests of all users."""
         return TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + QUEUE_S * self.of_a_job)
 
 
@@ -131,7 +131,7 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
-    """Run the task once in a separate process; raise BadInputError if it fails or takes too long."""
+    """Return the expected answer of a task, from a run in a separate process; raise BadInputError if the run fails."""
     command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)

@@ -1,4 +1,4 @@
-"""Write a first suite for an existing application, from its source code and its installed packages."""
+"""Write a first suite for an existing application, based on its source code and its installed packages."""
 
 import ast
 import contextlib
@@ -28,7 +28,7 @@ from under_siege.targets.suite_schema import PATH, invalid_value, is_path, ping_
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
 _FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "pyramid", "quart", "sanic", "starlette"]
-_METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by decorator
+_METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by the name of the decorator
 _ROUTE_DECORATORS = {"get", "route", "api_route", *_METHODS}
 _LISTED_ROUTES = 5
 MOST_INCLUDES = 5  # maximum depth of nested includes
@@ -94,7 +94,7 @@ SERVERS = (*_ASGI_SERVERS, *_WSGI_SERVERS)
 
 
 def is_application(name: str) -> bool:
-    """Return whether a name is `module:application`."""
+    """Return whether a name has the form `module:application`."""
     return re.fullmatch(_APPLICATION, name, re.ASCII) is not None
 
 
@@ -126,7 +126,7 @@ def suite_of_application(app: str, folder: Path, path: str | None, ping: str | N
 
 
 def installed(python: Path) -> Collection[str]:
-    """Return the modules of `SERVERS` that this Python has."""
+    """Return the modules of `SERVERS` that this Python can import."""
     try:
         names: list[str] = evaluate(str(python), _INSTALLED.format(names=sorted({server.module for server in SERVERS})))
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -176,7 +176,7 @@ def first_suite(app: str, file: Path, folder: Path) -> str:
 
 
 def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
-    """Return the literal values in the settings module that the source names; empty if it names none."""
+    """Return the literal values in the settings module that the source names, or nothing if it names none."""
     names = [node.value for node in nodes if isinstance(node, ast.Constant)]
     if "DJANGO_SETTINGS_MODULE" not in names:
         return {}
@@ -209,7 +209,7 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the servers that the Python has (all if it has none), all packages, and whether it has a server."""
+    """Return the installed servers (or all if none is installed), all their packages, and whether one is installed."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
@@ -227,19 +227,19 @@ def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[lis
 
 
 def _completed(command: str, app: str) -> str:
-    """Return the command of a server, with an option if `app` is a function that creates an ASGI application."""
+    """Fill the application into a server's command; add `--factory` if it is a function that creates an application."""
     option = f"{app.removesuffix('()')} --factory" if app.endswith("()") else app
     return command.replace("APP", option).replace("CALL", app)
 
 
 def own_python(folder: Path) -> str:
-    """Return the relative path of the Python of the folder's virtual environment; empty if there is none."""
+    """Return the relative path of the Python in the folder's virtual environment, or an empty string without one."""
     paths = (Path(name, "bin", "python") for name in (".venv", "venv", "env"))
     return next((str(path) for path in paths if (folder / path).exists()), "")
 
 
 def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
-    """Return the folder's requirements.txt, or the frameworks that the application imports."""
+    """Return `-r requirements.txt` if the folder has this file, or else the frameworks that the application imports."""
     if (folder / "requirements.txt").is_file():
         return ["-r requirements.txt"]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -259,7 +259,7 @@ def _routes(nodes: list[ast.AST]) -> list[tuple[str, str]]:
 
 
 def _method(call: ast.Call, decorator: str) -> str:
-    """Return the method of a decorator, such as `@app.post(...)` or `@app.route(..., methods=["POST"])`."""
+    """Return the HTTP method of a decorator, such as `@app.post(...)` or `@app.route(..., methods=["POST"])`."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == "methods"]
     named = [node.value for value in values for node in ast.walk(value) if isinstance(node, ast.Constant)]
     known = [name for name in _METHODS.values() if name in named and "GET" not in named]

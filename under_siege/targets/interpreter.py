@@ -51,15 +51,15 @@ class Interpreter:
         return (self.prefix, self.build) == (other.prefix, other.build)
 
     def why_missing(self, package: str) -> str:
-        """Return why the package can't be installed; empty if unknown."""
+        """Return why the package can't be installed, or an empty string if the reason is unknown."""
         return dict(self.missing).get(package, "")
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter; raise BadInputError if it is missing, not a Python, or older than 3.11."""
+    """Return the interpreter with this path or name; raise BadInputError unless it is Python 3.11 or later."""
     if (found := shutil.which(path)) is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
-    # Absolute, because servers run in other directories. Links are kept, because virtual environments depend on them.
+    # Make the path absolute, because servers run in other directories. Keep links: virtual environments depend on them.
     program = str(Path(found).absolute())
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
@@ -71,7 +71,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Return the versions of packages that servers may use, by name; empty if the Python does not run."""
+    """Return the versions of the packages that servers may use, by name, or nothing if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -80,7 +80,9 @@ def packages_of(python: str) -> dict[str, str]:
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:
-    """Return the variable `answer` of the source, decoded from JSON. The bench's own Python runs it in this process.
+    """Run the source with a Python, and return its variable `answer`, which is transferred as JSON.
+
+    If it is the Python of the bench, the source runs in this process.
 
     Raises:
         OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
@@ -96,7 +98,7 @@ def evaluate(python: str, source: str, *options: str) -> Any:
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters without duplicates, which may have different names."""
+    """Return the interpreters without duplicates, even if duplicates have different names."""
     return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 

@@ -22,7 +22,11 @@ _JOBS_PATH = "/jobs"  # as in the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
-    """Return the suite, with jobs if it or the style requires them; raise BadInputError if its load can't be jobs."""
+    """Return the suite, whose load posts jobs if the style or the suite requires this.
+
+    Raises:
+        BadInputError: the load can't post jobs.
+    """
     load = suite.load
     if style != JOBS and not load.posts_jobs:
         return suite
@@ -62,7 +66,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """Return the keys of load tools: whether each is set, its name, the reason, and the commands that reject it."""
+    """For each key of load tools, return whether it is set, its name, why it is rejected, and by which commands."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}
@@ -87,13 +91,13 @@ def suite_of(
     style: str = "",
     command: str = "run",
 ) -> Suite:
-    """Return the suite that the names select together; without names, all strategies.
+    """Return the suite that the names select together or, without names, a suite of all strategies.
 
     Args:
         ping: the health-check path of an application, or of servers given by their URL.
         path: the path that users request from an application.
         quick: select the quick profile of a suite.
-        style: `waiting` or `jobs`; empty to ignore styles.
+        style: `waiting` or `jobs`, or empty to ignore styles.
         command: the command that measures the suite.
 
     Raises:
@@ -139,7 +143,7 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
 
 
 def _file_and_server(name: str) -> tuple[Path, str | None] | None:
-    """Return the path of a suite file, and the server after a colon, if there is one."""
+    """Return the suite file that a name selects, and the server after a colon, if any; return None for other names."""
     if (path := suite_path(name)) is not None:
         return path, None
     before, colon, server = name.rpartition(":")
@@ -148,7 +152,6 @@ def _file_and_server(name: str) -> tuple[Path, str | None] | None:
 
 
 def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
-    """Return a suite of servers that are already running."""
     targets, paths = [], []
     for url in urls:
         parts = address(url)

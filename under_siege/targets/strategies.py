@@ -29,7 +29,7 @@ _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
 
 
 def strategies_suite(names: Sequence[str]) -> Suite:
-    """Return a suite of the strategies with these names, or of all; raise BadInputError like `find_strategy`."""
+    """Return a suite of the strategies with these names, or of all strategies; raise the errors of `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
 
@@ -47,7 +47,7 @@ def all_strategies() -> list[Target]:
 
 
 def find_strategy(name: str) -> Target:
-    """Return a strategy by number (`3`), stem, or path of a script; raise BadInputError like `read_strategy`."""
+    """Return the strategy with this number (`3`), file stem, or path; raise the errors of `read_strategy`."""
     for path in SERVERS.glob("*.py"):
         if name in (path.stem, path.stem.partition("_")[0]):
             return read_strategy(path)
@@ -97,7 +97,7 @@ def read_strategy(path: Path) -> Target:
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:
-    """Return the syntax tree of a Python file; raise BadInputError, prefixed with `kind`, if it can't be parsed."""
+    """Return the syntax tree of a Python file; if it can't be parsed, raise a BadInputError that begins with `kind`."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,7 +114,7 @@ def _constants(module: ast.Module) -> Iterator[tuple[str, object]]:
 
 
 def _names(module: ast.Module) -> Iterator[str]:
-    """Yield the names that the module imports, and its attribute names."""
+    """Yield the names that the module imports, and the names of the attributes that it uses."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]

@@ -63,14 +63,14 @@ from under_siege.targets.suite_schema import (
 
 NAME = "suite.toml"
 MAX_BYTES = 1_000_000
-PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders besides the axes
+PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders that are not axes
 LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes on which every server depends
-ALL = "all"  # stands for all servers under [require]
+ALL = "all"  # under [require], this name stands for all servers
 Axes = Mapping[str, Sequence[Value]]
 
 
 def suite_path(name: str) -> Path | None:
-    """Return the path of the suite file with this name or in this directory; None if there is none."""
+    """Return the path of the suite file with this name or in this directory, or None if there is none."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -81,7 +81,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     """Return the suite, or its quick profile.
 
     Args:
-        only: the servers to compare; empty for all. The ceiling is always included.
+        only: the servers to compare, or all if empty. The ceiling is always included.
 
     Raises:
         BadInputError: the file can't be read, or a value is invalid.
@@ -266,7 +266,7 @@ def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target])
 
 
 def _ceiling(tables: Mapping[str, ServerTable]) -> str:
-    """Return the name of the server that is the ceiling; empty if there is none."""
+    """Return the name of the server that is the ceiling, or an empty string if there is none."""
     ceilings = [name for name, table in tables.items() if table.ceiling]
     if len(ceilings) > 1:
         raise BadInputError(f"{len(ceilings)} ceilings, {ceilings[0]} and {ceilings[1]}: expected one")
@@ -285,7 +285,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if not url and table.command is None:
         raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
     command = command_words(f"{key}.command", table.command or "")
-    uses_suite_environment = bool(command) and command[0] not in table.needs  # otherwise it is a system-wide program
+    uses_suite_environment = bool(command) and command[0] not in table.needs  # `needs` lists system-wide programs
     environment = {**(top.environment if uses_suite_environment else {}), **table.environment}
     target = Target(
         name,
@@ -333,7 +333,7 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
 
 
 def template_text(word: str, folder: Path) -> str | None:
-    """Return the contents of the file that a word of a command names; None unless they contain `{port}`."""
+    """Return the text of the file that a word of a command names, or None if there is no such file with `{port}`."""
     path = folder / word
     try:
         if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""Read the request and the rule for correct bodies from the tables [load] and [expect] of a suite file."""
+"""Read the tables [load] and [expect] of a suite file: the request, and the rule for correct bodies."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ from under_siege.targets.suite_schema import (
 MAX_BODY_BYTES = 64_000_000
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
 MOST_REQUESTS = 1000
-_LONGEST_PATH = 200  # characters of a path to a value in JSON
+_LONGEST_PATH = 200  # maximum length of a path to a value in JSON
 
 
 def contents(key: str, path: Path) -> bytes:
@@ -78,7 +78,7 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
 
 
 def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
-    """Return the requests in `load.requests_file`, which is JSON Lines; empty if the key is not set.
+    """Return the requests in `load.requests_file` (JSON Lines), or none if this key is not set.
 
     Args:
         status: expected status, unless the file sets it.
@@ -105,7 +105,7 @@ def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple
 
 
 def _answered(expected: Any) -> tuple[BodyRule, bytes]:
-    """Return the rule for comparing bodies with the expected body, and the expected body."""
+    """Return how to compare bodies with the expected one, and the expected body as bytes."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
     fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()

@@ -21,7 +21,7 @@ MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 # differ in how they send other characters, and some tools resolve `.` and `..`.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
 _VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # tables whose keys may have any name
-_JSON_VALUES = ("load.body", "expect.json")  # keys with any JSON value
+_JSON_VALUES = ("load.body", "expect.json")  # keys whose values may be any JSON
 _TOML_TERMS = {  # replacements for msgspec's terms in error messages
     " of length >= 1": " of at least one value",
     "`": "",
@@ -65,7 +65,7 @@ class MixedRequestTable(RequestTable, frozen=True):
     path: str = ""
     weight: Annotated[int, Meta(ge=1, le=1000)] = 1
     status: Status | None = None
-    expected: Any = None  # expected body: text, or fields in JSON
+    expected: Any = None  # expected body: a text, or JSON
 
 
 class LoadTable(RequestTable, frozen=True):
@@ -130,7 +130,7 @@ class ServerTable(_Table, frozen=True):
 
 
 class SuiteTable(_Table, frozen=True):
-    """The whole file."""
+    """A whole suite file."""
 
     title: str = ""
     folder: str = "."
@@ -212,7 +212,7 @@ def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
 
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for texts that are empty or have characters invalid in a command, file name or address."""
+    """Raise BadInputError for an empty text, and for characters that a command, file name or address can't contain."""
     if key in _JSON_VALUES:
         return
     if isinstance(value, str):
@@ -291,7 +291,7 @@ def is_path(text: str) -> bool:
 
 
 def address(text: str) -> SplitResult | None:
-    """Return the parts of an HTTP URL; None for any other text, or if it has a user or a fragment."""
+    """Return the parts of an HTTP URL, or None for any other text, including a URL with a user or a fragment."""
     try:
         parts = urlsplit(text)
         has_valid_port = parts.port != 0
