@@ -116,7 +116,7 @@ class Comparison:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return the cases by load, rank and ping p99, with failed cases last in each load, followed by the ceilings."""
+        """Return the cases by load, rank and ping p99 (failed cases last in each load), followed by the ceilings."""
         loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
