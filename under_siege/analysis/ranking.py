@@ -66,7 +66,7 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star for a metric: it is not significantly worse than the best, but others are.
+    """Return for each case whether it gets a star, because it is not significantly worse than the best, but others are.
 
     The level is divided by the number of all pairs (Bonferroni), because many columns have stars.
     """
@@ -77,7 +77,7 @@ def leaders(
 def stars_of(
     case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star, given the ranks.
+    """Return for each case whether it gets a star, given the ranks of all cases.
 
     A case with a wide interval may not be significantly worse than any other, even if its value is bad. Therefore, a
     case gets no star if a case that is not ranked first has a better value.

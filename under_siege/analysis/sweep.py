@@ -67,12 +67,12 @@ class Scaling:
 
     @property
     def fits(self) -> bool:
-        """Return whether the misfit is not significant or at most `ACCURACY`."""
+        """Return whether the law fits: its misfit is at most `ACCURACY`, or not significant."""
         return self.chance >= DOUBTED or self.misfit <= ACCURACY
 
     @property
     def peak(self) -> float | None:
-        """Return the number N with the highest rate, or None if the fitted law has no significant peak."""
+        """Return the number N at which the fitted law has its peak, or None if the peak is not significant."""
         sigma, kappa = self.contention.value, self.coherency
         return float(np.sqrt((1 - sigma) / kappa.value)) if kappa.low > 0 and sigma < 1 else None
 
@@ -342,7 +342,7 @@ def _version(value: Value) -> Version | None:
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a JSON object for each server and numeric axis, which describes how throughput changes along the axis.
+    """Describe how throughput changes along the numeric axes, as one JSON object for each server and axis.
 
     `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
     between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.

@@ -97,7 +97,6 @@ def _x(title: str | None) -> VegaLite:
 
 
 def _points(data: str, base: VegaLite, mark: VegaLite) -> VegaLite:
-    """Draw a point for each step, and make it pale if the step ended early."""
     opacity = either("datum.broke", 0.35, 1.0)
     return layer(data, "point", {**base, "shape": mark, "opacity": opacity}, filled=True, size=55)
 

@@ -32,7 +32,7 @@ _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """Check all goals and return the plan, which treats a ceiling that is a server like the other servers.
+    """Check all goals and return the plan; if the ceiling is itself a server, its capacity is measured, too.
 
     Raises:
         BadInputError: a goal is invalid or unsuitable for a search; see also `make_plan`.
@@ -75,7 +75,7 @@ def run_capacity(
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Search for the capacity of each server, save the result after each step, and return it as `run_and_save` does."""
+    """Search for the capacity of each server, and save the result after each step; see `run_and_save`."""
 
     async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await CapacityRun(ready, list(goals), time_s, result, expectations, services, watcher, keep).run()

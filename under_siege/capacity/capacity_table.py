@@ -147,7 +147,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
 
 
 def _remarks(capacity: Capacity) -> Iterator[str]:
-    """Yield sentences about a server, without the server's name with which they begin."""
+    """Yield remarks about a server, each of which continues a sentence that begins with the server's name."""
     if capacity.verdict == FAILED:
         yield f": search failed: {capacity.failure}"
         return

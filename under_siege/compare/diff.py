@@ -1,4 +1,4 @@
-"""Compare two results: compute how much each case changed, adjusted for the machine's speed, and test the changes.
+"""Compare two results: compute how much each case changed at the same CPU speed, and whether this is significant.
 
 Within a result, the rounds of the cases are measured at various speeds of the machine, so they show how strongly a
 metric depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes
@@ -358,7 +358,6 @@ def _is_base(case: Case, result: Result) -> bool:
 def _judge_relative(
     after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: Changes
 ) -> Iterator[Judged]:
-    """Judge the requirements that are relative to the base."""
     for requirement in after.result.requirements:
         goal = requirement.goal
         for index in places_of(requirement, after) if goal.of_base else ():

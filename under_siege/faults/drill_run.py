@@ -53,7 +53,7 @@ def run_drill(
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Inject the selected faults into each server, save the result after each incident, and return it."""
+    """Inject the selected faults into each server, and save the result after each incident; see `run_and_save`."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         drill = Drill(ready, expectations, services, watcher, keep)

@@ -54,7 +54,6 @@ class Speeds:
         self._weighted: Floats = np.array(smooth) * self._weights
 
     def _smooth(self, at_s: Floats, speeds: Floats) -> Floats:
-        """Return the mean speed around each time step, with Gaussian weights."""
         steps = np.clip(((at_s - self._at_s[0]) / STEP_S).astype(int), 0, len(self._at_s) - 1)
         reach = math.ceil(4 * WIDTH_S / STEP_S)
         kernel = np.exp(-((np.arange(-reach, reach + 1) * STEP_S / WIDTH_S) ** 2) / 2)

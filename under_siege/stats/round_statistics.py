@@ -156,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the lowest and highest speed of any half second in the steady part, or the mean if it is beyond."""
+        """Return the lowest and highest speed of a half second in the steady part, extended to include the mean."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)

@@ -20,10 +20,10 @@ from under_siege.stats.round_statistics import Round
 Case = Sequence[Round]
 
 # Standard deviations of logarithms, from recorded runs on noisy machines (docs/noise.md).
-BETWEEN_ROUNDS = 0.045  # of a rate between rounds; used only to estimate the coefficient
-BETWEEN_SIEGES = 0.10  # of the coefficient between sieges
-UNCERTAIN_LOSS = 0.4  # relative, for lost CPU time
-UNCERTAIN_WAIT = 0.1  # relative, for CPU time lost to other programs if the kernel reports how long threads waited
+BETWEEN_ROUNDS = 0.045  # standard deviation of a rate between rounds, used only to estimate the coefficient
+BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
+UNCERTAIN_LOSS = 0.4  # relative error of the correction for lost CPU time
+UNCERTAIN_WAIT = 0.1  # relative error for time lost to other programs, if the kernel reports how long threads waited
 # Share of all CPUs that other programs use even on a quiet machine; it is not corrected.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
@@ -258,7 +258,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: one for each worker, as many as it used if that is whole, or all."""
+    """Return how many CPUs a server can use: one for each worker, the number that it used if that is whole, or all."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)

@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # maximum number of names in a title; if there are more, the title shows their number instead
+_MOST_NAMES = 3  # maximum number of names in a title; if there are more, the title also shows their number
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "

@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span of the duration in `Server-Timing` that ends with the answer, or none without this header."""
+    """Return one span that ends with the answer and lasts as long as `Server-Timing` says, or none without it."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []
