@@ -1,7 +1,7 @@
 """Compare the cases of a result: summarize them, and find those that are not significantly worse than the best.
 
 Each case is compared with every other case (one-sided). The significance level is divided by the number of comparisons
-of one case, not of all pairs, so that more differences are detected (Edwards and Hsu, JASA 78, 1983).
+that involve one case, not by the number of all pairs. This detects more differences (Edwards and Hsu, JASA 78, 1983).
 """
 
 import math
@@ -66,7 +66,7 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star in a metric: it is not significantly worse than the best, but others are.
+    """Return for each case whether it gets a star, because it is not significantly worse than the best, but others are.
 
     The level is divided by the number of all pairs (Bonferroni), because many columns have stars.
     """
@@ -77,10 +77,10 @@ def leaders(
 def stars_of(
     case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star, given the ranks.
+    """Return for each case whether it gets a star, given the ranks of all cases.
 
-    A case with a wide interval is not significantly worse than any other, even if its value is bad. Therefore, a case
-    gets no star if a case without a star has a better value.
+    A case with a wide interval may not be significantly worse than any other, even if its value is bad. Therefore, a
+    case gets no star if a case that is not ranked first has a better value.
     """
     stars = [False] * len(case_ranks)
     for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
@@ -109,14 +109,14 @@ class Comparison:
     load_axes: frozenset[str]
 
     def load(self, summary: Summary) -> Values:
-        """Return the values that competing cases share."""
+        """Return the values on the axes of the load, which all cases in one ranking share."""
         return summary.case.on(self.load_axes)
 
     def loads(self) -> list[Values]:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return all cases by load, rank and ping p99 (failed cases last in each load), followed by the ceilings."""
+        """Return the cases by load, rank and ping p99 (failed cases last in each load), followed by the ceilings."""
         loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
@@ -127,11 +127,11 @@ class Comparison:
         return [*sorted(self.cases, key=order), *self.ceilings]
 
     def every_round(self) -> list[Round]:
-        """Return the rounds of the ceilings and then of all cases."""
+        """Return the rounds of all ceilings, followed by those of all cases."""
         return [run for case in (*self.ceiling_rounds, *self.rounds) for run in case]
 
     def rounds_of(self, work: object) -> list[Round]:
-        """Return all rounds with the same work."""
+        """Return all rounds of the cases and ceilings with this work."""
         return [run for run in self.every_round() if run.case.work == work]
 
     def summary_of_one(self, run: Round) -> Summary:
@@ -147,7 +147,7 @@ class Comparison:
 
 
 def _point(value: float | None) -> Estimate | None:
-    """Return an estimate without an interval."""
+    """Return an estimate without an interval, or None if there is no value."""
     return Estimate(math.log(value), math.nan, 0.0) if value else None
 
 
@@ -202,9 +202,9 @@ def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[s
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """A value as measured, and its 95 % confidence interval if there is one."""
+    """The value of a metric, and its 95 % confidence interval if there is one."""
 
-    value: float | None  # None: not reached
+    value: float | None  # None if the percentile was not reached
     low: float | None = None
     high: float | None = None  # infinite if unbounded
 
@@ -214,7 +214,7 @@ class MetricValue:
 
 
 def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """Return the value of a metric of a case; None if the case has no such metric.
+    """Return the value of a metric of a case, or None if the case has no such metric.
 
     Rates, shares of the ceiling and their intervals are adjusted to the usual speed of the machine.
     """
@@ -257,7 +257,7 @@ def _latency(comparison: Comparison, place: int, kind: str, percentile: str) -> 
 
 
 def _at_least_s(run: Round, kind: str, percent: float) -> float | None:
-    """Return the percentile, or the longest wait if it was not reached; None if the tool reports neither."""
+    """Return the percentile or, if it was not reached, the longest wait; return None if the tool reports neither."""
     if kind == "response" and run.totals:
         return run.totals.percentile(percent)
     waits = run.pings if kind == "ping" else run.responses
@@ -265,7 +265,7 @@ def _at_least_s(run: Round, kind: str, percent: float) -> float | None:
 
 
 def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
-    """Return the CPU time of the task alone, at the usual speed of the machine; None if it was not run alone."""
+    """Return the task's CPU time at the usual speed of the machine, or None if the task was not run alone."""
     values: list[float | None] = []
     for run in comparison.rounds_of(work):
         if run.record.alone_cpu_s:
@@ -276,12 +276,12 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
 
 
 def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
-    """Return the CPU time per answer of these cases beyond the task's CPU time (all of it if `task` is None)."""
+    """Return each case's CPU time per answer minus the task's CPU time, or all of it if `task` is None."""
     return [_difference(comparison.measured[CPU_TIME][place], task) for place in places]
 
 
 def _difference(total: Estimate | None, task: Estimate | None) -> MetricValue:
-    """Return `total` minus `task` (0 if None), assuming that their errors are independent."""
+    """Subtract `task`, if given, from `total`, assuming that their errors are independent."""
     if total is None:
         return MetricValue(None)
     edges = total.interval()

@@ -1,4 +1,4 @@
-"""Check requirements against intervals: met, missed, or undecided."""
+"""Decide from confidence intervals whether requirements are met, missed or undecided."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Judged:
 
     goal: Goal
     case: Summary
-    known: MetricValue | None  # None: the case has no such metric
+    known: MetricValue | None  # None if the case has no such metric
     outcome: str
     doubt: str = ""  # reason for the outcome, if it does not follow from the interval
-    more: int | None = None  # number of further requests that would decide it, with the same share of failures
+    more: int | None = None  # further requests that would decide the outcome if the share of failures stays the same
 
 
 def judged(comparison: Comparison) -> list[Judged]:
@@ -86,20 +86,20 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
 
 
 def outcome_of(goal: Goal, value: MetricValue | None) -> str:
-    """Return the outcome that follows from the interval; undecided without an interval."""
+    """Return the outcome that follows from the interval, or `UNDECIDED` if there is no interval."""
     edges = value.interval if value else None
     holds = goal.decided(*edges) if edges else None
     return UNDECIDED if holds is None else MET if holds else MISSED
 
 
 def exit_code_of(results: Sequence[Judged]) -> int:
-    """Return 1 if anything is missed, else 3 if anything is undecided, else 0."""
+    """Return 1 if any requirement is missed; otherwise, 3 if any is undecided, or 0 if all are met."""
     outcomes = {check.outcome for check in results}
     return 1 if MISSED in outcomes else 3 if UNDECIDED in outcomes else 0
 
 
 def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
-    """Raise BadInputError if a requirement is about a metric that no case has."""
+    """Raise BadInputError if a requirement names a metric that no case has."""
     sound = [place for place, case in enumerate(comparison.cases) if case.verdict != FAILED]
 
     def has(figure: str) -> bool:

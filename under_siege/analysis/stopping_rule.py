@@ -17,11 +17,11 @@ from under_siege.stats.estimates import ratio
 
 MOST_ROUNDS = 10
 LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown
-ALIKE = math.log(1.05)  # the best cases need no further round if all are within this range
+ALIKE = math.log(1.05)  # the best cases need no further round if the ratio of their rates is at most this (logarithm)
 
 
 def wanted(result: Result) -> list[Case]:
-    """Return the cases to measure in the next round, the most urgent first; empty if all cases are decided."""
+    """Return the cases to measure in the next round, the most urgent first, or an empty list if all are decided."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]
@@ -31,7 +31,7 @@ def wanted(result: Result) -> list[Case]:
 
 
 def _contenders(comparison: Comparison) -> Iterator[Case]:
-    """Yield the cases that may still be the best, unless there is only one or they are nearly equal."""
+    """Yield the cases of each load that may still be the best, unless there is only one or they are nearly equal."""
     rates = comparison.measured["rate_per_s"]
     for load in comparison.loads():
         field = {

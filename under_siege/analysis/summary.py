@@ -48,7 +48,7 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table, and one object of `report --format json`. Programs read it, so don't rename fields."""
+    """A row of the table and an object in `report --format json`. Don't rename fields, because programs read them."""
 
     server: str
     title: str
@@ -62,7 +62,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     gil_enabled_by: str = ""  # extension module whose import enabled the GIL
     verdict: str = OK
     reasons: list[Reason] = []
-    rate_per_s: Interval | None = None  # mean as measured, interval at the usual speed of the machine
+    rate_per_s: Interval | None = None  # the mean is as measured; the interval is adjusted to the usual speed
     rate_at_usual_speed_per_s: float | None = None  # None if the rate was not corrected
     ceiling_per_s: float | None = None
     of_ceiling: Interval | None = None
@@ -85,7 +85,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usual_rate_per_s(self) -> float:
-        """Return the rate at the usual speed of the machine, or as measured if that is unknown; 0 without a rate."""
+        """Return the rate, adjusted to the usual speed of the machine if possible, or 0 if there is none."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
     def as_measured(self, figure: str) -> float | None:
@@ -95,7 +95,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.rate_per_s is None else self.rate_per_s.mean
 
     def shown(self, figure: str) -> float | None:
-        """Return a metric as tables show it."""
+        """Return a metric as tables show it; only the rate is adjusted to the usual speed of the machine."""
         if figure == "rate_per_s":
             return self.usual_rate_per_s or None
         kind, _, percentile = figure.removesuffix("_s").partition("_")
@@ -109,7 +109,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summary_of(
     rounds: Sequence[Round], estimates: CaseEstimates, correction: SpeedCorrection, evidence: Evidence
 ) -> Summary:
-    """Return the statistics and the verdict of the rounds of one case, without a rank."""
+    """Return the statistics and the verdict of one case, but not its rank, which depends on the other cases."""
     first, case = rounds[0].record, rounds[0].case
     gil = [run.record.gil for run in rounds if run.record.gil is not None]
     reasons = judge(rounds, estimates, evidence)
@@ -176,7 +176,7 @@ def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None
 
 
 def _response(rounds: Sequence[Round], estimates: CaseEstimates) -> Latency | None:
-    """Return the latency of single answers, or medians over all bursts if the tool reports only percentiles."""
+    """Return the latency of all answers, or the medians over the bursts if the tool reports only percentiles."""
     bursts = [run.totals for run in rounds if run.totals]
     if not bursts:
         return _latency([run.responses for run in rounds], "response", estimates)
@@ -196,7 +196,7 @@ def _latency(several: Sequence[CensoredSamples], name: str, estimates: CaseEstim
 
 
 def _edges(values: Sequence[float | None], name: str, estimates: CaseEstimates) -> list[float | None]:
-    """Return both ends of the interval of each percentile; None without an interval."""
+    """Return the lower and upper end of each percentile's interval in one list, with None for an unknown interval."""
     edges: list[float | None] = []
     for value, percent in zip(values, PERCENTS, strict=True):
         estimate = estimates.get(f"{name}_p{percent}_s")

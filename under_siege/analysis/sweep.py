@@ -6,9 +6,9 @@ The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapt
 
 It is fitted to the logarithms of the rates, weighted by the inverse of their variances.
 
-A difference is reported only if it exceeds two kinds of noise. It must be significant between rounds, after a Holm
-correction for all differences. It must also exceed every difference between identical cases with different names, such
-as the versions 3.14.5 and 3.14.5.0.
+A difference is reported only if it exceeds two kinds of noise. Compared with the noise between rounds, it must be
+significant after a Holm correction for all differences. It must also exceed every difference between identical cases
+with different names, such as the versions 3.14.5 and 3.14.5.0.
 """
 
 import math
@@ -43,7 +43,7 @@ from under_siege.stats.steady_rate import Floats
 
 FEWEST_FOR_SCALING = 5  # points: three to fit the three parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE
-FEWEST = 3  # points needed to find a knee or growing pings
+FEWEST = 3  # minimum number of points for finding a knee or an increase of ping latency
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
 
 
@@ -57,22 +57,22 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The fitted law, and the deviation of the points from it."""
+    """The Universal Scalability Law, fitted to a server's rates, and the deviation of the rates from it."""
 
-    alone: Part  # per second, at N = 1
+    alone: Part  # rate per second at N = 1
     contention: Part  # sigma: waiting for a shared resource
     coherency: Part  # kappa: coordination between all pairs
-    misfit: float  # largest deviation of a point, as a fraction
+    misfit: float  # largest deviation of a rate, as a fraction
     chance: float  # p-value of the lack of fit
 
     @property
     def fits(self) -> bool:
-        """Return whether the misfit is within noise or `ACCURACY`."""
+        """Return whether the law fits: its misfit is at most `ACCURACY`, or not significant."""
         return self.chance >= DOUBTED or self.misfit <= ACCURACY
 
     @property
     def peak(self) -> float | None:
-        """Return the number with the highest rate; None if the fit has no significant peak."""
+        """Return the number N at which the fitted law has its peak, or None if the peak is not significant."""
         sigma, kappa = self.contention.value, self.coherency
         return float(np.sqrt((1 - sigma) / kappa.value)) if kappa.low > 0 and sigma < 1 else None
 
@@ -116,7 +116,7 @@ def _log_rate(at: Floats, log_alone: float, contention: float, coherency: float)
 
 
 def _first_guess(at: Floats, logs: Floats) -> list[float]:
-    """Return a first guess of the parameters from a least-squares fit, because N / rate is a parabola in N."""
+    """Guess the parameters by a linear least-squares fit of N / rate, which is a parabola in N."""
     columns = np.stack([np.ones_like(at), at - 1, at * (at - 1)], axis=1)
     weights = np.exp(logs) / at
     whole, *parts = np.linalg.lstsq(columns * weights[:, None], np.ones_like(at), rcond=None)[0].tolist()
@@ -127,9 +127,9 @@ def _first_guess(at: Floats, logs: Floats) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The `ok` cases of a server along the axis, by increasing number, with all other values equal."""
+    """The `ok` cases of a server that differ only in their number on one axis, in ascending order."""
 
-    case: Case  # first case
+    case: Case
     numbers: list[float]
     places: list[int]  # indices of the cases in the comparison
     rates: list[Estimate]
@@ -142,12 +142,12 @@ class Line:
 
     @property
     def knee(self) -> int | None:
-        """Return the index of the first number beyond which no rate is significantly higher; None if unknown."""
+        """Return the index of the first number beyond which no rate is significantly higher, or None if unknown."""
         return knee(self.rates) if self.knows_noise and len(self.rates) >= FEWEST else None
 
     @property
     def lost(self) -> float:
-        """Return the loss of rate from the knee to the last number, as a fraction; 0 if not significant."""
+        """Return the fraction of the rate lost from the knee to the last number, or 0 if it is not significant."""
         place = self.knee
         if place is None or not differ(self.rates[-1], self.rates[place], _pairs(self.rates)):
             return 0.0
@@ -155,7 +155,7 @@ class Line:
 
     @property
     def pings_grow(self) -> int | None:
-        """Return the index of the first number with significantly longer pings than at the lowest number, if any."""
+        """Return the index of the first number at which pings are significantly slower than at the lowest, or None."""
         if self.pings is None or len(self.pings) < FEWEST or not all(ping.degrees for ping in self.pings):
             return None
         first, pairs = self.pings[0], len(self.pings) - 1
@@ -169,7 +169,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All servers along one axis, under a load that is otherwise the same."""
+    """The lines of all servers along one axis, under a load that is otherwise the same."""
 
     along: str
     load: tuple[tuple[str, Value], ...]  # values on the other axes of the load
@@ -177,7 +177,7 @@ class Sweep:
 
 
 def number(value: Value | None) -> float | None:
-    """Return a value on an axis as a number; None if it is not numeric."""
+    """Return a value on an axis as a number, or None if it is not numeric."""
     if isinstance(value, int):
         return float(value)
     return float(value) if value is not None and re.fullmatch(r"\d{1,15}(\.\d{1,15})?", value) else None
@@ -220,7 +220,7 @@ def _line(comparison: Comparison, along: str, places: Sequence[int]) -> Line:
 
 
 def knee(rates: Sequence[Estimate]) -> int:
-    """Return the first index after which no rate is significantly higher; the last index if the rate always grows."""
+    """Return the first index after which no rate is significantly higher, which may be the last index."""
     for place, rate in enumerate(rates):
         if not any(other.log > rate.log and differ(other, rate, _pairs(rates)) for other in rates[place + 1 :]):
             return place
@@ -232,7 +232,7 @@ def _pairs(rates: Sequence[Estimate]) -> int:
 
 
 def told(along: str, value: float) -> str:
-    """Return a text such as `4 workers`."""
+    """Return a value on an axis as text, such as `4 workers`."""
     return axis(along).label(int(value) if value == int(value) else f"{value:g}")
 
 
@@ -247,7 +247,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A table: a row for each group of cases that differ only in the axis, and a column for each value of the axis."""
+    """A table with a column for each value of an axis and a row for each group of cases that differ only in it."""
 
     axis: str
     values: list[Value]
@@ -256,7 +256,7 @@ class Across:
 
 
 def across_of(comparison: Comparison, axis: str) -> Across:
-    """Return the cases of a result along an axis.
+    """Arrange the cases of a result in a table by their values on an axis.
 
     Raises:
         BadInputError: fewer than two values of the axis were measured.
@@ -285,7 +285,7 @@ def across_of(comparison: Comparison, axis: str) -> Across:
 def _differences(
     comparison: Comparison, cases: Sequence[Case], axis: str, first: Value, noise: dict[str, float]
 ) -> dict[tuple[str, int], float]:
-    """Return the significant differences that exceed `ACCURACY` and those of identical cases, by metric and case."""
+    """Return the significant differences that exceed both `ACCURACY` and the noise, by metric and index of the case."""
     ratios: dict[tuple[str, int], Estimate] = {}
     for name in SPEED_CORRECTED:
         for index, case in enumerate(cases):
@@ -303,7 +303,7 @@ def _differences(
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """Return the largest difference between identical cases that are `ok`, or between any if none are."""
+    """Return the largest difference between identical `ok` cases or, if there are none, between any identical cases."""
     pairs = [pair for pair in combinations(range(len(cases)), 2) if _are_the_same(*(cases[index] for index in pair))]
     for only_ok in (True, False):
         changes = [_ratio(comparison, name, *pair, only_ok=only_ok) for pair in pairs]
@@ -313,14 +313,14 @@ def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | 
 
 
 def _ratio(comparison: Comparison, name: str, index: int, base: int, *, only_ok: bool = True) -> Estimate | None:
-    """Return a metric of one case as a multiple of another case; None if either is unknown or not `ok`."""
+    """Return a metric of one case divided by that of another, or None if either is unknown or not `ok`."""
     own, other = (comparison.measured[name][each] for each in (index, base))
     is_ok = comparison.cases[index].verdict == comparison.cases[base].verdict == OK
     return ratio(own, other) if own is not None and other is not None and (is_ok or not only_ok) else None
 
 
 def _are_the_same(one: Case, other: Case) -> bool:
-    """Return whether two cases have equal values; different spellings of a version are equal."""
+    """Return whether two cases have the same server and values, treating versions such as 3.14 and 3.14.0 as equal."""
     if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
         return False
     pairs = zip(one.values, other.values, strict=True)
@@ -342,10 +342,11 @@ def _version(value: Value) -> Version | None:
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return an object for each server along each numeric axis; unknown values are null.
+    """Describe how throughput changes along the numeric axes, as one JSON object for each server and axis.
 
     `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
     between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.
+    `knee` and `scaling` are null if they are unknown.
     """
     return [
         {

@@ -21,46 +21,48 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)
-PRECISE = 1.08  # ratio of the upper to the lower bound; below it, the search stops
+PRECISE = 1.08  # ratio of the upper to the lower bound below which the search stops
 FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
-# Shares of the time budget: for each step until a goal is missed, for each later step, and for the shortest step.
+# Maximum duration of a step before and after a goal was missed, and minimum duration, as shares of the time budget.
 OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
 MOST_REQUESTS = 3000  # maximum number of requests per step
 TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
-STARTUP_S = 1.5  # assumed time to start and stop a server, until it has been measured
-LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # lowest rate: the smaller of 1/s and this share of the first guess
+STARTUP_S = 1.5  # assumed time for starting and stopping a server before it has been measured
+LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate is 1/s or this share of the first guess if that is lower
 ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
 MOST_PER_S = 2000.0  # the generator can't send more
-BELOW_LIMIT = 0.7  # highest rate after a step in which the generator was the limit, as a share of the rate of that step
+BELOW_LIMIT = 0.7  # highest rate after the generator was the limit, as a share of the rate at which it was
 CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
-EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed probe
+EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed that the probe measures
 SLEEPS = 0.1  # CPU time as a share of the response time; at or below it, the CPU speed has no effect
 GUESS = 0.7  # first guess, as a share of the ceiling
-TOO_MUCH = 2.0  # multiple of the guess that should overload a server; doubled until it does
+TOO_MUCH = 2.0  # multiple of the guess that should overload a server; it is doubled until it does
 UNKNOWN_S = 0.1  # assumed service time if nothing is known
 OF_SATURATION = 0.9  # next guess, as a share of the throughput under overload
 ABOVE_SATURATION = 1.15  # upper limit of the knee, as a multiple of the throughput under overload
 NEAR_KNEE = (0.97, 0.9, 0.94)  # rates of the next steps in turn, as shares of the estimated knee
-# Limits of the next rate without a replay, as multiples of the highest rate that met the goals, and of the lowest that
-# did not.
+# Upper limits of the next rate if there is no replay: a multiple of the highest rate that met the goals or, if none
+# did, of the lowest rate that missed them.
 STEPS_UP, STEPS_DOWN = 2.0, 0.25
 TRIED = 2  # number of steps that must miss the goals before STEPS_DOWN applies
-GAP = 1.25  # ratio of the lowest rate that missed the goals to the highest that met them; beyond it, they are far apart
-INSIDE = 0.2  # share of such a gap (logarithmic) that the next rate keeps away from both ends
-# Multiples of the median estimate of the knee: an interval that reaches beyond FAR is checked by a step at NEXT_TO.
+# Ratio of the lowest rate that missed the goals to the highest rate that met them. If it is larger, the next rate keeps
+# away from both by the share INSIDE of the gap (logarithmic).
+GAP = 1.25
+INSIDE = 0.2
+# Multiples of the median estimate of the knee. If the interval extends beyond FAR, the next step checks NEXT_TO.
 FAR, NEXT_TO = 1.6, 1.25
 QUANTILES = (0.5, 0.3, 0.7)  # rates of the next steps in turn, as quantiles of the estimated knee
-ENDS = 0.02  # relative difference; a rate this close to the lowest or highest one counts as equal
-MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms; with a larger one, the replay is not used
-MOST_PERCENT = 99.9  # percentile that replaces a maximum
+ENDS = 0.02  # relative difference below which a rate counts as equal to the lowest or highest possible rate
+MOST_SPREAD = 0.3  # maximum standard deviation of the replicates' logarithms; if it is larger, the replay is not used
+MOST_PERCENT = 99.9  # percentile that a replay uses instead of the maximum
 POINTS = 1500  # size of the grid of rates
-WIDE = 1.35  # ratio of the upper to the lower bound; with a wider interval (about ±15 %), the result is undecided
-USUAL_STEPS = 5  # per server; sets the length of the progress bar
+WIDE = 1.35  # ratio of the upper to the lower bound (about ±15 %) beyond which the result is undecided
+USUAL_STEPS = 5  # number of steps per server that the progress bar assumes
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
 class Capacity:
-    """The capacity of one server: the search for it so far, and the estimate."""
+    """The capacity of one server, estimated from the steps so far, which also determine the next step."""
 
     def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
         self.case, self._result = case, result
@@ -80,7 +82,7 @@ class Capacity:
         self.most_per_s = self._highest()
 
     def _ceiling(self) -> float | None:
-        """Return the rate without a server, adjusted to the mean speed of the machine; None if unknown."""
+        """Return the rate without a server, adjusted to the mean speed of the machine, or None if it is unknown."""
         records = (each for each in self._result.records if each.is_ceiling and each.case.covers(self.case))
         record = next(records, None)
         if record is None or record.failure is not None or (per_s := Round(record).rate.per_s) is None:
@@ -99,7 +101,7 @@ class Capacity:
         return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
 
     def _highest(self) -> float:
-        """Return the highest rate to offer; the ceiling (if the task is CPU-bound) or the load generator limits it."""
+        """Return the highest rate to offer, limited by the load generator and, for CPU-bound tasks, by the ceiling."""
         shares = [step.follows_speed for step in self.steps]
         is_cpu_bound = not shares or float(np.median(shares)) >= CPU_BOUND
         most = ABOVE_CEILING * self.ceiling_per_s if self.ceiling_per_s and is_cpu_bound else MOST_PER_S
@@ -107,7 +109,7 @@ class Capacity:
 
     @cached_property
     def _queue(self) -> Queue | None:
-        """Return the queue whose replay explains the steps; None if there is none."""
+        """Return the queue whose replay explains the steps, or None if there is none."""
         outcomes = {outcome for step in self.steps for outcome in step.step.arrivals.outcome}
         if not outcomes or outcomes & {"lost", "wrong"}:
             return None
@@ -118,7 +120,7 @@ class Capacity:
 
     @cached_property
     def _knees(self) -> dict[Goal, Knee]:
-        """Return the estimated knee for each goal: the rate at which it is first missed."""
+        """Return the estimated knee for each goal, which is the lowest rate that misses it."""
         return {goal: knee for goal in self.goals if (knee := self._knee(goal)) is not None}
 
     def _knee(self, goal: Goal) -> Knee | None:
@@ -141,7 +143,7 @@ class Capacity:
         return estimate_knee(evidence, least, max(most, 2 * least), min(most, max(least, guess)))
 
     def _saturation(self, goal: Goal) -> tuple[float, float]:
-        """Return an upper limit and a guess for the knee, from the throughput of the server under overload."""
+        """Return an upper limit and a guess for the knee, based on the server's throughput under overload."""
         highest = self._highest_rate
         missed = [step for step in self.steps if (step.excess(goal) or 0.0) > 0 and step.answered]
         if not missed or not goal.figure.startswith("response_"):
@@ -154,17 +156,17 @@ class Capacity:
 
     @property
     def _highest_rate(self) -> float:
-        """Return the upper limit of a knee: the highest rate that has been offered or may be offered."""
+        """Return the highest rate that has been offered or may be offered, which limits every knee."""
         return max([self.most_per_s, *(step.per_s for step in self.steps)])
 
     def _quantile(self, share: float) -> float:
-        """Return a quantile of the lowest knee of all goals; the knees are treated as independent."""
+        """Return a quantile of the lowest knee of all goals, assuming that the knees are independent."""
         rates = np.geomspace(self.least_per_s, self._highest_rate, POINTS)
         above = np.prod([1 - knee.below(rates) for knee in self._knees.values()], axis=0)
         return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
 
     def next_offer(self, budget_s: float) -> tuple[float, float] | None:
-        """Return the next rate and its duration; None if the capacity is known or the time is up."""
+        """Return the next rate and its duration, or None if the capacity is known or the time is up."""
         used_s = sum(step.record.case_s or 0.0 for step in self._own)
         startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
         limits_s = [goal.limit for goal in self.goals if goal.figure.startswith("response_")]
@@ -197,7 +199,7 @@ class Capacity:
         return self._clamped(self._most_informative_rate())
 
     def _most_informative_rate(self) -> float:
-        """Return a likely rate of the knee, or a rate above or below it that has no clear result yet."""
+        """Return a rate near the knee, or a rate farther above or below it if no step has ruled out a knee there."""
         low, middle, high = map(self._quantile, (INTERVAL[0], 0.5, INTERVAL[1]))
         if high > FAR * middle and not any(step.step.broke and step.per_s <= FAR * middle for step in self.steps):
             return NEXT_TO * middle
@@ -206,7 +208,7 @@ class Capacity:
         return self._quantile(QUANTILES[len(self._own) % len(QUANTILES)])
 
     def _clamped(self, rate: float) -> float:
-        """Limit how far a rate is from the rates already offered."""
+        """Limit a rate to the allowed range and to a moderate distance from the rates already offered."""
         missed, met = min(self._missed_rates, default=math.inf), max(self._met_rates, default=0.0)
         if 0 < GAP * met < missed < math.inf:  # no rate in this wide gap has been offered yet
             part = (missed / met) ** INSIDE
@@ -231,14 +233,14 @@ class Capacity:
 
     @property
     def failure(self) -> str:
-        """Return why there is no estimate; empty if there is one."""
+        """Return why there is no estimate, or an empty string if there is one."""
         failures = [step.failure for step in self._own if step.failure]
         failures += [] if self.steps else ["the load generator was too slow for every rate"]
         return next(iter(failures), "")
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:
-        """Return the confidence interval; an end is None if the knee lies beyond all rates that may be offered."""
+        """Return the confidence interval, with None for an end that lies beyond the rates that may be offered."""
         if self.failure or not self._knees:
             return None, None
         low, high = map(self._quantile, INTERVAL)
@@ -251,22 +253,22 @@ class Capacity:
 
     @property
     def lower_per_s(self) -> float | None:
-        """Return the lower bound; None if even the lowest rate misses a goal."""
+        """Return the lower bound, or None if even the lowest offered rate misses a goal."""
         return self.interval[0]
 
     @property
     def upper_per_s(self) -> float | None:
-        """Return the upper bound; None if it is higher than all offered rates."""
+        """Return the upper bound, or None if it is higher than all offered rates."""
         return self.interval[1]
 
     @cached_property
     def per_s(self) -> float | None:
-        """Return the estimate; None if it lies outside the offered rates."""
+        """Return the estimated capacity, or None if it lies outside the offered rates."""
         return self._quantile(0.5) if all(self.interval) else None
 
     @cached_property
     def steady_per_s(self) -> float | None:
-        """Return the estimate for a constant CPU speed; None if the speed has no effect or there is no replay."""
+        """Return the estimate for a constant CPU speed, or None if the speed has no effect or there is no replay."""
         if not (self.per_s and self._queue and self._is_replayed and self._queue.follows_speed):
             return None
         percent, limit_s = percentile_of(self._weakest_goal)[1], self._weakest_goal.limit
@@ -278,7 +280,7 @@ class Capacity:
 
     @cached_property
     def _weakest_goal(self) -> Goal:
-        """Return the goal that is missed most at the lowest rate; if none is missed, the goal with the lowest knee."""
+        """Return the goal that is missed most at the lowest rate, or the one with the lowest knee if none is missed."""
         missed = [goal for goal in self.missed_at(self.steps[0]) if not self._knees[goal].is_replayed]
         if missed:
             return max(missed, key=lambda goal: self.steps[0].excess(goal) or 0.0)
@@ -286,7 +288,7 @@ class Capacity:
 
     @property
     def breaks(self) -> Goal | None:
-        """Return the goal that is missed first; None if the rates are too low to miss any."""
+        """Return the goal that is missed first as the rate increases, or None if no offered rate misses any."""
         return self._weakest_goal if self.upper_per_s else None
 
     @property
@@ -296,7 +298,7 @@ class Capacity:
 
     @property
     def verdict(self) -> str:
-        """Return `failed`, `undecided` if the interval has no lower bound or is wider than about ±15 %, or `ok`."""
+        """Return `failed`, `undecided` (for an interval without a lower bound or wider than about ±15 %), or `ok`."""
         if self.failure:
             return FAILED
         is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)
@@ -310,14 +312,14 @@ class Capacity:
 
     @property
     def nearest_step(self) -> StepMetrics | None:
-        """Return the step that met all goals and is nearest to the lower bound; None if there is none."""
+        """Return the step nearest to the lower bound among those that met all goals, or None if there is none."""
         lower = self.lower_per_s
         met = [step for step in self.steps if not self.missed_at(step)] if lower else []
         return min(met, key=lambda step: abs(math.log(step.per_s / (lower or 1.0))), default=None)
 
     @property
     def in_time_s(self) -> float:
-        """Return the latency limit for goodput in seconds: the strictest response-time goal."""
+        """Return the latency limit for goodput in seconds, which is that of the strictest response-time goal."""
         return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
 
     @property
@@ -333,6 +335,6 @@ def capacities_of(result: Result) -> list[Capacity]:
 
 
 def exit_code(result: Result) -> int:
-    """Return 1 if a search failed, 3 if one is undecided, else 0."""
+    """Return 1 if any search failed, 3 if none failed but any is undecided, and 0 otherwise."""
     verdicts = {capacity.verdict for capacity in capacities_of(result)}
     return 1 if FAILED in verdicts else 3 if UNDECIDED in verdicts else 0

@@ -1,4 +1,4 @@
-"""Draw latency, ping latency and goodput over the arrival rate."""
+"""Draw charts that show latency, ping latency and goodput at each arrival rate."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ from under_siege.charts.html_page import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.case_names import in_words
 
-MOST_PICTURES = 6  # maximum number of pictures; each task has one
+MOST_PICTURES = 6  # maximum number of pictures, one for each task
 _HEIGHT, _LOWER = 240, 170
 _LEAST_S = 5e-4  # shorter times are drawn at this value
 _METRICS = {"answers": "response", "pings": "ping"}
@@ -97,7 +97,6 @@ def _x(title: str | None) -> VegaLite:
 
 
 def _points(data: str, base: VegaLite, mark: VegaLite) -> VegaLite:
-    """Return a point for each step, pale if it ended early."""
     opacity = either("datum.broke", 0.35, 1.0)
     return layer(data, "point", {**base, "shape": mark, "opacity": opacity}, filled=True, size=55)
 

@@ -1,4 +1,4 @@
-"""Search for the capacity of each server: offer the arrival rates that `capacity_estimate` chooses, one by one."""
+"""Search for the capacity of each server by offering the arrival rates that `capacity_estimate` chooses."""
 
 import math
 import random
@@ -23,16 +23,16 @@ from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
-USERS = 25  # for the ceiling, which is a closed loop; enough to keep every CPU busy
-# Default goals; the limit of p99 is a multiple of the duration of the task alone.
+USERS = 25  # number of users when the ceiling is measured in a closed loop; enough to keep every CPU busy
+# Default goals: the limit for the p99 response time as a multiple of the duration of the task alone, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 FEWEST = 2  # minimum number of requests per step
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for goals up to 1 s, and the maximum factor for longer goals
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server if all limits are at most 1 s; the maximum factor for longer limits
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """Check all goals and return the plan. If the ceiling of the suite is a server, its capacity is also measured.
+    """Check all goals and return the plan; if the ceiling is itself a server, its capacity is measured, too.
 
     Raises:
         BadInputError: a goal is invalid or unsuitable for a search; see also `make_plan`.
@@ -49,7 +49,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
 
 
 def check_goal(requested: Goal, suite: Suite) -> None:
-    """Raise BadInputError if a search for the arrival rate can't use the goal."""
+    """Raise BadInputError if the goal can't limit the arrival rate in a search."""
     if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
             f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "
@@ -75,7 +75,7 @@ def run_capacity(
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Search for the capacity of each server and save the result after each step; see `run_and_save`."""
+    """Search for the capacity of each server, and save the result after each step; see `run_and_save`."""
 
     async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await CapacityRun(ready, list(goals), time_s, result, expectations, services, watcher, keep).run()
@@ -88,8 +88,8 @@ class CapacityRun:
     """The inputs of all steps of a capacity search."""
 
     plan: Plan
-    goals: list[str]  # empty: the default goals of each task
-    time_s: float | None  # time budget per server; None: depends on the goals
+    goals: list[str]  # if empty, each task has default goals
+    time_s: float | None  # time budget per server; if None, it depends on the goals
     result: Result
     expectations: Expectations
     services: Services
@@ -97,7 +97,7 @@ class CapacityRun:
     keep: Keep
 
     async def run(self) -> None:
-        """Measure the ceilings, then offer rates to the servers in random order until no server needs another step."""
+        """Measure the ceilings; then offer rates to the servers in random order until no server needs another step."""
         order = random.Random(self.plan.seed)  # noqa: S311 (not for secrets)
         async with speed_probe() as probe:
             for case in self.plan.ceilings:
@@ -122,7 +122,7 @@ class CapacityRun:
                     return
 
     def _goals_of(self, case: Case) -> list[str]:
-        """Return the user's goals, or the defaults for p99 (proportional to the task, at least 1 s) and for pings."""
+        """Return the requested goals or, if there are none, default goals for the response times and for pings."""
         if self.goals:
             return self.goals
         limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
@@ -143,7 +143,7 @@ class CapacityRun:
             await Offer(self.plan, expected, self.services, step, due_s, goals, self.watcher.answer_came).measure()
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
-        """Measure the ceiling: run the same tasks on every CPU without a server."""
+        """Measure the ceiling by running the same tasks on every CPU without a server."""
         expected = self.expectations[case.work]
         length = Length(None, case.users, expected)
         record = new_record(self.plan, case, length.end_s, 1)

@@ -22,23 +22,23 @@ COLUMNS = (
     *("first goal missed", "CPU per answer", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
-LARGE_GAIN = 1.03  # ratio of the estimate at constant speed to the estimate; a smaller gain is not mentioned
+LARGE_GAIN = 1.03  # ratio of the estimate at constant CPU speed to the actual one above which a remark mentions it
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _GAP, _CELL = 2, 9  # the gap between two cells and the width of a cell, in columns
-_TALLEST_S, _LOWEST_S = 10.0, 0.001  # range of a bar, on a logarithmic scale
+_TALLEST_S, _LOWEST_S = 10.0, 0.001  # latencies of the tallest and the lowest bar, on a logarithmic scale
 
 
 class NamedCapacity(NamedTuple):
-    """A capacity, and names that distinguish it from the others."""
+    """A capacity with names of its server that differ from those of the other servers."""
 
     capacity: Capacity
-    name: str  # 4_async_processexecutor
-    plain: str  # process pool
-    brief: str  # process pool (4)
+    name: str  # such as 4_async_processexecutor
+    plain: str  # such as process pool
+    brief: str  # such as process pool (4)
 
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
-    """Return the capacities with their names."""
+    """Return the capacities with names that distinguish them."""
     cases = [capacity.case for capacity in capacities]
     axes = [name for name in varying(cases) if name in ("task", "path")]
     pairs = []
@@ -51,7 +51,7 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
-    """Return the highest capacity (or None), and the capacities whose intervals overlap with it."""
+    """Return the highest capacity, or None if there is none, and all others whose intervals overlap with it."""
     able = [each for each in several if each.capacity.lower_per_s]
     if not able:
         return None, []
@@ -69,19 +69,19 @@ def headline(capacities: Sequence[Capacity]) -> str:
 
 
 def per_s(value: float | None) -> str:
-    """Format a rate, such as `41.3/s`."""
+    """Format a rate as text, such as `41.3/s`, or as a dash if it is None."""
     return NONE if value is None else f"{significant(value)}/s"
 
 
 def time_of(value: float | None) -> str:
-    """Format a time, such as `37 ms`; an infinite time is `refused or lost`."""
+    """Format a time as text, such as `37 ms`, or `refused or lost` if it is infinite."""
     if value is None:
         return NONE
     return "refused or lost" if value == math.inf else formatting.seconds(value)
 
 
 def cells(capacity: Capacity) -> list[str]:
-    """Return the cells of a row, in the order of `COLUMNS`."""
+    """Return the cells of a server's row, in the order of `COLUMNS`."""
     if capacity.verdict == FAILED:
         return ["failed", *[""] * (len(COLUMNS) - 1)]
     nearest = capacity.nearest_step
@@ -126,7 +126,7 @@ def _goal_value(step: StepMetrics, goal: Goal) -> str:
 
 
 def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the best server, servers that never meet their goals, and limits of the measurement."""
+    """Yield sentences about the best server, about problems of single servers, and about the measurement."""
     several = named(capacities)
     best, others = _best(several)
     if best:
@@ -147,7 +147,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
 
 
 def _remarks(capacity: Capacity) -> Iterator[str]:
-    """Yield sentences about a server, without its name at the beginning."""
+    """Yield remarks about a server, each of which continues a sentence that begins with the server's name."""
     if capacity.verdict == FAILED:
         yield f": search failed: {capacity.failure}"
         return
@@ -180,7 +180,7 @@ def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
 
 
 def _interval(capacity: Capacity) -> str:
-    """Return a text such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
+    """Describe a capacity in words such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
     lower, upper = capacity.lower_per_s, capacity.upper_per_s
     if capacity.per_s is None or lower is None or upper is None:
         return f"sustains at least {significant(lower or 0.0)} requests/s"
@@ -189,7 +189,7 @@ def _interval(capacity: Capacity) -> str:
 
 
 def in_one_sentence(capacity: Capacity) -> str:
-    """Return the text alternative of a picture."""
+    """Describe a capacity in a sentence, which is used as the alternative text of a chart."""
     name = with_capital(in_brief(capacity.case.server, capacity.case.server, capacity.title), capacity.case.server)
     if capacity.verdict == FAILED:
         return f"{name}: search failed."
@@ -199,7 +199,7 @@ def in_one_sentence(capacity: Capacity) -> str:
 
 
 def _why_none(capacity: Capacity) -> str:
-    """Return a text such as `even at 1/s ping p99 is 80 ms`."""
+    """Explain in words why no rate meets the goals, for example `even at 1/s ping p99 is 80 ms`."""
     missed = capacity.missed_at(capacity.steps[0]) if capacity.steps else []
     if not missed:
         return f"the upper bound is {per_s(capacity.upper_per_s)}"
@@ -221,7 +221,7 @@ def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
 
 
 def as_table(result: Result) -> RenderableType:
-    """Return the conclusion, the capacity of each server, and a bar chart for each."""
+    """Return the conclusion, a table of the servers' capacities, and a bar chart for each server."""
     capacities = capacities_of(result)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(capacities, result.left_out))
     note = Text(f"\n{footnote(result, capacities)}", style="dim")
@@ -229,7 +229,7 @@ def as_table(result: Result) -> RenderableType:
 
 
 def as_markdown(result: Result) -> str:
-    """Return the conclusion and the capacity of each server as Markdown."""
+    """Return the conclusion and a table of the servers' capacities as Markdown."""
     capacities = capacities_of(result)
     sentences = map(plain, conclusion(capacities, result.left_out))
     note = small_print(footnote(result, capacities).splitlines())
@@ -242,9 +242,9 @@ def _grid(capacities: Sequence[Capacity]) -> Grid:
 
 
 class _Curves:
-    """Small bars with the latency of each server at each offered rate; missed goals are red.
+    """Small bars that show the latency of each server at each offered rate, in red if it misses a goal.
 
-    If the terminal is too narrow for all rates of a server, they are wrapped.
+    If the terminal is too narrow for all rates of a server, they continue on the next lines.
     """
 
     def __init__(self, capacities: Sequence[Capacity]) -> None:
@@ -289,7 +289,7 @@ _STEP_COLUMNS = (
 
 
 def as_csv(result: Result) -> str:
-    """Return a line for each step of each server; unknown and infinite values are empty."""
+    """Return a CSV line for each step of each server, with empty fields for unknown and infinite values."""
     rows = (
         [each.name, *(step[column] for column in _STEP_COLUMNS), "; ".join(step["missed"])]
         for each in named(capacities_of(result))
@@ -319,7 +319,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return an object for each server and task; don't rename keys, because programs read them."""
+    """Return a JSON object for each server and task. Don't rename the keys, because programs read them."""
     return list(map(_case, capacities_of(result)))
 
 

@@ -7,9 +7,9 @@ information than the percentiles of their steps. A block bootstrap (Künsch 1989
 changes of the machine's speed correlate the service times of consecutive requests.
 
 A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
-requests, the percentile of the others rises only far beyond the knee. In that case, the number of requests that missed
-the limit is modelled as a power of the rate. The knee, the power and the scatter of the steps are estimated together,
-by Bayes' rule on a grid with weak priors.
+requests, the percentile of the accepted ones rises only far beyond the knee. In that case, the number of requests that
+missed the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates the knee, the
+power and the scatter of the steps together.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from scipy.special import gammaln, ndtr
 Floats = NDArray[np.float64]
 
 POWERS = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0])
-SCATTERS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.7])  # standard deviations of a step's logarithm
+SCATTERS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.7])  # standard deviations of a metric's logarithm in a step
 SCATTER_PRIOR = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])
-WIDTH_OF_GUESS = 0.4  # scale of the Cauchy prior of the knee, as a logarithm
+WIDTH_OF_GUESS = 0.4  # scale of the Cauchy prior of the knee's logarithm
 CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a multiple of its mean
 POWER_PRIOR_OF_COUNTS = np.minimum(1.0, POWERS / 4)
-# Beyond 6 times its limit, or below a sixth of it, a metric shows only whether the rate is above or below the knee.
+# A metric above 6 times its limit, or below a sixth of it, shows only whether the rate is above or below the knee.
 CLEAR = math.log(6)
-OUTLIERS = 0.005  # share of steps that contradict the others
-BREAK_OUTLIERS, NEAR = 0.01, 0.03  # share of steps that end early below the knee, and width of the knee for these steps
+OUTLIERS = 0.005  # assumed share of steps that contradict the others
+# Assumed share of steps that end early although their rate is below the knee, and uncertainty of the knee's logarithm
+# for steps that ended early.
+BREAK_OUTLIERS, NEAR = 0.01, 0.03
 POINTS = 240  # size of each grid of rates
 LEAST_ERROR = 0.015  # minimum error of a rate that was estimated from service times
 DEVIATIONS = 5.0  # half-width of the grid, in standard deviations
@@ -46,9 +48,9 @@ class StepEvidence:
 
     per_s: float  # the rate, adjusted to the mean speed of the machine
     excess: float  # the logarithm of the metric divided by its limit; may be infinite
-    broke: bool = False  # whether the step ended early because the limit was clearly missed, so the knee is below it
+    broke: bool = False  # whether the step ended early because it clearly missed the limit, so the knee is lower
     missed: int = 0  # number of requests that missed the limit
-    allowed: float = 0.0  # number of requests that may miss it; 0: use `excess` instead of counts
+    allowed: float = 0.0  # number of requests that may miss the limit; if 0, `excess` is used instead of the counts
 
 
 class Knee:
@@ -69,7 +71,7 @@ class Knee:
 
 
 def knee_of_replicates(rates: Floats) -> Knee:
-    """Return a log-normal distribution with the median and the spread of bootstrap replicates."""
+    """Return the knee as a log-normal distribution with the median and the spread of the bootstrap replicates."""
     spread = math.hypot(float(np.std(np.log(rates))), LEAST_ERROR)
     deviations = np.linspace(-DEVIATIONS, DEVIATIONS, POINTS)
     return Knee(np.median(rates) * np.exp(spread * deviations), np.exp(-(deviations**2) / 2), is_replayed=True)
@@ -109,26 +111,29 @@ def _likelihood(step: StepEvidence, expected: Floats) -> Floats:
 
 
 def _count_log_likelihood(step: StepEvidence, expected: Floats) -> Floats:
-    """Return the log-likelihood of a negative binomial (misses come in clumps), without constant terms."""
+    """Return the log-likelihood of a negative binomial distribution, because misses come in clumps.
+
+    Constant terms are omitted.
+    """
     clumps = step.allowed * np.exp(np.minimum(expected, 20.0))[..., None] / (CLUMPS - 1)
     chances = gammaln(clumps + step.missed) - gammaln(clumps)
     return np.asarray(chances + step.missed * np.log(1 - 1 / CLUMPS) - clumps * np.log(CLUMPS))
 
 
 SHORT_BLOCK, LONG_BLOCK = 5, 80  # requests; long blocks keep slow periods of the machine together
-FEWEST = 40  # service times needed for a replay
-REPLICATES, REQUESTS = 60, 1500  # number of replays, and requests in each
-WARM_UP = 200  # requests at the start of a replay that are ignored, because the queue is empty at first
-FULL = 0.999  # highest utilization that is tried
-FULL_QUEUE = 90.0  # percentile of waiting times that estimates the longest wait if requests are refused
-HALVINGS = 9  # steps of the bisection
-WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers that are tried
-TRIES = 30  # replays of each step for comparison
+FEWEST = 40  # minimum number of service times for a replay
+REPLICATES, REQUESTS = 60, 1500  # number of replays, and number of requests in each
+WARM_UP = 200  # number of requests at the start of a replay that are ignored, because the queue is empty at first
+FULL = 0.999  # highest utilization to try
+FULL_QUEUE = 90.0  # if requests are refused, this percentile of the waiting times estimates the longest possible wait
+HALVINGS = 9  # number of bisection steps
+WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers to try
+TRIES = 30  # number of replays that each step is compared with
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
 EXACT = 0.1  # minimum standard deviation of the logarithms of these percentiles
-ALIKE = 2.0  # standard deviations (root mean square); with a larger mismatch, the queue is no model of the server
-INDEPENDENT = math.log(2)  # difference of logarithms; if it is larger, service times depend on the load
-FEWEST_OF_STEP = 20  # service times needed for a mean
+ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue that is a model of the server
+INDEPENDENT = math.log(2)  # maximum difference between the logarithms of service times that don't depend on the load
+FEWEST_OF_STEP = 20  # minimum number of service times for a mean
 TINY_S = 1e-6
 
 
@@ -150,7 +155,7 @@ class Queue:
     steady_s: Floats  # service times, adjusted to the mean speed of the machine
     real_s: Floats  # service times at the varying speed of the machine, with the same mean
     mismatch: float  # difference between its replays and the steps, in standard deviations
-    dependence: float  # range of the mean service times of the steps, as a logarithm
+    dependence: float  # logarithm of the ratio of the longest to the shortest mean service time of a step
     follows_speed: bool
     most_wait_s: float = math.inf  # requests that would have to wait longer are refused
 
@@ -160,7 +165,7 @@ class Queue:
         return self.mismatch <= ALIKE and self.dependence <= INDEPENDENT
 
     def rates(self, percent: float, limit_s: float, *, is_steady: bool = False) -> Floats:
-        """Return the rates at which the percentile reaches the limit: one for each bootstrap replicate."""
+        """Return the rate at which the percentile reaches the limit in each bootstrap replicate."""
         times_s, block = (
             (self.steady_s, SHORT_BLOCK) if is_steady else (self.real_s, min(LONG_BLOCK, len(self.real_s) // 4))
         )
@@ -193,7 +198,7 @@ class Queue:
 
 
 def queue_from(steps: Sequence[StepRequests], workers: Sequence[int] = WORKERS) -> Queue | None:
-    """Return the queue whose replays resemble the steps most; None if too few requests were answered."""
+    """Return the queue whose replays resemble the steps most, or None if too few requests were answered."""
     if sum(int(step.is_answered.sum()) for step in steps) < FEWEST:
         return None
     best = _queue(steps, workers[0])
@@ -233,9 +238,9 @@ def _by_answer(step: StepRequests) -> StepRequests:
 
 
 def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
-    """Return the time that each answered request waited for a worker, and its service time, in seconds.
+    """Return how long each answered request waited for a worker, and its service time, in seconds.
 
-    This assumes that the service of the requests begins in the order of the step.
+    This assumes that workers serve the requests in the order of the step.
     """
     free_s, waited, served = [0.0] * workers, [], []
     for due, wait, is_answered in zip(step.due_s, step.wait_s, step.is_answered, strict=True):
@@ -251,7 +256,7 @@ def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
 
 
 def replayed(due_s: Floats, served_s: Floats, workers: int, most_wait_s: float = math.inf) -> Floats:
-    """Return the response time of each request, infinite if it is refused; rows are independent replays."""
+    """Return the response time of each request (infinite if refused) in several replays, one for each row."""
     if workers == 1 and most_wait_s == math.inf:
         done = np.cumsum(served_s, axis=1)
         return np.asarray(done + np.maximum.accumulate(due_s - done + served_s, axis=1) - due_s)
@@ -268,7 +273,7 @@ def replayed(due_s: Floats, served_s: Floats, workers: int, most_wait_s: float =
 
 
 def _differences(step: StepRequests, steady_s: Floats, workers: int, most_wait_s: float) -> Floats:
-    """Return the differences between percentiles of the step and of replays, in standard deviations of the replays."""
+    """Return how much percentiles of the step differ from those of its replays, in standard deviations."""
     random, count, due_s = np.random.default_rng(1), len(step.due_s), np.sort(step.due_s)
     drawn = _drawn(np.broadcast_to(steady_s, (TRIES, len(steady_s))), count, SHORT_BLOCK, random) * step.slowness
     waits = replayed(np.broadcast_to(due_s, drawn.shape), drawn, workers, most_wait_s)
@@ -279,7 +284,7 @@ def _differences(step: StepRequests, steady_s: Floats, workers: int, most_wait_s
 
 
 def _drawn(pools: Floats, count: int, block: int, random: np.random.Generator) -> Floats:
-    """Draw `count` values from each row, in random blocks of neighbours."""
+    """Draw `count` values from each row, in randomly chosen blocks of consecutive values."""
     starts = random.integers(0, pools.shape[1], (len(pools), -(-count // block)))
     indices = (starts[..., None] + np.arange(block)) % pools.shape[1]
     return np.take_along_axis(pools, indices.reshape(len(pools), -1)[:, :count], axis=1)

@@ -39,15 +39,15 @@ Floats = NDArray[np.float64]
 
 UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94)
 _PERCENTS = (90.0, 95.0, 99.0)
-DRAWN = 400  # number of random series of arrivals; the most typical one is used
+DRAWN = 400  # maximum number of random series of arrivals from which the most typical one is chosen
 MOST_DRAWN = 200_000  # maximum number of arrivals in all series together
 FEWEST = 20  # minimum number of arrivals for percentiles
 
 
 def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
-    """Return the sorted times of `count` Poisson arrivals between 0 and `count`, in units of the mean interval.
+    """Return the times of `count` Poisson arrivals in ascending order, in units of their mean interval.
 
-    Of many random series, choose the one whose waiting times are most typical.
+    Of many random series, choose the one that causes the most typical waiting times in a queue.
     """
     draw = np.random.default_rng(seed)
     candidates = np.sort(draw.random((max(1, min(DRAWN, MOST_DRAWN // count)), count)), axis=1) * count
@@ -57,7 +57,7 @@ def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
 
 
 def _atypical(candidates: Floats) -> Floats:
-    """Return how far the waits of each series deviate from those of an infinite series, over all utilizations."""
+    """Return how far the waits in each series deviate from those in an infinite series, summed over utilizations."""
     distances = np.zeros(len(candidates))
     for busy in UTILISATIONS:
         work = busy * np.arange(candidates.shape[1]) - candidates
@@ -79,12 +79,12 @@ def usual_wait(busy: float, percent: float) -> float:
 
 
 COMMAND = [sys.executable, *script("open_load")]
-START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the start of the process, its exit, and its last lines
+START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
 _LINE = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 
 
 class Generator:
-    """A load-generator process that sends one series of requests; `arrivals` records each outcome."""
+    """A load-generator process that sends one series of requests and records the outcomes in `arrivals`."""
 
     def __init__(self, process: ManagedProcess, errors: Tail) -> None:
         self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
@@ -92,7 +92,7 @@ class Generator:
         self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line of its output."""
+        """Parse a line that the generator printed."""
         self.ready = self.ready or line == "ready"
         if match := _LINE.fullmatch(line):
             number = int(match[1])
@@ -102,7 +102,7 @@ class Generator:
     async def begin(
         self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], *, keep_alive: bool
     ) -> None:
-        """Start the load; raise CaseFailedError if the generator does not start."""
+        """Wait until the generator is ready, then start the load; raise CaseFailedError if it does not become ready."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
             raise CaseFailedError("generator_failed", f"the load generator did not start; {self._last_line()}")
         self._due_s = due_s
@@ -141,13 +141,13 @@ class Generator:
             raise CaseFailedError("generator_failed", f"the load generator exited; {self._last_line()}")
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of the generator since it started; None if unknown."""
+        """Return the CPU time that the generator has used since it started, or None if it is unknown."""
         with contextlib.suppress(psutil.Error):
             return used_cpu_s(psutil.Process(self._process.pid))
         return None
 
     async def end(self) -> None:
-        """Stop the generator; it abandons unanswered requests, reports them and exits."""
+        """Tell the generator to abandon unanswered requests, report them and exit."""
         self._stdin.close()
         await until(self._process.ended, END_S)
         await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)
@@ -159,7 +159,7 @@ class Generator:
 
 @contextlib.asynccontextmanager
 async def generator() -> AsyncIterator[Generator]:
-    """Start the load generator; stop it at the end."""
+    """Start the load generator, and stop it when the context ends."""
 
     def take(line: str, arrived_s: float) -> None:
         load_generator.take(line, arrived_s)
@@ -169,18 +169,18 @@ async def generator() -> AsyncIterator[Generator]:
         yield load_generator
 
 
-LIMIT_S = 1.0  # timeout of an answer if no goal sets one
+LIMIT_S = 1.0  # response-time limit if no goal sets one
 LEAD_S = 0.25  # delay before the first request
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
-CLEARLY = 10.0  # a step ends early if the number of requests that miss a goal is 10 times the allowed number
+CLEARLY = 10.0  # a step ends early if 10 times the allowed number of requests miss a goal
 FEWEST_MISSED = 5  # minimum number of misses that ends a step early
-STOP_S = 0.5  # how long a server may take to exit; its remaining work does not matter
-LATER = 1.1  # timeout of an answer, as a multiple of its limit
+STOP_S = 0.5  # how long a server may take to exit; it is short, because its remaining work does not matter
+LATER = 1.1  # how long to wait for an answer, as a multiple of the limit
 
 
 def longest_s(goals: Sequence[Goal]) -> float:
-    """Return the longest response-time limit of the goals."""
+    """Return the longest response-time limit of the goals, or `LIMIT_S` if they have none."""
     return max((goal.limit for goal in goals if goal.figure.startswith("response_")), default=LIMIT_S)
 
 
@@ -209,7 +209,7 @@ class Offer:
                 await self._under_load(server, session, sending)
         except CaseFailedError as failed:
             record.failure = Failure(failed.code, str(failed))
-        except Exception as error:  # a bug in the bench must not lose the other steps
+        except Exception as error:  # a bug in the bench must not discard the results of the other steps
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.case_s = time.monotonic() - began_s
 
@@ -267,7 +267,7 @@ class Offer:
         return any(np.sum(waited_s > goal.limit) >= most for goal, most in self._most_missed("ping", planned))
 
     def _most_missed(self, kind: str, planned: int) -> Iterator[tuple[Goal, int]]:
-        """Yield the goals for a percentile of this kind, each with the number of misses that ends the step."""
+        """Yield each goal that limits a percentile of this kind, and the number of misses that ends the step."""
         for goal in self.goals:
             goal_kind, percent = percentile_of(goal)
             if goal_kind == kind and percent < 100:

@@ -1,4 +1,4 @@
-"""Compute the metrics of a step: latency, goodput and resource use at one arrival rate."""
+"""Compute the metrics of a step, such as latency, goodput and resource usage at one arrival rate."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # p99 of the delay before a request is sent; beyond it, the generator is the limit
-MUCH_BY_OTHERS = 0.1  # share of all CPUs; beyond it, other programs disturbed the step
+LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator is the limit
+MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
 PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is always busy
-SERVED_S = 0.1  # seconds before an answer in which a request is assumed to be in service
+SERVED_S = 0.1  # period before an answer in which the request is assumed to be in service
 SMOOTHED_S = 0.3  # extends this period on both sides, because single samples of the speed probe are noisy
-TINY = 0.01  # lower limit of the speed, as a share of the mean
-AWAKE = 0.9  # share of a CPU; beyond it, the generator is the limit
+TINY = 0.01  # minimum speed, as a share of the mean speed
+AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is the limit
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return `response` or `ping`, and the percentage; an empty name if the goal is not about a percentile."""
+    """Return `response` or `ping`, and the percentage, or an empty name if the goal does not limit a percentile."""
     kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
     return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
 
 
 class StepMetrics:
-    """The metrics of a step; refused, wrong and lost requests have infinite latency."""
+    """The metrics of a step, in which refused, lost and wrongly answered requests have infinite latency."""
 
     def __init__(self, step: RateStep) -> None:
         self.step, self.record, self.case = step, step.record, step.case
@@ -41,7 +41,7 @@ class StepMetrics:
 
     @property
     def failure(self) -> str:
-        """Return why the step has no data; empty if it has data."""
+        """Return why the step has no data, or an empty string if it has data."""
         if self.record.failure is not None:
             return self.record.failure.message
         return "" if self.step.arrivals.due_s else "no request was sent"
@@ -63,16 +63,16 @@ class StepMetrics:
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
-        """Return which requests were answered correctly."""
+        """Return for each request whether it was answered correctly."""
         return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
-        """Return a percentile of `response` or `ping` latency: infinite if too many were lost, None without data."""
+        """Return a percentile of `response` or `ping` latency, infinity if too many were lost, or None without data."""
         waits = self.waits_s if kind == "response" else self.ping_waits_s
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
-        """Return the metric of the goal."""
+        """Return the value of the metric that the goal limits, or None if it is unknown."""
         kind, percent = percentile_of(goal)
         if kind:
             return self.percentile_s(kind, percent)
@@ -83,7 +83,7 @@ class StepMetrics:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """Return the logarithm of the metric divided by its limit: negative if the goal is met, None if unknown.
+        """Return the logarithm of the metric divided by its limit (negative if the goal is met), or None if unknown.
 
         If the percentile is infinite, return the logarithm of the share of lost requests divided by the allowed share.
         """
@@ -100,7 +100,7 @@ class StepMetrics:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests missed a response-time limit, and how many may miss it; 0 for other goals."""
+        """Return how many requests missed a response-time limit and how many may miss it, or zeros for other goals."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0
@@ -108,7 +108,7 @@ class StepMetrics:
 
     @property
     def startup_s(self) -> float:
-        """Return the time in seconds to start and stop the server."""
+        """Return how many seconds it took to start and stop the server."""
         return max(0.0, (self.record.case_s or 0.0) - self.step.seen_until_s)
 
     @property
@@ -118,29 +118,29 @@ class StepMetrics:
 
     @property
     def answered_per_s(self) -> float:
-        """Return the rate of correct answers until the step ended."""
+        """Return the mean rate of correct answers during the step."""
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
 
     def rate_at(self, mean_speed: float | None) -> float:
-        """Return the rate that would be the same load at the mean speed of the machine."""
+        """Return the rate that would load the server equally at the mean speed of the machine."""
         if not mean_speed or not self.speed:
             return self.per_s
         return self.per_s * float((mean_speed / self.speed) ** self.follows_speed)
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether the throughput is at least `PACE`; too many concurrent tasks can reduce it below that."""
+        """Return whether the throughput is at least `PACE`; too many concurrent tasks can slow a server down."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
-        """Return the goodput: correct answers within the limit per second."""
+        """Return the goodput, which is the number of correct answers per second within the latency limit."""
         due_s = self.step.arrivals.due_s
         seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
 
     @cached_property
     def cpu_s(self) -> float | None:
-        """Return the CPU time of the server and its children per correct answer."""
+        """Return the CPU time that the server and its children used per correct answer."""
         used = self.record.samples.cpu_s
         return (used[-1] - used[0]) / self.answered if len(used) > 1 and self.answered else None
 
@@ -157,7 +157,7 @@ class StepMetrics:
 
     @cached_property
     def follows_speed(self) -> float:
-        """Return how strongly the rate depends on the CPU speed: the share of CPU time in an unloaded response."""
+        """Return how strongly the rate depends on the CPU speed, from the share of CPU time in an unloaded response."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
 
@@ -173,7 +173,7 @@ class StepMetrics:
 
     @property
     def by_others(self) -> float:
-        """Return the share of CPU time used by other programs."""
+        """Return the share of all CPU time that other programs used."""
         machine, used = self.record.machine, self.record.samples.cpu_s
         if machine is None or machine.total_s <= 0 or len(used) < 2:
             return 0.0
@@ -182,12 +182,12 @@ class StepMetrics:
 
     @cached_property
     def late_s(self) -> float:
-        """Return the p99 of the delay between the due time and the sending of a request."""
+        """Return the 99th percentile of the delay between a request's due time and its sending."""
         late = np.subtract(self.step.arrivals.sent_s, self.step.arrivals.due_s)
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     def is_limited(self, goals: Sequence[Goal]) -> bool:
-        """Return whether the load generator was the bottleneck, not the server."""
+        """Return whether the load generator was the bottleneck rather than the server."""
         shortest = min((goal.limit for goal in goals if goal.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake
         return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

@@ -1,4 +1,4 @@
-"""Rules for a single round: detect results that an honest server can't have, and load tools at their limit.
+"""Rules for a single round, which detect results that an honest server can't have and load tools at their limit.
 
 Each rule returns None, or a message with the contradictory values and their likely cause.
 """
@@ -22,27 +22,27 @@ LEAST_FOR_RUNS = 0.15  # relative error of a single run of a task, due to caches
 OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
-# The CPU time of a task is the mean over groups of runs, before and after each siege. The first value is the usual
-# standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
+# The CPU time of a task is the mean over groups of runs; each siege has a group before it and one after it. The first
+# value is the usual standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 
-AWAKE = 0.8  # share of the time; a tool that is limited by the server sleeps at least half of the time
+AWAKE = 0.8  # share of the time; if the server is the limit, the load tool sleeps at least half of the time
 GENERATOR = 0.10  # share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
 PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
 FEWEST_FOR_A_MEAN = 5  # minimum number of answers
-CYCLES_OF_OTHERS = 4  # a user without an answer is stuck if each of the others has this many
-FAST_SHARE = 0.05  # share of answers that may look too fast because the previous line was read late
+CYCLES_OF_OTHERS = 4  # a user without an answer counts as stuck once the others have this many answers each
+FAST_SHARE = 0.05  # share of answers that may look too fast because the bench read the tool's previous line late
 ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
 LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
 FEWEST_CHECKS = 3  # minimum number of answer checks, which send the same request on other connections
 FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user an answer takes about as long as a check
-TIGHT = 1.6  # a timer does not queue: its 95th percentile is less than this multiple of the median
+TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
 IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
-KNOWN_TIMERS = (  # limits in seconds, wide enough for the two-digit percentiles of Locust, and the likely cause
+KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (half of that on average, or ended early by other requests)"),
     (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4 for idle connections"),
@@ -50,7 +50,7 @@ KNOWN_TIMERS = (  # limits in seconds, wide enough for the two-digit percentiles
 
 
 class Needs(NamedTuple):
-    """The duration of the task without other load: time spent waiting, and CPU work."""
+    """What the task needs when it runs alone: time spent waiting, and CPU work."""
 
     wait_s: float
     work: float  # CPU seconds at speed 1 of the speed probe, or as measured if there was no probe
@@ -76,7 +76,7 @@ class _Run(NamedTuple):
 
 
 class Evidence:
-    """The runs of each task alone, over all rounds of a result."""
+    """The measurements of each task running alone, from all rounds of a result."""
 
     def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
@@ -87,7 +87,7 @@ class Evidence:
         self._cpu_needs = {work: _cpu_need(runs, correction) for work, runs in self._runs.items()}
 
     def needs(self, case_round: Round) -> Needs | None:
-        """Return the duration of the task, from the runs around this round, or else from all runs."""
+        """Return what the task needs, from its runs in this round or, if there are none, from those in all rounds."""
         by_round = self._runs.get(case_round.case.work)
         if by_round is None:
             return None
@@ -96,12 +96,12 @@ class Evidence:
         return Needs(wait_s, work, self._scatter[case_round.case.work] / len(runs) ** 0.5)
 
     def cpu_need(self, case_round: Round) -> Estimate | None:
-        """Return the CPU seconds of the task at the usual speed, from all runs of the result; None if unknown."""
+        """Return the CPU seconds of the task at the usual speed, from all its runs, or None if it was not run alone."""
         return self._cpu_needs.get(case_round.case.work)
 
 
 def is_busy(case_round: Round) -> bool:
-    """Return whether the machine had so much other work that single answers are late."""
+    """Return whether the machine had so much other work that it delayed single answers."""
     return other_work(case_round) > OTHER_WORK or stolen(case_round) > STEAL
 
 
@@ -118,7 +118,7 @@ def _runs(case_round: Round) -> list[_Run]:
 
 
 def _scatter(several: Iterable[Sequence[_Run]]) -> float:
-    """Return the robust standard deviation of single runs around the same siege, at the same speed."""
+    """Return the robust standard deviation of the logarithms of runs around the same siege, adjusted for the speed."""
     deviations = []
     for runs in several:
         usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
@@ -146,12 +146,12 @@ def _cpu_need(runs_of: dict[Round, list[_Run]], correction: SpeedCorrection) -> 
 
 
 def paced_by_the_tool(measured: Round) -> bool:
-    """Return whether the load tool was the limit both here and at the ceiling, so that both rates are its own."""
+    """Return whether the load tool limited the rates of both the round and its ceiling, so they can't be compared."""
     return measured.ceiling is not None and bool(starved_generator(measured) and starved_generator(measured.ceiling))
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report answers that were faster than the task alone: without load, in a check, or often under load."""
+    """Report answers that took less time than the task alone, whether to a check, without load, or often under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None
@@ -182,7 +182,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
 def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
-    Each user counts from the start of the siege to its last answer, because it is always waiting during this time.
+    Each user counts from the start of the siege to its last answer, because it always waits for an answer until then.
     """
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
@@ -230,9 +230,9 @@ def availability(measured: Round, _: Evidence) -> str | None:
 def backlog(measured: Round, _: Evidence) -> str | None:
     """Report work that was unfinished when the load ended, although the server had already answered.
 
-    Requests that the load tool abandoned, at most one for each user and burst, don't count. The start of workers that
-    replace those killed for such requests, as with pebble, doesn't count either; it costs at most a worker's share of
-    the server's start.
+    Requests that the load tool abandoned, at most one for each user and burst, don't count. If the server kills workers
+    to cancel such requests, as pebble does, starting new workers doesn't count either; each start costs at most one
+    worker's share of the server's start.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:
@@ -319,7 +319,7 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
 
 
 def timer(measured: Round, _: Evidence) -> str | None:
-    """Report answers that take as long as a known timer, and longer than if all users shared one queue.
+    """Report answers that take as long as a known timer, but longer than if all users shared one queue.
 
     Answer checks send the same request on new connections during the load. If all users shared one worker, each user
     would wait at most the duration of a check multiplied by the number of users.

@@ -30,7 +30,7 @@ SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds for `suspec
 TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # resolution of the CPU clock
-USELESS = 2.0  # the upper end of an interval as a multiple of the lower end; beyond it, the interval is too wide
+USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
 HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of an answer proves little
 
 
@@ -47,7 +47,7 @@ class Excess(NamedTuple):
     value: float
     limit: float
     estimate: float
-    least: float  # lower bound, from the typical noise of all cases, so that a server can't hide behind its own
+    least: float  # lower bound, based on the typical noise of all cases, so that a noisy server can't hide an excess
     most: float
 
 
@@ -65,8 +65,8 @@ class Limits:
         self.rate = estimates.get("rate_per_s")
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)
-        self.rate_excess: Excess | None = None  # of the rate over the ceiling
-        self.cpu_excess: Excess | None = None  # of the CPU time of the task over that of an answer
+        self.rate_excess: Excess | None = None  # how far the rate exceeds the ceiling
+        self.cpu_excess: Excess | None = None  # how far the CPU time of the task exceeds that of an answer
         share, is_paced = estimates.get("of_ceiling"), any(map(suspicions.paced_by_the_tool, rounds))
         if self.rate and share and share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.rate.mean, self.rate.mean / share.mean, share)
@@ -154,7 +154,7 @@ def wide_interval(limits: Limits) -> str | None:
 
 
 class Rule(NamedTuple):
-    """A check of each round, or of all rounds of a case together, and the verdict to give if it returns a message."""
+    """A check of single rounds or of a whole case, and the verdict of the case if the check returns a message."""
 
     code: str
     verdict: str
@@ -196,13 +196,13 @@ def judge(rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence)
 
 
 def verdict_of(reasons: Sequence[Reason]) -> str:
-    """Return the most serious verdict of all reasons."""
+    """Return the verdict of the most serious reason, or `ok` if there are no reasons."""
     verdicts = {_VERDICTS.get(reason.code, FAILED) for reason in reasons}
     return next((verdict for verdict in (FAILED, SUSPECT, UNCLEAR) if verdict in verdicts), OK)
 
 
 def _message(rule: Rule, limits: Limits, evidence: Evidence) -> str | None:
-    """Return the message of a rule about the case, or about the first round that breaks the rule."""
+    """Check the whole case or, if the rule is for single rounds, each round until one breaks it; return the message."""
     if rule.of_case:
         return rule.of_case(limits)
     for measured in limits.rounds:

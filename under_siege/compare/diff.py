@@ -1,11 +1,11 @@
-"""Compare two results: the change of each case, corrected for the machine's speed, and whether it is significant.
+"""Compare two results: compute how much each case changed at the same CPU speed, and whether this is significant.
 
-Within a result, the rounds of the cases are measured at all speeds of the machine, and they show how strongly a metric
-depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes within
-the results and queueing theory limit how strongly a metric depends on this difference. In a closed network of queues,
-the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is no other
-station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
-of the change.
+Within a result, the rounds of the cases are measured at various speeds of the machine, so they show how strongly a
+metric depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes
+within the results and queueing theory limit how strongly a metric depends on this difference. In a closed queueing
+network, the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is
+no other station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the
+interval of the change.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
 Rounds = Sequence[Round]
 
-MOST = 1.3  # upper limit of a slope; a disturbance can slow a task somewhat more than the speed probe
-SPEED = 0.02  # standard deviation of the logarithm of a measured speed, on a quiet machine
+MOST = 1.3  # maximum slope, because a disturbance can slow a task somewhat more than the speed probe
+SPEED = 0.02  # standard deviation of the logarithm of a measured speed on a quiet machine
 CPU_BOUND = 0.9  # CPU time as a share of wall time; at or above it, a task counts as purely CPU-bound
 PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tasks
 
 _Side = tuple[Summary, list[Round]]  # a case of one result
 
-SAME_MEMORY = 0.01  # relative difference; usable memory differs by some pages between boots
+SAME_MEMORY = 0.01  # relative difference that is ignored, because usable memory differs slightly between boots
 
 
 class Bounds(NamedTuple):
-    """The possible range of a slope: 1 means that the metric is proportional to the speed, 0 that it is constant."""
+    """The possible range of a slope, which is 1 if the metric is proportional to the speed and 0 if it is constant."""
 
     least: float
     most: float
 
 
 class Changes(Protocol):
-    """The changes between two sides."""
+    """The changes of metrics from base cases to new cases, estimated from the rounds of each case."""
 
     def speed_ratio(self, base: Rounds, new: Rounds) -> float | None: ...
     def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None: ...
@@ -63,10 +63,10 @@ class ChangesInOneRun:
         self._measured = measured
 
     def speed_ratio(self, *_: Rounds) -> None:
-        """Return None, because the metrics need no further speed adjustment."""
+        """Return None, because interleaved rounds need no further adjustment for the speed."""
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
-        """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
+        """Return the metric in `new` divided by that in `base`, or None if one of them is unknown."""
         before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
         return before and after and ratio_between(before, len(base), after, len(new))
 
@@ -75,7 +75,7 @@ class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
     def __init__(self, base: Sequence[Rounds], new: Sequence[Rounds], *, is_comparable: bool) -> None:
-        """Estimate all metrics; `is_comparable` is whether the speeds of both results are on the same scale."""
+        """Estimate all metrics; `is_comparable` states whether both results measured the speed on the same scale."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
         self._correction = SpeedCorrection(base, beside=new)
@@ -86,12 +86,12 @@ class CrossRunChanges:
                 self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
     def speed_ratio(self, base: Rounds, new: Rounds) -> float | None:
-        """Return the speed of the machine during `new`, as a multiple of the speed during `base`."""
+        """Return the machine's speed during `new` divided by that during `base`, or None if one of them is unknown."""
         speeds = self._log_speed(base), self._log_speed(new)
         return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
-        """Return the metric in `new` as a multiple of `base`, at the same speed; None if one of them is unknown."""
+        """Return the metric in `new` divided by that in `base` at the same speed, or None if one of them is unknown."""
         before, after = (self._estimates[case[0]][name] for case in (base, new))
         if before is None or after is None:
             return None
@@ -102,7 +102,7 @@ class CrossRunChanges:
         if name == "memory_bytes" or before is None or after is None or before == after:
             return change
         speedup = after - before
-        corrected, bounds = self._slopes(name, base, new)  # the metrics are already corrected by these slopes
+        corrected, bounds = self._slopes(name, base, new)  # `corrected` has already been applied to the metrics
         slope = _combined(corrected, bounds)
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
         trust = max(0.0, 1 - noise / speedup**2)  # don't correct a difference that may be noise of the speed probe
@@ -111,13 +111,13 @@ class CrossRunChanges:
         variance = change.variance + (slope.variance * speedup**2 + trust * uncertain**2 * noise)
         # Only the variance between rounds is estimated; the rest is known (Satterthwaite, Biometrics Bulletin 2, 1946).
         degrees = change.degrees * (variance / change.variance) ** 2 if change.degrees else 0.0
-        sign = -1 if name == "rate_per_s" else 1  # a faster machine has a higher rate, so the rate is reduced
+        sign = -1 if name == "rate_per_s" else 1  # a faster machine increases the rate but decreases the other metrics
         return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
 
     def _slopes(self, name: str, base: Rounds, new: Rounds) -> tuple[list[Slope], Bounds]:
-        """Return how a metric depends on the speed: the estimates within each result, and the theoretical range."""
+        """Return the slope of a metric as estimated within each result, and the range that theory allows."""
         rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
-        if name.startswith("ping_"):  # pings may or may not wait for tasks: correct nothing, but widen the interval
+        if name.startswith("ping_"):  # it is unknown whether pings wait for tasks, so only widen the interval
             return [Slope(), Slope()], Bounds(-1.0, 1.0)
         rounds = [*base, *new]
         if name == "cpu_s_per_transaction":
@@ -131,23 +131,23 @@ class CrossRunChanges:
         return list(rates), Bounds(min(_cpu_share(rounds), most), most)
 
     def _log_speed(self, case: Rounds) -> float | None:
-        """Return the mean logarithm of the speed over the rounds, relative to the mean speed of both results."""
+        """Return the mean logarithm of the speed relative to the mean of both results, or None if it is unknown."""
         speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.is_common else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
 
 
 def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Estimate:
-    """Return `new` as a multiple of `base`, assuming that their rounds are independent."""
+    """Return `new` divided by `base`, assuming that their rounds are independent."""
     change = ratio(new, base)
     if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
         return replace(change, degrees=0.0)
-    # Use the degrees of freedom of the rounds alone if they are higher (Welch, Biometrika 34, 1947).
+    # Use the degrees of freedom from only these rounds if they are higher (Welch, Biometrika 34, 1947).
     own = base.variance**2 / (rounds - 1) + new.variance**2 / (new_rounds - 1)
     return replace(change, degrees=max(change.degrees, change.variance**2 / own))
 
 
 def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
-    """Return the mean of the measured slopes and the theoretical range, weighted by their precision."""
+    """Combine the measured slopes with the middle of the theoretical range, weighted by their precision."""
     possible = Slope(sum(bounds) / 2, (bounds.most - bounds.least) ** 2 / 12 + PROBE_MISMATCH**2)
     measured = Slope(sum(slope.value for slope in slopes) / 2, sum(slope.variance for slope in slopes) / 2)
     weights = [1 / possible.variance, 1 / max(measured.variance, 1e-9)]
@@ -156,14 +156,14 @@ def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
 
 
 def _cpu_share(rounds: Rounds) -> float:
-    """Return the share of CPU time in a run of the task alone; 0 unless the task is purely CPU-bound."""
+    """Return CPU time as a share of wall time for the task alone, or 0 if the task is not purely CPU-bound."""
     wall_s = sum(sum(each.record.alone_wall_s) for each in rounds)
     share = min(1.0, sum(sum(each.record.alone_cpu_s) for each in rounds) / wall_s) if wall_s else 0.0
     return share if share >= CPU_BOUND else 0.0
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raise BadInputError if a result is empty, if the loads differ, or (unless `anyway`) if the machines differ."""
+    """Raise BadInputError if a result is empty, if the loads differ, or, without `anyway`, if the machines differ."""
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
             raise BadInputError(f"can't compare: the {name} result is empty; use results with at least one case")
@@ -174,7 +174,7 @@ def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
 
 
 def machine_difference(base: Result, new: Result) -> str:
-    """Return the differences between the machines; empty if there are none."""
+    """Describe the differences between the machines, or return an empty string if there are none."""
     return _described(_machine_differences(base.environment, new.environment))
 
 
@@ -207,9 +207,9 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
         yield f"sizes of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 
 
-LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds a significant difference
+LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds any significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
-GONE, NEW = "gone", "new"  # judgements of cases in only one of the results
+GONE, NEW = "gone", "new"  # judgements of cases that are in only one of the results
 FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # keys of `MEASURES`
 
 
@@ -220,13 +220,13 @@ class MetricChange:
     figure: str
     base: Summary | None
     new: Summary | None
-    ratio: Estimate | None = None  # new as a multiple of base, at the same speed of the machine
-    step: Step | None = None  # step of the Holm correction; None if not tested
+    ratio: Estimate | None = None  # new divided by base, at the same speed of the machine
+    step: Step | None = None  # test result after the Holm correction, or None if the change was not tested
     is_judged: bool = False  # whether both cases are `ok`
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """Return the values of both results as `report` shows them."""
+        """Return the metric as measured in each result, not adjusted to the speed of the machine."""
         base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
@@ -237,7 +237,7 @@ class MetricChange:
 
     @property
     def fraction(self) -> float | None:
-        """Return the relative change: -0.5 means half."""
+        """Return the relative change, which is -0.5 if the metric was halved, or None if it is unknown."""
         base, new = self.values
         if base is None or new is None:
             return None
@@ -261,7 +261,7 @@ class MetricChange:
 
     @property
     def judgement(self) -> str | None:
-        """Return the judgement; None if neither case has this metric or one is not `ok`."""
+        """Return the judgement, or None if neither case has this metric or if a case is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
         if self.step is None or self.ratio is None:
@@ -279,11 +279,11 @@ class CasePair:
     base: Summary | None
     new: Summary | None
     changes: tuple[MetricChange, ...]  # one for each of `FIGURES`
-    speed_ratio: float | None = None  # speed of the machine during `new`, as a multiple of that during `base`
+    speed_ratio: float | None = None  # speed of the machine during `new` divided by that during `base`
 
     @property
     def judgement(self) -> str:
-        """Return the worst judgement; a case that is suspect or unclear in either result is undecided."""
+        """Return the worst judgement of all metrics, or `UNDECIDED` if either result can't be trusted."""
         if self.new is None:
             return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
         if self.new.verdict == FAILED:
@@ -307,11 +307,11 @@ class ResultComparison:
     cases: list[CasePair]
     has_common_speed: bool  # whether the changes are speed-adjusted
     required: list[Judged] = field(default_factory=list)  # the requirements of the new result
-    in_one_run: Comparison | None = None  # the result of the single run that measured both sides, if there was one
+    in_one_run: Comparison | None = None  # all cases of the run, if a single run measured both sides
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a case is worse, failed, gone or misses a requirement; else 3 if any is undecided; else 0."""
+        """Return 1 if a case is worse, failed, gone or misses a requirement; otherwise, 3 if any is undecided, or 0."""
         judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
         if judgements & {WORSE, FAILED, GONE} or required == 1:
             return 1
@@ -319,9 +319,9 @@ class ResultComparison:
 
 
 def compare_results(base: Result, new: Result) -> ResultComparison:
-    """Compare two results case by case: first the cases of `new`, then the cases that are only in `base`."""
+    """Compare the cases of two results: first those of `new`, then those that are only in `base`."""
     before, after = summarize(base), summarize(new)
-    # The ceilings help to estimate the noise.
+    # Include the ceilings, because they help to estimate the noise.
     rounds = [[*comparison.ceiling_rounds, *comparison.rounds] for comparison in (before, after)]
     changes = CrossRunChanges(*rounds, is_comparable=has_comparable_speed(base, new))
     ignored = _ignored_axes(before, after)
@@ -358,7 +358,6 @@ def _is_base(case: Case, result: Result) -> bool:
 def _judge_relative(
     after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: Changes
 ) -> Iterator[Judged]:
-    """Judge the requirements that are relative to the base."""
     for requirement in after.result.requirements:
         goal = requirement.goal
         for index in places_of(requirement, after) if goal.of_base else ():
@@ -371,7 +370,7 @@ def _judge_relative(
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
-    """Return the axes to ignore: the number of workers, unless it distinguishes cases within a result."""
+    """Return the axis `workers` if both results can be compared without it, because it distinguishes no cases."""
     for comparison in comparisons:
         if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []
@@ -396,14 +395,14 @@ def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: Changes)
 
 
 def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate | None:
-    """Return the change; None if it is unknown, or if the kinds of memory differ."""
+    """Return the change of a metric, or None if it is unknown or if the kinds of memory differ."""
     if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None
     return cross_run.change(figure, base[1], new[1])
 
 
 def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
-    """Correct the significance of all changes for the number of tests (Holm)."""
+    """Adjust the p-values of all changes for the number of tests by Holm's procedure."""
     changes = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in changes if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))

@@ -11,7 +11,7 @@ Each case:
     {server, task, users, python, parameters, before, now, judgement, speed_ratio, figures}
     before, now: {verdict, reasons: [{code, message}], workers, rounds}; null if the case was not measured
     judgement: worse, failed, gone, undecided, better, no difference, new
-    speed_ratio: speed of the machine now, as a multiple of before; null if unknown
+    speed_ratio: speed of the machine now divided by its speed before; null if unknown
     figures: {rate_per_s, ping_p99_s, cpu_s_per_transaction, memory_bytes}
 
 Each figure, with null for unknown values:
@@ -73,7 +73,7 @@ _STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", 
 
 
 def as_table(comparison: ResultComparison) -> RenderableType:
-    """Return the conclusion, the changes of each case, and remarks, for a terminal."""
+    """Return the conclusion, a table of changes, and remarks for a terminal."""
     doubt, remarks = _doubt(comparison), list(_remarks(comparison))
     return Group(
         *([Text(doubt, style="yellow")] if doubt else []),
@@ -87,7 +87,7 @@ def as_table(comparison: ResultComparison) -> RenderableType:
 
 
 def as_markdown(comparison: ResultComparison) -> str:
-    """Return the comparison for a comment on a pull request."""
+    """Return the comparison as Markdown, for example for a comment on a pull request."""
     doubt = _doubt(comparison)
     parts = [
         f"**{plain(doubt)}**" if doubt else "",
@@ -101,7 +101,7 @@ def as_markdown(comparison: ResultComparison) -> str:
 
 
 def _doubt(comparison: ResultComparison) -> str:
-    """Return a warning about differences between the machines; empty if there are none."""
+    """Return a warning about differences between the machines, or an empty string if there are none."""
     difference = machine_difference(comparison.base, comparison.new)
     return f"Warning: {difference}." if difference else ""
 
@@ -117,7 +117,7 @@ def legend(comparison: ResultComparison) -> list[str]:
 
 
 def _conditions(comparison: ResultComparison) -> Iterator[str]:
-    """Yield the two revisions of a single run, and the conditions of the measurement."""
+    """If a single run measured both revisions, yield their names and the conditions of the measurement."""
     if (whole := comparison.in_one_run) is not None:
         values = dict.fromkeys(str(summary.case.get(REVISION)) for summary in whole.cases)
         base = whole.result.suite.against if whole.result.suite else ""
@@ -126,7 +126,7 @@ def _conditions(comparison: ResultComparison) -> Iterator[str]:
 
 
 def grid_of(comparison: ResultComparison) -> Grid:
-    """Return the changes of each case, and the smallest changes that would have been significant."""
+    """Return a table of each case's changes, and of the smallest changes that would have been significant."""
     axes = varying([pair.case for pair in comparison.cases])
     flagged = any(_verdicts(case) for case in comparison.cases)
     names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
@@ -147,18 +147,18 @@ def column_of(figure: str) -> columns.Column:
 
 
 def percent(fraction: float) -> str:
-    """Format a relative change such as `+3 %` or `-50 %`, but never `-0 %`."""
+    """Format a relative change as a percentage, such as `+3 %` or `-50 %`, but never `-0 %`."""
     return f"{round(100 * fraction) + 0:+d} %"
 
 
 def _verdicts(case: CasePair) -> str:
-    """Return the verdicts before and now, unless both are `ok`."""
+    """Return the verdicts before and now as text, or an empty string if both are `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
 
 def _cell(change: MetricChange) -> TableCell:
-    """Return a text such as `52.4 → 26.1 (-50 %) worse`; empty if neither result has the metric."""
+    """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
     texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
         return TableCell("")
@@ -175,7 +175,7 @@ def _visible(changes: list[MetricChange]) -> str:
 
 
 def _size(fraction: float) -> str:
-    """Format a relative change as `7 %`, or as `x 12` if it is more than a doubling."""
+    """Format a relative change as a percentage, such as `7 %`, or as a factor, such as `x 12`, if it exceeds 100 %."""
     return formatting.share(fraction) if fraction <= 1 else f"x {formatting.significant(1 + fraction, 2)}"
 
 
@@ -225,7 +225,7 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
 
 
 def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
-    """Yield the verdict for each result in which the case was not `ok`, with the reasons."""
+    """Yield the verdict and its reasons for each result in which the case was not `ok`."""
     sides = [("before", case.base), ("now", case.new)]
     if case.base and case.new and (case.base.verdict, case.base.reasons) == (case.new.verdict, case.new.reasons):
         sides = [("before and now", case.new)]
@@ -253,7 +253,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
 
 
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
-    """Yield remarks about metrics that are too noisy, and how to measure them more precisely."""
+    """Yield remarks that name the metrics that are too noisy, and explain how to measure them more precisely."""
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
         yield "One round is not enough to tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:
@@ -271,7 +271,7 @@ def _is_corrected(change: MetricChange) -> bool:
 
 
 def as_json(comparison: ResultComparison) -> str:
-    """Return the comparison for programs; the docstring of this module lists the keys."""
+    """Return the comparison as JSON, with the keys that the docstring of this module lists."""
     return msgspec.json.format(msgspec.json.encode(as_data(comparison)), indent=2).decode()
 
 

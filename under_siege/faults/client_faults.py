@@ -1,4 +1,4 @@
-"""Inject client faults: clients that disconnect, are too numerous, or send invalid requests."""
+"""Inject client faults: clients that disconnect, overload the server, or send endless or invalid requests."""
 
 import asyncio
 import time
@@ -39,15 +39,15 @@ AFTER_S = 0.6  # duration of the load after a permanent fault
 LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and after how many seconds
 TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
-LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task
-CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout until the server is idle, and consecutive checks that must confirm it
-MOST_WASTED_CPU = 0.15  # share of the disconnected clients' CPU time; up to it, their tasks count as cancelled
-TASKS_LONGER = 2.0  # number of tasks that the next request may wait for, besides its own
-WATCHED_S = 0.8  # duration of the measurement of an endless task in older results, which don't record it
+LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task for each of these faults
+CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # how long to wait until this number of consecutive checks finds the server idle
+MOST_WASTED_CPU = 0.15  # share of the disconnected clients' CPU time up to which their tasks count as cancelled
+TASKS_LONGER = 2.0  # number of other tasks that the next request may wait for
+WATCHED_S = 0.8  # how long endless tasks were measured in older results, which don't record this duration
 
 
 async def disconnect_clients(context: FaultContext) -> None:
-    """Disconnect clients before the answer; measure the CPU time spent on them, and the latency of the next request."""
+    """Disconnect clients that wait for answers, and measure wasted CPU time and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     url, sent = expected.for_request(context.server.load_url)
@@ -74,7 +74,7 @@ async def disconnect_clients(context: FaultContext) -> None:
 
 
 async def overload(context: FaultContext) -> None:
-    """Send ten times as many concurrent requests as usual, then one at a time until a request is quick again."""
+    """Send ten times the usual number of concurrent requests, then single requests until one is quick again."""
     requests, seen = context.incident.requests, context.incident.seen
     context.began_s = time.monotonic()
     context.mark_fault()
@@ -87,7 +87,7 @@ async def overload(context: FaultContext) -> None:
 
 
 async def _until_quick(context: FaultContext) -> float:
-    """Return the time until a single request is quick again; NEVER if none is within NEVER_S."""
+    """Return the time until a single request is quick again, or NEVER if this takes longer than NEVER_S."""
     limit_s, began_s = quick_s(context.incident.idle_answer_s), time.monotonic()
     while time.monotonic() - began_s < NEVER_S:
         sent_s = time.monotonic()
@@ -100,7 +100,7 @@ async def _until_quick(context: FaultContext) -> float:
 
 
 async def start_endless_tasks(context: FaultContext) -> None:
-    """Start one task that never ends, then one for each worker (or user, if there are fewer users)."""
+    """Start a task that never ends, then more of them, until there is one for each worker (at most one per user)."""
     seen, workers = context.incident.seen, min(USERS, context.incident.workers or usable_cpus())
     async with context.under_load():
         context.mark_fault()
@@ -121,7 +121,7 @@ async def start_endless_tasks(context: FaultContext) -> None:
 
 
 async def send_incomplete_requests(context: FaultContext) -> None:
-    """Open connections that send an incomplete request and stay open."""
+    """Open connections that send an incomplete request and stay open, and measure the remaining rate."""
     async with context.under_load():
         context.mark_fault()
         before = context.rate_before()
@@ -133,7 +133,7 @@ async def send_incomplete_requests(context: FaultContext) -> None:
 
 
 async def send_malformed_requests(context: FaultContext) -> None:
-    """Send requests that are invalid HTTP or ambiguous."""
+    """Send requests that are invalid or ambiguous HTTP, and record whether the server survives and logs them."""
     context.set_task_cpu(MALFORMED_CPU_S)
     incident, server = context.incident, context.server
     lines = server.lines_said()
@@ -193,7 +193,7 @@ def _endless_texts(figures: Figures) -> tuple[str, str]:
 
 
 def _mark_endless(figures: Figures) -> str:
-    """Return the worse of two marks: with one endless task, and with one for each worker."""
+    """Return the worse of the marks for one endless task and for one endless task per worker."""
     marks = (mark_of_rate(figures.get(f"{name}_left"), figures.get(f"{name}_ping_p99_s")) for name in ("one", "all"))
     return max(marks, key=[OK, HURT, DEAD, HIDDEN].index)
 

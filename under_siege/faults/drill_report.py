@@ -1,4 +1,4 @@
-"""Format a drill: its conclusion, and its matrix as a table, Markdown, CSV, JSON data and HTML with timelines."""
+"""Format the result of a drill as a table, Markdown, CSV, JSON data, or an HTML page with timelines."""
 
 import textwrap
 from collections import Counter
@@ -21,18 +21,18 @@ from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NOT_POSSIBLE} not applicable"
-_WIDE = 23  # columns; longer names are wrapped, because cells have two lines anyway
+_WIDE = 23  # columns; longer server names are wrapped, because rows have several lines anyway
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
 
 def heading_lines(fault: str) -> tuple[str, str, str]:
-    """Return the three lines of the column heading of a fault."""
+    """Return the three lines of a fault's column heading."""
     return FAULTS[fault].heading, *FAULTS[fault].columns
 
 
 def cell_lines(outcome: FaultOutcome) -> tuple[str, str]:
-    """Return the two lines of a cell: `failed` if the drill failed, a dash if the fault does not apply."""
+    """Return the two lines of a cell, with `failed` if the drill failed, or a dash if the fault does not apply."""
     if not outcome.figures:
         return ("failed" if outcome.failure else NOT_POSSIBLE), ""
     first, second = FAULTS[outcome.fault].texts(outcome.figures)
@@ -40,7 +40,7 @@ def cell_lines(outcome: FaultOutcome) -> tuple[str, str]:
 
 
 def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
-    """Return the faults that apply to any server, and for each server its plain name, its name, and its cells."""
+    """Return the columns and rows: the faults that apply to any server, and each server's names and outcomes."""
     applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
     columns = applied or {outcome.fault for outcome in outcomes}
     faults = [name for name in FAULTS if name in columns]
@@ -54,7 +54,7 @@ def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
 
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the servers that survive the faults, are dead, or could not be judged."""
+    """Yield sentences about the servers that survived the faults, are dead, or could not be judged."""
     yield _survivors(outcomes)
     yield from _dead_servers(outcomes)
     replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
@@ -89,7 +89,7 @@ def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
 
 
 def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
-    """Return a sentence for a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
+    """Describe the outcome of a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
     groups = {
         "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
         "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},
@@ -128,7 +128,7 @@ def _name_and_fault(outcome: FaultOutcome) -> str:
 
 
 def as_table(result: Result) -> RenderableType:
-    """Return the conclusion and the matrix: a row for each server, a column for each fault."""
+    """Return the conclusion, and a table with a row for each server and a column for each fault."""
     outcomes = fault_outcomes(result.incidents)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(outcomes, result.left_out))
     return Group(*sentences, _grid(outcomes), Text(f"\n{_footnote(result)}", style="dim"))
@@ -164,14 +164,14 @@ def _cell(outcome: FaultOutcome | None) -> TableCell:
 
 
 def as_markdown(result: Result) -> str:
-    """Return the conclusion and the matrix as Markdown."""
+    """Return the conclusion and the table as Markdown."""
     outcomes = fault_outcomes(result.incidents)
     sentences = map(plain, conclusion(outcomes, result.left_out))
     return "\n\n".join([*sentences, _grid(outcomes).as_markdown(), small_print(_footnote(result).splitlines())])
 
 
 def as_csv(result: Result) -> str:
-    """Return a CSV line for each figure of each cell; the value is empty if it was never reached."""
+    """Return a CSV line for each figure of each cell, with an empty value if the figure was never reached."""
     rows = (
         [outcome.case.server, outcome.fault, name, value, outcome.mark]
         for outcome in fault_outcomes(result.incidents)
@@ -181,7 +181,7 @@ def as_csv(result: Result) -> str:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return an object for each cell; don't rename keys, because programs read them."""
+    """Return a JSON object for each server and fault. Don't rename the keys, because programs read them."""
     return [
         {
             "server": outcome.case.server,
@@ -195,13 +195,13 @@ def as_data(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-_LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
-_TALLEST_PING_S = 1.0  # pings that take this long or longer are as tall as their lane
-MOST_TIMELINES = 30  # servers in one picture
+_LANE, _GAP, _BIN_S = 34, 12, 0.1  # height of a lane and of a gap in pixels, and width of a bar in seconds
+_TALLEST_PING_S = 1.0  # pings that take at least this long are drawn as tall as their lane
+MOST_TIMELINES = 30  # maximum number of servers in one picture
 
 
 def drill_chart(incidents: Sequence[Incident], theme: Theme) -> Drawing:
-    """Draw a lane for each incident; the vertical line at 0 marks the fault."""
+    """Draw a lane for each incident, and a vertical line at the time of the fault."""
     names = 40 if theme.is_narrow else 250
     width = theme.width - names - 10
     from_s = -max((incident.fault_at_s or 0.0 for incident in incidents), default=0.0)
@@ -233,7 +233,7 @@ def drill_chart(incidents: Sequence[Incident], theme: Theme) -> Drawing:
 
 
 def drill_as_html(result: Result) -> str:
-    """Return one self-contained page."""
+    """Return a self-contained HTML page with the conclusion, the table and the timelines."""
     outcomes = fault_outcomes(result.incidents)
     faults, rows = matrix_of(outcomes)
     return page(
@@ -252,7 +252,7 @@ def drill_as_html(result: Result) -> str:
 
 
 def drill_pictures(result: Result) -> Iterator[Picture]:
-    """Yield a picture for each fault, with the first round of each server."""
+    """Yield a picture for each fault, which shows the first round of each server."""
     outcomes = fault_outcomes(result.incidents)
     for fault in FAULTS.values():
         drawn = [incident for outcome in outcomes if outcome.fault == fault.name and (incident := _first(outcome))]
@@ -269,6 +269,6 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
 
 
 def _first(outcome: FaultOutcome) -> Incident | None:
-    """Return the first round in which the fault was injected; None if none has requests to draw."""
+    """Return the first round in which the fault was injected and requests ended, or None if there is none."""
     injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
     return next((incident for incident in injected if incident.requests.ended_s), None)

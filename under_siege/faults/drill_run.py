@@ -1,4 +1,4 @@
-"""Run a drill: plan it, inject each fault into each server in each round, and record every incident."""
+"""Plan and run a drill: inject each fault into each server in each round, and record every incident."""
 
 import contextlib
 import random
@@ -27,21 +27,21 @@ Chain = list[tuple[Case, Incident]]
 def drill_plan(
     suite: Suite, options: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
 ) -> tuple[Plan, int]:
-    """Return the plan, with tasks of adjustable length, and its number of incidents.
+    """Return the plan of a drill, whose tasks have adjustable lengths, and its number of incidents.
 
     Raises:
         BadInputError: see `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # the queue length of production
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the queue length for production
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
 
 def selected(options: Sequence[str]) -> list[Fault]:
-    """Return the control and the faults selected by these values of --fault (all faults if there are none)."""
+    """Return the control and the faults that these values of --fault select, or all faults if there are none."""
     return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 
@@ -64,10 +64,11 @@ def run_drill(
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
-    """Yield all incidents in chains, round by round, in random order within a round; each chain runs on one server.
+    """Yield all incidents in chains that share a server, round by round and in random order within a round.
 
     A fault that ends the server is the last of its chain; the others are distributed among the chains. The control
-    comes first, while the server is fresh. Faults that need a separate server come at the end of each round.
+    comes first, before any fault has affected the server. Faults that need a separate server come at the end of each
+    round.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for case_round in range(1, plan.rounds + 1):
@@ -94,7 +95,7 @@ def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Ca
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """The inputs of all incidents."""
+    """The inputs that all incidents of a drill share."""
 
     plan: Plan
     expectations: Expectations
@@ -104,7 +105,7 @@ class Drill:
     jobless: set[Case] = field(default_factory=set)  # cases whose server accepts no jobs
 
     async def run_chain(self, chain: Chain) -> None:
-        """Inject one fault after the other into a server, and replace the server if it does not recover."""
+        """Inject the faults of a chain into one server in turn, and replace the server if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
             fixture: ServerFixture | None = None
             for case, incident in chain:
@@ -130,7 +131,7 @@ class Drill:
     async def _inject(
         self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, fixture: ServerFixture | None
     ) -> ServerFixture | None:
-        """Inject the fault and record the outcome; return the server for the next fault, or None if it is unusable."""
+        """Inject a fault, record the outcome, and return the server, or None if the next fault needs a new server."""
         fault, began = FAULTS[incident.fault], False
         try:
             try:
@@ -147,8 +148,8 @@ class Drill:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # with metrics, the server's end is the outcome, not a failure
+            if not began or not incident.seen:  # if there are metrics, the end of the server is an outcome, no failure
                 incident.failure = Failure(failed.code, str(failed))
-        except Exception as error:  # a bug in the bench must not lose the other incidents
+        except Exception as error:  # a bug in the bench must not discard the results of the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         return fixture if incident.left_whole else None

@@ -1,4 +1,4 @@
-"""Provide a warm server with steady load, pings, and a separate broker, to inject and measure faults."""
+"""Run a warm server with steady load, pings and an optional separate broker, so that faults can be measured."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation
 
-PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker require PROGRAM and read VARIABLE
+PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker need PROGRAM, and read VARIABLE
 FIRST_PORT = 16479
 READY_LIMIT_S = 10.0
 RESTART_DELAY_S = 0.5
@@ -39,31 +39,33 @@ _IN_MEMORY = ("--appendonly", "no")
 
 # Keep these values in sync with common.task.drill_tasks.
 FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
-USERS = 8  # few enough for the queue of two workers, so that no request is refused
+USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
 PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
 IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
-MARGIN_S = 0.1  # extra load after the recovery, because the report rounds times
-STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets another
+MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
+STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
 STOP_S = 0.05  # how long a server may take to exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
-IN_A_ROW = 20  # consecutive correct answers required; for each listening process, if answers don't name their process
-AT_ONCE = 4  # concurrent requests of the recovery check; few enough that no server sheds load
-RECOVERY_LIMIT_S = 5.0  # timeout until the server is idle again, and then for the recovery check
+# Number of consecutive correct answers that pass the recovery check. If answers don't name their process, it is
+# multiplied by the number of listening processes.
+IN_A_ROW = 20
+AT_ONCE = 4  # number of concurrent requests in the recovery check; few enough that no server sheds load
+RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then again for the recovery check
 FINE_S = 0.1  # timeout of a ping
 QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response is quick within 4 times the idle response time, or within 0.2 s
 
 
 class RestartableBroker:
-    """A Redis on a fixed port and directory."""
+    """A Redis server that keeps its port and directory when it is restarted."""
 
     def __init__(self, command: list[str], port: int) -> None:
         self._command, self._port = command, port
         self._process = _start(command)
 
     async def wait_until_ready(self) -> None:
-        """Wait until the broker accepts connections; raise CaseFailedError if it does not within READY_LIMIT_S."""
+        """Wait until the broker accepts connections; raise CaseFailedError if this takes longer than READY_LIMIT_S."""
         listening = await until(lambda: self._process.ended() or not port_is_free(self._port), READY_LIMIT_S)
         if not listening or self._process.ended():
             raise CaseFailedError("no_service", f"{PROGRAM} does not listen on port {self._port}; check that it starts")
@@ -90,7 +92,7 @@ def _start(command: list[str]) -> ManagedProcess:
 
 @contextlib.asynccontextmanager
 async def separate_broker(python: str, workers: int | None, *, on_disk: bool) -> AsyncIterator[RestartableBroker]:
-    """Run a broker and a Celery worker for all servers that start inside the context; stop both at the end.
+    """Run a broker and a Celery worker for all servers that are started while the context is active.
 
     Raises:
         CaseFailedError: the broker does not start.
@@ -111,7 +113,7 @@ async def separate_broker(python: str, workers: int | None, *, on_disk: bool) ->
 
 
 def compute_task(cpu_s: float) -> str:
-    """Return the spec of a task that uses this much CPU time."""
+    """Return the specification of a task that uses this much CPU time."""
     return f"common.task.drill_tasks:compute({cpu_s:g})"
 
 
@@ -122,14 +124,14 @@ def quick_s(idle_answer_s: float | None) -> float:
 
 @dataclass
 class FaultContext:
-    """A running server, and the incident to record."""
+    """A running server, the means to load and disturb it, and the incident to record."""
 
     server: Server
     session: aiohttp.ClientSession
     users: Users
     folder: Path  # directory shared with the tasks
     incident: Incident
-    broker: RestartableBroker | None = None  # the separate broker; None: the server uses its own, or none
+    broker: RestartableBroker | None = None  # the separate broker, or None if the server has its own broker or none
     began_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -140,15 +142,15 @@ class FaultContext:
 
     @property
     def has_builtin_tasks(self) -> bool:
-        """Return whether the server runs built-in tasks, which report their start and have a variable length."""
+        """Return whether the server runs built-in tasks, which report their start and have an adjustable length."""
         return self.incident.values.get("task") is not None
 
     def now_s(self) -> float:
-        """Return the time since the load began."""
+        """Return the number of seconds since the load began."""
         return time.monotonic() - self.began_s
 
     def set_task_cpu(self, cpu_s: float) -> None:
-        """Set the CPU time of all tasks that start from now on, and record it, if the server runs built-in tasks."""
+        """If the server runs built-in tasks, set the CPU time of all tasks that start from now on, and record it."""
         if self.has_builtin_tasks:
             self.set_cpu_time(cpu_s)
             self.incident.values["task"] = compute_task(cpu_s)
@@ -173,7 +175,7 @@ class FaultContext:
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
-        """Run load and pings; enter the context when the rate before the fault has been measured."""
+        """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
         incident, self.began_s = self.incident, time.monotonic()
         pinging = probing(
             self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
@@ -203,18 +205,18 @@ class FaultContext:
         return False
 
     def cpu_s(self) -> float:
-        """Return the CPU time that the server and all its children have used."""
+        """Return the CPU time that the server and all its descendants have used."""
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
 
     async def is_idle(self) -> bool:
-        """Return whether the server uses little CPU (not none, because some servers always have background work)."""
+        """Return whether the server uses little CPU time; some servers always use some for background work."""
         before_s, began_s = self.cpu_s(), time.monotonic()
         await asyncio.sleep(IDLE_S)
         return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
 
     def child_processes(self) -> list[psutil.Process]:
-        """Return all descendants of the server's first process."""
+        """Return all descendants of the server's main process."""
         if self.server.pid is None:
             return []
         with contextlib.suppress(psutil.Error):
@@ -222,7 +224,7 @@ class FaultContext:
         return []
 
     def signal(self, number: int) -> None:
-        """Send a signal to the first process of the server."""
+        """Send a signal to the server's main process."""
         assert self.server.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.server.pid, number)
@@ -230,18 +232,18 @@ class FaultContext:
 
 @dataclass(frozen=True, slots=True)
 class ServerFixture:
-    """A warm server that is reused for several faults, as long as it recovers."""
+    """A warm server that is reused for several faults as long as it recovers from them."""
 
     server: Server
     session: aiohttp.ClientSession
     users: Users
     folder: Path
     warm: Record
-    processes: int  # number of processes that answered during the warm-up; 0 if answers don't name them
+    processes: int  # number of processes that answered during the warm-up, or 0 if answers don't name their process
     broker: RestartableBroker | None = None
 
     def context(self, incident: Incident) -> FaultContext:
-        """Return the context of the next fault."""
+        """Prepare the server for the next fault, and return the context for injecting it."""
         incident.workers, incident.idle_answer_s = self.warm.workers, self.warm.idle_answer_s
         context = FaultContext(self.server, self.session, self.users, self.folder, incident, self.broker)
         context.set_task_cpu(STEADY_CPU_S)
@@ -253,9 +255,9 @@ class ServerFixture:
         return await self._is_idle_soon(context) and await self.passes_check(context)
 
     async def passes_check(self, context: FaultContext) -> bool:
-        """Send requests until enough consecutive answers from all processes are right, or until one fails.
+        """Send requests until all processes have given enough consecutive correct answers, or until a request fails.
 
-        Each request has its own connection, so that every listening process gets some requests.
+        Each request opens a new connection, so that every listening process gets some requests.
         """
         incident = context.incident
         incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
@@ -298,10 +300,10 @@ async def warm_server(
     *,
     broker_on_disk: bool | None = None,
 ) -> AsyncIterator[ServerFixture]:
-    """Start and warm up a server of the case; stop it at the end.
+    """Start and warm up the server of a case, and stop it when the context ends.
 
     Args:
-        broker_on_disk: whether the separate broker keeps its data on disk; None: start no separate broker.
+        broker_on_disk: whether the separate broker keeps its data on disk; if None, no separate broker is started.
 
     Raises:
         CaseFailedError: the server or the broker does not start.
@@ -316,14 +318,14 @@ async def warm_server(
         session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
         processes = await warm_up(server, fresh, expected, record)
-        server.grace_s = STOP_S  # stopping is tested by a separate fault
+        server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
         users = Users(session, server.load_url, expected, TIMEOUT_S, fresh)
         yield ServerFixture(server, session, users, folder, record, len(processes), broker)
 
 
 @contextlib.contextmanager
 def _task_folder() -> Iterator[Path]:
-    """Create the directory in which tasks report their start; pass its path to all processes in the environment."""
+    """Create a directory in which tasks report their start, and set an environment variable to its path."""
     with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
         (Path(folder) / BEGUN).touch()
         with environment_variable(FOLDER, folder):

@@ -1,4 +1,4 @@
-"""List all faults, and summarize the rounds of each server and fault: the medians of its figures and a mark."""
+"""List all faults, and summarize the rounds of each server and fault as medians and a mark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAUL
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
-    """The outcome of one fault on one server. Figures are medians over the rounds; None: never, or unknown."""
+    """The outcome of a fault on a server. Figures are medians over the rounds, or None if unknown or never reached."""
 
     case: Case
     title: str
@@ -28,18 +28,18 @@ class FaultOutcome:
     figures: Figures = field(default_factory=dict)
     without: str = ""  # why the fault does not apply to the server
     failure: str = ""  # why the drill failed
-    unusable: str = ""  # why no fault of this server can be judged; `failure` is then the same
+    unusable: str = ""  # why no fault of this server can be judged; if set, `failure` has the same text
 
     @property
     def mark(self) -> str:
-        """Return the mark of the server; empty if the fault does not apply or the drill failed."""
+        """Return the mark of the server, or an empty string if the fault does not apply or the drill failed."""
         mark = FAULTS[self.fault].mark(self.figures) if self.figures else UNMARKED
         has_failed = any(incident.has_recovered is False for incident in self.incidents)
         return HURT if mark == OK and has_failed else mark
 
 
 def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
-    """Return the outcomes, sorted by the servers' numbers and then by fault."""
+    """Return the outcome of each fault on each server, sorted by server number and fault."""
     groups: dict[tuple[Case, str], list[Incident]] = {}
     for incident in incidents:
         if incident.fault in FAULTS:  # ignore faults of later versions
@@ -51,13 +51,13 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
 
 
 def exit_code(result: Result) -> int:
-    """Return 1 if a drill failed or a server is dead under a fault, else 0."""
+    """Return 1 if any drill failed or any fault left a server dead, and 0 otherwise."""
     outcomes = fault_outcomes(result.incidents)
     return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return a text if requests failed in the control, because faults can't be judged then; empty if none failed."""
+    """Return why faults can't be judged if requests failed in the control; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
     return f"{failed} of {len(outcomes)} requests failed before the fault" if failed else ""
@@ -72,7 +72,7 @@ def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) 
 
 
 def _medians(rounds: Sequence[Figures]) -> Figures:
-    """Return the upper median of each figure; None (never) counts as the longest time."""
+    """Return the upper median of each figure, counting None (never reached) as infinite."""
     names = dict.fromkeys(name for figures in rounds for name in figures)
     medians: Figures = {}
     for name in names:
@@ -83,7 +83,7 @@ def _medians(rounds: Sequence[Figures]) -> Figures:
 
 
 def figures_of(incident: Incident) -> Figures:
-    """Return the figures of one incident; None means never reached."""
+    """Return the figures of one incident, with None for times that were never reached."""
     seen = incident.seen.items()
     figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
     figures |= FAULTS[incident.fault].measure(incident)

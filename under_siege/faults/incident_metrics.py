@@ -6,14 +6,14 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-# The rate before the fault is measured from SETTLE_S on. A server has recovered if its rate is at least the share
-# RECOVERED of that rate for WINDOW_S.
+# The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate has
+# been at least the share RECOVERED of that rate for WINDOW_S.
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 
 
 def under_load(incident: Incident) -> Figures:
-    """Return the rates before and after the fault, and the ping latency after it if the suite has a ping."""
+    """Return the rates before and after the fault and, if there were pings, their latency after the fault."""
     at_s = incident.fault_at_s or 0.0
     figures: Figures = {
         "before_per_s": rate_between(incident, SETTLE_S, at_s),
@@ -25,12 +25,12 @@ def under_load(incident: Incident) -> Figures:
 
 
 def answered_at_s(incident: Incident) -> list[float]:
-    """Return when correct answers arrived."""
+    """Return the times at which correct answers arrived."""
     return _ended_at_s(incident, {""})
 
 
 def failed_at_s(incident: Incident) -> list[float]:
-    """Return when requests failed; refused requests don't count as failed."""
+    """Return the times at which requests failed, not counting refused requests."""
     return _ended_at_s(incident, FAILED_OUTCOMES)
 
 
@@ -47,15 +47,15 @@ def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
 
 
 def recovery_s(incident: Incident, until_s: float) -> float | None:
-    """Return the time from the fault until the rate is back for WINDOW_S and requests no longer fail.
+    """Return the time from the fault to the first period of WINDOW_S with a recovered rate and no later failures.
 
-    Return None if no such window begins before `until_s`.
+    Return None if no such window begins by `until_s`.
     """
     at_s = incident.fault_at_s or 0.0
     before = rate_between(incident, SETTLE_S, at_s)
     quiet_s = max([at_s, *failed_at_s(incident)])
     answered_s = np.sort(answered_at_s(incident))
-    # The window with the most answers begins at an answer, so also try the times of answers.
+    # A window with the maximum number of answers begins at an answer, so also try the times of answers.
     in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
     begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
     begins.sort()
@@ -65,7 +65,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 of the pings due between two times; None if more than 1 % were never answered."""
+    """Return the p99 latency of the pings due between two times, or None if too many of them got no answer."""
     pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
     waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
     p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf

@@ -1,4 +1,4 @@
-"""Inject faults after a server has accepted jobs, then poll for all results."""
+"""Inject faults after a server has accepted jobs, then poll the server for the results of all jobs."""
 
 import asyncio
 import signal
@@ -19,10 +19,10 @@ from under_siege.processes.managed_process import until
 
 JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
-# Timeouts for the next answer and for all answers; Celery reconnects after 2, 4, 6, … s.
+# Timeouts for the next result and for all results. They are long, because Celery reconnects after 2, 4, 6, … s.
 TIMEOUT_S, MOST_S = 20.0, 40.0
-GONE_S = 2.0  # if the server answers 404 for all remaining jobs for this long, they count as lost
-LOOK_S = 0.1  # pause between two polls of a job; Retry-After is ignored
+GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
+LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
 NO_JOBS = "it accepts no jobs"
 _NOT_SUPPORTED = (404, 405, 501)
@@ -32,13 +32,13 @@ _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
 async def kill_a_worker(context: FaultContext) -> None:
-    """Send SIGKILL to the busiest worker process."""
+    """Post jobs, send SIGKILL to the busiest worker process, and poll for the results."""
     if (jobs := await _post_all(context)) and await kill_busiest(context):
         await _poll_all(context, jobs)
 
 
 async def kill_the_server(context: FaultContext) -> None:
-    """Send SIGKILL to the first process of the server, and restart it with the same command."""
+    """Post jobs, kill and restart the server with the same command, and poll for the results."""
     if not (jobs := await _post_all(context)):
         return
     context.mark_fault()
@@ -50,7 +50,7 @@ async def kill_the_server(context: FaultContext) -> None:
 
 
 async def kill_the_broker(context: FaultContext) -> None:
-    """Send SIGKILL to the broker, and restart it."""
+    """Post jobs, kill and restart the broker, and poll for the results."""
     assert context.broker is not None
     if not (jobs := await _post_all(context)):
         return
@@ -60,7 +60,7 @@ async def kill_the_broker(context: FaultContext) -> None:
 
 
 async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines, at most AT_ONCE of them concurrently, and return their results in order."""
+    """Run coroutines, at most AT_ONCE of them concurrently, and return their results in the order of `work`."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -71,7 +71,7 @@ async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def _post_all(context: FaultContext) -> list[str]:
-    """Post the jobs; return the URLs of all that were accepted."""
+    """Post all jobs, and return the URLs of the accepted ones."""
     context.set_task_cpu(JOB_CPU_S)
     context.began_s = time.monotonic()
     first = await _post(context)
@@ -86,7 +86,7 @@ async def _post_all(context: FaultContext) -> list[str]:
 
 
 async def _post(context: FaultContext) -> str | None:
-    """Post a job; return its URL, or None if it was not accepted."""
+    """Post a job, and return its URL, or None if it was not accepted."""
     url, limit = urljoin(context.server.url, "/jobs"), aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
         async with context.session.post(url, timeout=limit, allow_redirects=False) as response:
@@ -99,7 +99,7 @@ async def _post(context: FaultContext) -> str | None:
 
 
 async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
-    """Poll until every job is answered or no more answers can be expected, then post a new job."""
+    """Poll until every job has a result or no more results can be expected, then post a new job."""
     at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
     assert at_s is not None
     states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
@@ -145,7 +145,7 @@ async def _poll(context: FaultContext, job: str) -> str:
 
 
 async def _takes_new(context: FaultContext) -> bool:
-    """Post one more job; return whether it is answered."""
+    """Post one more job, and return whether its result arrives in time."""
     deadline_s, job = time.monotonic() + NEW_LIMIT_S, None
     while time.monotonic() < deadline_s:
         job = job or await _post(context)
@@ -173,7 +173,7 @@ def _job_fault(name: str, description: str, heading: str, inject: Inject, option
 
 
 def _mark(figures: Figures) -> str:
-    """Return OK if all accepted jobs were answered, HURT if some were lost, DEAD if no new job is answered."""
+    """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
     return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
 
 

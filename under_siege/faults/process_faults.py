@@ -1,4 +1,4 @@
-"""Inject process faults: kill a worker, or send SIGTERM to the server."""
+"""Inject process faults by killing a worker or sending SIGTERM to the server."""
 
 import asyncio
 import contextlib
@@ -29,17 +29,17 @@ from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
-CONTROL_S = 0.6  # duration of the load in the control, after the time of the fault
-BUSY_S = 0.15  # how long processes are watched to find the busiest
+CONTROL_S = 0.6  # duration of the control's load after the time at which faults are injected
+BUSY_S = 0.15  # how long to watch processes to find the busiest one
 LINE_LIMIT_S = 0.3  # timeout for the last output of a server that has exited
 ONLY_ONE = "it has only one process"
-STOP_CPU_S = 0.1  # CPU time of a task
-FEW = 1.0  # number of requests that may be lost with a worker
+STOP_CPU_S = 0.1  # CPU time of a task during SIGTERM
+FEW = 1.0  # number of requests that may be lost when a worker is killed
 SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much longer the exit may take
 
 
 async def do_nothing(context: FaultContext) -> None:
-    """Run the load without a fault: the control."""
+    """Run the load without a fault, as a control."""
     async with context.under_load():
         context.mark_fault()
         await asyncio.sleep(CONTROL_S)
@@ -56,7 +56,7 @@ async def kill_a_worker(context: FaultContext) -> None:
 
 
 async def kill_busiest(context: FaultContext) -> bool:
-    """Kill the worker process that uses the most CPU; return whether there is one."""
+    """Kill the worker process that uses the most CPU time, and return whether there is one."""
     victim = await asyncio.to_thread(_busiest, context.child_processes())
     if victim is None:
         context.incident.without = ONLY_ONE
@@ -68,7 +68,7 @@ async def kill_busiest(context: FaultContext) -> bool:
 
 
 def _busiest(child_processes: list[psutil.Process]) -> psutil.Process | None:
-    """Return the process with the highest CPU usage now; if all are idle, the process that has used the most so far."""
+    """Return the process that uses the most CPU time now or, if all are idle, has used the most so far."""
     before = {process: _cpu_s(process) for process in child_processes}
     time.sleep(BUSY_S)
     used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}
@@ -83,7 +83,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 async def stop(context: FaultContext) -> None:
-    """Send one request per user, and SIGTERM shortly after the first task has started."""
+    """Send one request per user, and then SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
     server, requests, seen = context.server, context.incident.requests, context.incident.seen
     before, lines = context.started_tasks(), server.lines_said()

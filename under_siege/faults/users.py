@@ -1,4 +1,4 @@
-"""Simulate the clients of a drill: users that send one request after the other, and connections that misbehave."""
+"""Simulate the clients of a drill: users that send one request after another, and misbehaving clients."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from under_siege.monitors.probes import cancel
 from under_siege.targets.expectation import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
-_LONGEST_ID = 40  # characters of a process id; longer values of the header are cut
-PAUSE_S = 0.01  # pause of a user after a refused request, to avoid a flood of requests
-LIMIT_S = 2.0  # timeout of a connection, and of the answer to a malformed request
+_LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
+PAUSE_S = 0.01  # how long a user pauses after a request without a correct answer, to avoid a flood of requests
+LIMIT_S = 2.0  # timeout for connecting, and for the answer to a malformed request
 QUIET_S = 0.05  # how long to wait for a second answer
 # After PATIENT requests, wait only HASTY_S for a second answer, because some servers serve one client at a time. By
-# then, servers that answer smuggled requests have been detected.
+# then, a server that answers smuggled requests has been detected.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # maximum number of bytes of an answer that are read
+MOST_BYTES = 65536  # maximum number of bytes to read of an answer
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -58,7 +58,7 @@ class Users:
     """Send requests for one URL, and record the outcome of each.
 
     Args:
-        fresh: a session that opens a new connection for each request; None: `session` already opens new connections.
+        fresh: a session that opens a new connection for each request; if None, `session` must do so.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Users:
         return outcome
 
     async def send_check(self, recovery: Recovery, began_s: float) -> None:
-        """Send one request of the recovery check; record its outcome and the process that answered."""
+        """Send one request of the recovery check, and record its outcome and the process that answered."""
         sent_s = time.monotonic()
         outcome, process = await self._outcome(self._fresh, self._timeout_s)
         _append(recovery, sent_s, began_s, outcome)
         recovery.process.append(process)
 
     async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
-        """Send a request; return its outcome and the id of the process that answered, if known."""
+        """Send a request, and return its outcome and the id of the process that answered (empty if unknown)."""
         url, expected = self.expected.for_request(self._url, next(self._turns))
         try:
             async with open_request(session, url, expected.request, timeout_s) as response:
@@ -107,7 +107,7 @@ class Users:
 
     @contextlib.asynccontextmanager
     async def load(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
-        """Run users inside the context; each user sends one request after the other."""
+        """Run users while the context is active; each user sends one request after another."""
 
         async def user() -> None:
             while True:
@@ -128,7 +128,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield malformed requests; the flag is true if a `pong` in the answer proves a smuggled request."""
+    """Yield malformed requests, each with a flag that is true if `pong` in the answer would prove request smuggling."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):
@@ -141,7 +141,7 @@ def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
 
 
 async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[int, int]:
-    """Send malformed requests; return how many were sent, and how many smuggled requests were answered."""
+    """Send malformed requests, and return how many were sent and how many smuggled requests were answered."""
     requests, sent, smuggled = enumerate(malformed(count, seed)), 0, 0
 
     async def sender() -> None:
@@ -157,11 +157,11 @@ async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[i
 
 
 async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -> bytes | None:
-    """Return the answer, read until the server closes the connection or is quiet; None if it refuses the connection.
+    """Send a request, and return the answer, or None if the server refuses the connection.
 
     Args:
-        quiet_s: stop reading after this time without data, and keep the sending side open; None: close the sending side
-            after the request, and read until the server closes.
+        quiet_s: keep the sending side of the connection open, and stop reading after this time without data. If None,
+            close the sending side after the request, and read until the server closes the connection.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)
@@ -186,7 +186,7 @@ async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -
 
 @contextlib.asynccontextmanager
 async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator[None]:
-    """Open connections that send an incomplete request, and keep them open inside the context."""
+    """Open connections that send an incomplete request, and keep them open while the context is active."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for _ in range(count):
@@ -202,7 +202,7 @@ async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator
 
 
 async def send_and_disconnect(host: str, port: int, path: str, request: Request, count: int, stay_s: float) -> None:
-    """Open connections that send a request, and close them after `stay_s`, before the answer."""
+    """Open connections that send a request, and close them after `stay_s` without waiting for the answers."""
     length = [("Content-Length", len(request.body))] if request.body else []
     lines = [f"{name}: {value}\r\n" for name, value in (("Host", host), *length, *request.headers)]
     head = f"{request.method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()

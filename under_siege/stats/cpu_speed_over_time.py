@@ -13,21 +13,24 @@ Clock = Callable[[Floats], Floats]
 STEP_S = 0.05
 STEPS_OF_A_MOMENT = 10
 FEWEST_SAMPLES = 4
-# Standard deviation of the Gaussian weights, in seconds. On recorded runs, this width predicted rates best. A single
-# sample has an error of a few percent, and half of this variance comes from fluctuations shorter than 50 ms. A request
-# in a closed loop averages over a longer time.
+# Standard deviation of the Gaussian weights; this value predicted the rates of recorded runs best. Single samples
+# deviate by a few percent, and half of this variance comes from fluctuations shorter than 50 ms. They matter little for
+# a rate, because requests in a closed loop average over a longer time.
 WIDTH_S = 0.35
-CLIPPED = 3.0  # multiple of the median: longer samples are clipped to it; samples shorter by this factor are dropped
-SHORTEST_SAMPLE_S = 1e-9  # lower limit; the CPU clock may not advance during a sample if a noisy neighbour has the CPU
+# Samples longer than this multiple of the median are clipped to it. Samples shorter than the median divided by this
+# factor are dropped.
+CLIPPED = 3.0
+SHORTEST_SAMPLE_S = 1e-9  # used instead of 0: the CPU clock may not advance while a noisy neighbour uses the CPU
 # Minimum total weight of the samples around a step; below it, the speed is interpolated from neighbouring steps.
 LEAST_WEIGHT = 1e-6
-IDLE = 0.02  # weight of an idle CPU, so that the mean speed is defined even if all CPUs are idle
+IDLE = 0.02  # added to the utilization of each CPU, so that the weighted mean speed exists even if all CPUs are idle
 
 
 class Speeds:
     """The speed of each CPU over time, in repetitions of the probe's work per second of CPU time.
 
-    Rows are CPUs, and columns are time steps of `STEP_S`. All times are in seconds since the siege began.
+    Each array has a row for each CPU and a column for each time step of `STEP_S`. All times are in seconds since the
+    siege began.
     """
 
     def __init__(self, record: Record) -> None:
@@ -51,7 +54,6 @@ class Speeds:
         self._weighted: Floats = np.array(smooth) * self._weights
 
     def _smooth(self, at_s: Floats, speeds: Floats) -> Floats:
-        """Return the Gaussian-weighted mean speed around each step."""
         steps = np.clip(((at_s - self._at_s[0]) / STEP_S).astype(int), 0, len(self._at_s) - 1)
         reach = math.ceil(4 * WIDTH_S / STEP_S)
         kernel = np.exp(-((np.arange(-reach, reach + 1) * STEP_S / WIDTH_S) ** 2) / 2)
@@ -64,7 +66,7 @@ class Speeds:
         return means
 
     def mean(self, from_s: float, to_s: float) -> float:
-        """Return the mean speed over a period; each CPU is weighted by its utilization."""
+        """Return the mean speed of all CPUs over a period, weighted by their utilization."""
         inside = self._inside(from_s, to_s)
         return float(self._weighted[:, inside].sum() / self._weights[:, inside].sum())
 
@@ -77,16 +79,17 @@ class Speeds:
         return moments
 
     def means(self, from_s: Floats, to_s: Floats) -> Floats:
-        """Return the mean speed over each of many periods; periods are clipped to the sampled time range."""
+        """Return the mean speed over each period, after clipping all periods to the sampled time range."""
         ends_s = np.clip(to_s, self._at_s[0] + STEP_S, self._ends_s[-1])
         begins_s = np.clip(from_s, self._at_s[0], ends_s - STEP_S)
         clock = self.clock()
         return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
 
     def clock(self, usual: float = 1.0, coefficient: float = 1.0) -> Clock:
-        """Return a function that converts a time to the time that the same work takes at the usual speed.
+        """Return a function that converts a time to the time at which the same work is done at the usual speed.
 
-        `coefficient` is how strongly the work depends on the speed: 1 for CPU-bound work, 0 for I/O-bound work.
+        The pace of the work is the relative speed to the power of `coefficient`, which is 1 for CPU-bound work and 0
+        for I/O-bound work.
         """
         speeds = (self._weighted.sum(axis=0) / self._weights.sum(axis=0) / usual) ** coefficient
         edges = np.append(self._at_s, self._ends_s[-1])
@@ -101,7 +104,7 @@ class Speeds:
         return clock
 
     def load_beside(self, from_s: float, to_s: float) -> float:
-        """Return the mean utilization of the other CPUs while a CPU was busy, from 0 to 1."""
+        """Return how busy the other CPUs were on average while one CPU was busy, from 0 to 1."""
         count, inside = len(self._cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
@@ -114,13 +117,13 @@ class Speeds:
         return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
-        """Return the speed of a CPU at a time, or of the fastest CPU if there are no samples of this CPU."""
+        """Return the speed of a CPU at a given time, or that of the fastest CPU if this CPU has no samples."""
         column = int(min(max((at_s - float(self._at_s[0])) / STEP_S, 0), len(self._at_s) - 1))
         speeds = self._speed[:, column]
         return float(speeds[self._cpus.index(cpu)] if cpu in self._cpus else speeds.max())
 
     def _inside(self, from_s: float, to_s: float) -> slice:
-        """Return the steps in a period, or the nearest steps if it contains none."""
+        """Return the time steps that overlap a period, or the nearest steps if none do."""
         first, last = int(self._ends_s.searchsorted(from_s, "right")), int(self._at_s.searchsorted(to_s))
         if first < last:
             return slice(first, last)
@@ -130,7 +133,7 @@ class Speeds:
 
 
 def speeds_of(record: Record) -> Speeds | None:
-    """Return the speeds of the CPUs; None if there are too few samples, as in older results without a speed probe."""
+    """Return the speeds of the CPUs, or None if there are too few samples, as in old results without a speed probe."""
     return Speeds(record) if len(record.beats.at_s) >= FEWEST_SAMPLES else None
 
 
@@ -142,7 +145,7 @@ def _medians_of_three(values: Floats) -> Floats:
 
 
 def _busy(record: Record, cpu: int, at_s: Floats) -> Floats:
-    """Return the utilization of a CPU in each step; 1 if unknown."""
+    """Return the utilization of a CPU in each time step, or 1 for every step if it is unknown."""
     used_s = record.cpu_times.busy_s.get(cpu, [])
     if len(used_s) < 2:
         return np.ones(len(at_s))

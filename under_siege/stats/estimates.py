@@ -17,21 +17,23 @@ import numpy as np
 from scipy import special
 
 CONFIDENCE = 0.95
-ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
+ACCURACY = 0.02  # accuracy of the rate estimator in tests; smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical variance between rounds
-LEAST_DEGREES = 2.0  # minimum for a case, if all cases together have enough; with fewer, nothing is ever significant
-LEAST_VARIANCE = 1e-8  # minimum variance: a standard deviation of 0.01 %
+LEAST_DEGREES = 2.0  # minimum degrees of freedom of a case; with fewer, no difference would ever be significant
+LEAST_VARIANCE = 1e-8  # minimum variance, which corresponds to a standard deviation of 0.01 %
 LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
-# Usual deviation between rounds (standard deviation of the logarithm), and its weight while there are few rounds.
+# Usual standard deviation of a rate's logarithm between rounds. It complements the measured variances until they have
+# this many degrees of freedom.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
-ODD_CASE = 0.003  # p-value below which a case counts as odd: it varies significantly more than the others
-# Degrees of freedom added to the own variance of an odd case. In simulations, adding only two gave the same coverage,
-# but intervals too wide to be useful.
+ODD_CASE = 0.003  # p-value below which a case counts as odd because it varies more than the others
+# Degrees of freedom added to those of an odd case. In simulations, adding only two gave the same coverage, but the
+# intervals were too wide to be useful.
 ODD_DEGREES = 4.0
 MOST_REQUESTS = 10**9
 
-WeightedLogs = Sequence[tuple[float, float]]  # for each round: the logarithm, and the variance added by disturbances
+# The logarithm of a metric in each round, and the variance that disturbances add to it.
+WeightedLogs = Sequence[tuple[float, float]]
 
 
 def student_at(degrees: float, share: float) -> float:
@@ -45,7 +47,7 @@ def beyond_f(degrees: float, others: float, f: float) -> float:
 
 
 class Step(NamedTuple):
-    """The result of one of several tests: its adjusted p-value, and the level for its unadjusted p-value."""
+    """The result of one of several tests: the adjusted p-value, and the significance level for the unadjusted one."""
 
     adjusted: float
     level: float
@@ -97,7 +99,7 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 
 
 def _exact(hits: float, count: float) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval; the counts may be fractional."""
+    """Return the Clopper-Pearson interval for counts that may be fractional."""
     misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, special.betaincinv
     low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
     high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
@@ -105,7 +107,7 @@ def _exact(hits: float, count: float) -> tuple[float, float]:
 
 
 def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
-    """Return the variance between rounds as a multiple of the variance of independent events, at least 1."""
+    """Return the variance between rounds divided by that of independent events, but at least 1."""
     known = [(hit, count) for hit, count in zip(hits, counts, strict=True) if count]
     share = sum(hits) / max(1, sum(counts))
     if len(known) < 2 or not 0 < share < 1:
@@ -115,7 +117,7 @@ def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
 
 
 class Spread(NamedTuple):
-    """The variance of the logarithms of a case's rounds, and its degrees of freedom (0: unknown)."""
+    """The variance of a metric's logarithm between the rounds of a case, and its degrees of freedom (0 if unknown)."""
 
     variance: float
     degrees: float
@@ -126,7 +128,7 @@ def _own_spread(case: Sequence[Any], variance_of: Callable[[Any], float]) -> Spr
 
 
 def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
-    """Return the spread of each case from the logarithms of its rounds, shrunk towards the common variance."""
+    """Compute the spread of each case from the logarithms of its rounds, and shrink it towards the common variance."""
     own = [_own_spread(case, _variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
     if not known:
@@ -140,10 +142,10 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
 
 
 def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
-    """Return the spread of each case, assuming that noise has the same causes in all cases, as it does for rates.
+    """Return the spread of each case for a metric whose noise has the same causes in all cases, such as the rate.
 
     A case that varies much more than the others keeps its own variance. A case with a single round gets the variance of
-    the others. With few rounds in all, `USUAL_DEVIATION` is included.
+    the others. If there are few rounds in total, `USUAL_DEVIATION` is included.
     """
     own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
@@ -161,7 +163,7 @@ def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
 
 
 def _undisturbed_variance(rounds: WeightedLogs) -> float:
-    """Return the sample variance, with less weight for disturbed rounds."""
+    """Return the sample variance between rounds, giving less weight to disturbed rounds."""
     weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in rounds]
     mean = _weighted_mean(rounds, weights)
     squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, rounds, strict=True))
@@ -173,7 +175,7 @@ def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
 
 
 def _common(known: Sequence[Spread]) -> Spread:
-    """Return the common variance of the cases; with few degrees of freedom, include the usual variance."""
+    """Return the common variance of the cases, combined with the usual one if there are few degrees of freedom."""
     total = sum(degrees for _, degrees in known)
     added = max(0.0, USUAL_DEGREES - total)
     squares = sum(variance * degrees for variance, degrees in known) + added * USUAL_DEVIATION**2
@@ -187,7 +189,7 @@ def _is_odd(case: Spread, others: Sequence[Spread]) -> bool:
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
-    """Return the prior of a variance; its degrees of freedom are infinite if the variances differ only by chance."""
+    """Return the prior for the variances, with infinite degrees of freedom if they differ only by chance."""
     common = sum(variance * degrees for variance, degrees in known) / sum(degrees for _, degrees in known)
     if len(known) == 1:
         return Spread(common, 0.0)
@@ -200,7 +202,7 @@ def _prior(known: Sequence[Spread]) -> Spread:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance; `statistics.variance` is many times slower."""
+    """Return the sample variance, many times faster than `statistics.variance` does."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
@@ -213,12 +215,12 @@ def _expected_log(degrees: float) -> float:
 
 @lru_cache(1000)
 def _trigamma(value: float) -> float:
-    """Return the derivative of digamma, a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
+    """Return the trigamma function, which is a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
     return float(special.zeta(2, value))
 
 
 def _inverse_trigamma(value: float) -> float:
-    """Return the inverse of trigamma by Newton's method (Smyth 2004, appendix)."""
+    """Return the inverse of the trigamma function, computed by Newton's method (Smyth 2004, appendix)."""
     root = 0.5 + 1 / value
     for _ in range(50):
         trigamma = _trigamma(root)
@@ -234,7 +236,7 @@ class Estimate:
     """The mean logarithm of a metric over the rounds, the variance of this mean, and its degrees of freedom."""
 
     log: float
-    variance: float  # variance of the mean; NaN if no case has two rounds
+    variance: float  # NaN if no case has two rounds
     degrees: float
     rounds: float = 1.0  # the number of undisturbed rounds that would give the same variance
     # Variance and degrees of freedom, assuming that this case varies no more than a typical case.
@@ -247,11 +249,11 @@ class Estimate:
         return float(np.exp(self.log))
 
     def interval(self, besides: float = 0.0, around: float | None = None) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval (Student's t); None if the variance is unknown.
+        """Return the 95 % confidence interval (Student's t), or None if the variance is unknown.
 
-        `besides` is an additional variance that all rounds share. `around` is the center of the interval, if there is a
-        better estimate than the mean over the rounds (sectioning: Asmussen and Glynn, Stochastic Simulation, 2007,
-        III.5).
+        `besides` is an additional variance that all rounds share. If a better estimate than the mean over the rounds
+        exists, pass it as `around`, the center of the interval (sectioning: Asmussen and Glynn, Stochastic Simulation,
+        2007, III.5).
         """
         if not self.degrees or not math.isfinite(self.variance):
             return None
@@ -260,12 +262,12 @@ class Estimate:
         return float(np.exp(center - margin)), float(np.exp(center + margin))
 
     def bound(self, probability: float) -> float:
-        """Return the one-sided confidence bound of the logarithm: a lower bound for a probability below 0.5."""
+        """Return a one-sided confidence bound of the logarithm; it is a lower bound if `probability` is below 0.5."""
         return float(self.log + student_at(self.degrees, probability) * self.variance**0.5)
 
 
 def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
-    """Return the estimate of each case from its rounds with a value above 0; None for a case without such rounds."""
+    """Return the estimate of each case from its positive values, or None for a case without any."""
     known = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
     return [_estimate(logs, spread) if logs else None for logs, spread in zip(known, moderated(known), strict=True)]
 
@@ -312,7 +314,7 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
 
 
 def chance_of(between: Estimate) -> float:
-    """Return the two-sided p-value of the hypothesis that a ratio is 1; 1 if the variance of the ratio is unknown."""
+    """Return the two-sided p-value for the hypothesis that a ratio is 1, or 1.0 if its variance is unknown."""
     if not between.degrees or not between.variance > 0:
         return 1.0
     return 2 * float(special.stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
@@ -329,7 +331,7 @@ def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
 
 
 def is_below(one: Estimate, best: Estimate, alpha: float) -> bool:
-    """Return whether `one` is below `best` significantly (one-sided, Student's t) and by more than `ACCURACY`."""
+    """Return whether `one` is significantly below `best` (one-sided t test), and by more than `ACCURACY`."""
     between = ratio(best, one)
     if not between.degrees or not math.isfinite(between.variance):
         return False

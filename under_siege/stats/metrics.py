@@ -1,4 +1,4 @@
-"""Define the metrics for comparing cases: how to compute them for a round, and how to estimate them from all rounds."""
+"""Define the metrics that compare cases, compute them for each round, and estimate them from all rounds."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from under_siege.stats.estimates import Estimate, estimates, ratio, weighted_est
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection
 
-Estimates = dict[str, list[Estimate | None]]  # estimate of each case, by metric
+Estimates = dict[str, list[Estimate | None]]  # the estimates of all cases, by metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Measure:
 
     of_round: Callable[[SpeedCorrection, Round], list[float | None]]
     more_is_better: bool = False
-    needs_every_round: bool = False  # whether a missing value rules out an estimate, because it means a very long time
-    # The variance that known disturbances add to the logarithm of a round's value. If this is set, noise is assumed to
-    # come from the machine, and its variance is pooled over all cases.
+    needs_every_round: bool = False  # whether one missing value prevents an estimate, because it means a very long wait
+    # Returns the variance that known disturbances add to the logarithm of a round's value. If it is set, noise is
+    # assumed to come from the machine, and its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
 
 
@@ -31,7 +31,7 @@ def _response(percent: float) -> Measure:
 
 
 def _ping(percent: float) -> Measure:
-    """Return a percentile of pings. Each half of a siege is a sample, because there are many pings but few rounds."""
+    """Return a metric with one value for each half of a siege, because there are many pings but few rounds."""
     return Measure(lambda _, run: [half.percentile(percent) for half in run.halves_of_pings], needs_every_round=True)
 
 
@@ -54,7 +54,7 @@ SPEED_CORRECTED = tuple(name for name, measure in MEASURES.items() if measure.di
 
 
 def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
-    """Return the estimates of every metric; noise is estimated from all cases of the same job."""
+    """Return the estimates of every metric, with the noise estimated from all cases of the same job."""
     jobs: dict[object, list[int]] = {}
     for index, case in enumerate(cases):
         jobs.setdefault(case[0].case.job, []).append(index)
@@ -67,7 +67,7 @@ def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) 
 
 
 def shares_of_ceiling(cases: Sequence[Sequence[Round]], rates: Sequence[Estimate | None]) -> list[Estimate | None]:
-    """Return the rate of each case divided by the rate of its ceiling; None if either is unknown."""
+    """Return the rate of each case divided by the rate of its ceiling, or None if either is unknown."""
     rate_of = {run: rate for case, rate in zip(cases, rates, strict=True) for run in case}
     ceilings = [next((rate_of[run.ceiling] for run in case if run.ceiling is not None), None) for case in cases]
     return [rate and ceiling and ratio(rate, ceiling) for rate, ceiling in zip(rates, ceilings, strict=True)]

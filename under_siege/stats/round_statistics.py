@@ -28,8 +28,8 @@ from under_siege.stats.steady_rate import (
     steady_rate,
 )
 
-# Share of a siege that is ignored at its start, and the minimum number of answers for computing the rate from the first
-# and the last one.
+# To compute a rate from only the first and the last answer, ignore this share of the siege at its start, and require at
+# least this number of answers.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
@@ -41,18 +41,18 @@ class CensoredSamples:
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """Return a percentile (Kaplan-Meier estimate); None if too few waits ended with an answer."""
+        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with an answer."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
 
     def seen_up_to_s(self) -> float:
-        """Return the longest wait, answered or not."""
+        """Return the longest wait, whether or not it ended with an answer."""
         return float(self.waited_s.max()) if len(self.waited_s) else 0.0
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the sorted times and the share of waits that had ended by each; at equal times, answers come first."""
+        """Return the sorted waiting times, and the estimated share of requests that are answered by each time."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
@@ -60,13 +60,13 @@ class CensoredSamples:
 
 
 def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
-    """Return all samples combined."""
+    """Combine several sets of samples into one."""
     waited_s = np.concatenate([waits.waited_s for waits in several])
     return CensoredSamples(waited_s, np.concatenate([waits.answered for waits in several]))
 
 
 class Round:
-    """One record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
+    """One record, and its ceiling from the same or the nearest round (None if no ceiling was measured)."""
 
     def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
         self.record = record
@@ -79,26 +79,26 @@ class Round:
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
-        self.totals = BurstTotals(record)  # replaces single answers if the tool reports only totals
+        self.totals = BurstTotals(record)  # used instead of single answers if the tool reports only totals
         self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
         # In totals, an answer counts as correct if its status is good.
         self.completed = int(self.good.sum()) + self.totals.completed
 
     @cached_property
     def spans(self) -> Spans:
-        """Return the requests of the users."""
+        """Return the requests that the users sent."""
         columns = self.record.transactions
         return spans_of(columns.finished_s, columns.took_s, columns.user, self.good, self.record.tool_step_s)
 
     @cached_property
     def checks(self) -> Spans:
-        """Return the bench's own requests for the task (answer checks)."""
+        """Return the requests that the bench itself sent to check answers."""
         checks = self.record.checks
         return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including the bench's own requests; failed cases have no rate."""
+        """Return the rate over the steady part, including answers to the bench's own requests."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.totals:
@@ -106,7 +106,7 @@ class Round:
         return steady_rate(self.spans, self.record.users, self.load_s, self.checks)
 
     def rate_on(self, clock: Clock) -> float | None:
-        """Return the rate per second of another clock, for example one that slows down with the CPUs."""
+        """Return the rate in answers per second of another clock, for example one that slows down with the CPUs."""
         if not self.rate.per_s:
             return None
         if self.totals:
@@ -116,18 +116,18 @@ class Round:
         rate = steady_rate(spans, self.record.users, float(end[0]), checks)
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
-        # Noise is a random walk, so the first and the last answer are more informative than a fitted line.
+        # The noise is a random walk, so the first and the last answer give a more accurate rate than a fitted line.
         if rate.evenly and len(answers) >= MANY_ANSWERS and is_even(answers):
             return float((len(answers) - 1) / (answers[-1] - answers[0]))
         return rate.per_s
 
     @cached_property
     def steady_s(self) -> Floats:
-        """Return the durations of the requests with correct answers in the steady part."""
+        """Return the durations of the requests that were answered correctly in the steady part."""
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """Return upper bounds of the durations in `steady_s`, because the tool rounds down."""
+        """Return an upper bound for each duration in `steady_s`, because the tool rounds durations down."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
@@ -145,7 +145,7 @@ class Round:
 
     @cached_property
     def speed(self) -> float | None:
-        """Return the machine's speed over the steady part, in units of the speed probe, weighted like the rate."""
+        """Return the machine's mean speed in the steady part, in units of the speed probe, weighted like the rate."""
         if self.speeds is None:
             return None
         answers = answered_s(self.spans, self.checks)
@@ -156,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the range of the speeds in each half second of the steady part, extended to include their mean."""
+        """Return the lowest and highest speed of a half second in the steady part, extended to include the mean."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
@@ -164,12 +164,12 @@ class Round:
 
     @cached_property
     def load_beside(self) -> float:
-        """Return the mean utilization of the other CPUs while a CPU was busy in the steady part; 0 if unknown."""
+        """Return how busy the other CPUs were while one CPU was busy in the steady part, or 0 if this is unknown."""
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
     def responses(self) -> CensoredSamples:
-        """Return the response times, except of each user's first request, when the queue was not yet full.
+        """Return the response times, except those of each user's first request, because the queue was not yet full.
 
         Requests without a correct answer are censored, including those that siege drops at the end.
         """
@@ -187,18 +187,18 @@ class Round:
 
     @cached_property
     def pings(self) -> CensoredSamples:
-        """Return the latencies of pings; those without a correct answer are censored."""
+        """Return the latencies of all pings, and censor pings without a correct answer."""
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
         return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
     @cached_property
     def halves_of_pings(self) -> list[CensoredSamples]:
-        """Return the pings that were due in the first and in the second half of the siege."""
+        """Return the pings due in the first half of the siege, and those due in the second half."""
         first = np.asarray(self.record.pings.due_s) < self.load_s / 2
         return [CensoredSamples(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
-        """Return the CPU seconds of all processes of the server during the siege; None if unknown."""
+        """Return the CPU seconds that the server's processes used during the siege, or None if unknown."""
         at_s, used_s = self._used
         if len(used_s) < 2 or at_s[-1] <= at_s[0]:
             return None
@@ -210,7 +210,7 @@ class Round:
         return None if used_s is None or not self.load_s else used_s / self.load_s
 
     def cpu_wanted(self) -> float | None:
-        """Return the average number of CPUs that the server's threads ran on or waited for; None if unknown."""
+        """Return the average number of CPUs that the server's threads ran on or waited for, or None if unknown."""
         waited_s, used = np.asarray(self.record.samples.waited_s), self.cpus_used()
         if len(waited_s) < 2 or used is None:
             return None
@@ -220,13 +220,13 @@ class Round:
 
     @cached_property
     def _used(self) -> tuple[Floats, Floats]:
-        """Return the sample times and cumulative CPU times, without samples that miss the time of an ended process."""
+        """Return the sample times and cumulative CPU times, except samples that lack the time of an ended process."""
         at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
         grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
         return at_s[grown], used_s[grown]
 
     def cpu_s_per_transaction(self) -> float | None:
-        """Return the CPU seconds of all processes of the server per transaction in the steady part."""
+        """Return the CPU seconds that the server's processes used per transaction in the steady part."""
         at_s, used_s = self._used
         if not self.rate.per_s or len(at_s) < 2 or not self.load_s:
             return None
@@ -244,7 +244,7 @@ class Round:
 
 
 def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
-    """Yield the rounds of each case and ceiling, ordered by server number."""
+    """Yield the rounds of each case and of each ceiling, ordered by load, work and server number."""
     ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))
     ceilings = {id(record): Round(record) for _, record in ordered if record.is_ceiling}
     cases: dict[Case, list[Round]] = {}
@@ -255,7 +255,7 @@ def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
 
 
 def _order(case: Case, record: Record) -> tuple[object, ...]:
-    """Return a key that sorts by load and work, then puts the ceiling first, then sorts by the servers' numbers."""
+    """Return a sort key: first the load and the work, then the ceiling before the servers, then the server number."""
 
     def sortable(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, float, str]]:
         return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
@@ -267,7 +267,7 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
 
 
 def alone_wall_s(rounds: Sequence[Round]) -> float | None:
-    """Return the median duration of the task alone, from the runs before and after these sieges.
+    """Return the median duration of the task when it runs alone, before and after the sieges of these rounds.
 
     If the task can't run without a server, return the median response time of the idle servers.
     """

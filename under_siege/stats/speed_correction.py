@@ -20,30 +20,31 @@ from under_siege.stats.round_statistics import Round
 Case = Sequence[Round]
 
 # Standard deviations of logarithms, from recorded runs on noisy machines (docs/noise.md).
-BETWEEN_ROUNDS = 0.045  # usual deviation of a rate between rounds, used only to weight the prior of the coefficient
+BETWEEN_ROUNDS = 0.045  # standard deviation of a rate between rounds, used only to estimate the coefficient
 BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
-UNCERTAIN_LOSS = 0.4  # relative uncertainty of the correction for steal time
-UNCERTAIN_WAIT = 0.1  # relative uncertainty of the correction for other programs, if the kernel counts waits for a CPU
+UNCERTAIN_LOSS = 0.4  # relative error of the correction for lost CPU time
+UNCERTAIN_WAIT = 0.1  # relative error for time lost to other programs, if the kernel reports how long threads waited
 # Share of all CPUs that other programs use even on a quiet machine; it is not corrected.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
-SURE_ERRORS = 3.0  # standard errors; beyond them, the effect of a server's own load on the CPU speed is significant
-ONE_MORE = 1.1  # maximum ratio of used to usable CPUs, because clocks are inexact
-# CPU time as a share of wall time: a task is CPU-bound at or above the first, and I/O-bound at or below the second.
+SURE_ERRORS = 3.0  # standard errors beyond which the effect of a server's own load on the CPU speed is significant
+ONE_MORE = 1.1  # tolerance for inexact clocks: a server that can use one CPU may seem to use 1.1 CPUs
+# A task is CPU-bound if its CPU time is at least the first share of its wall time, and I/O-bound if it is at most the
+# second share.
 MOSTLY, HARDLY = 0.9, 0.1
 SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
-MOST_SLOPE = 1.1  # maximum; a disturbance hardly slows a task more than the speed probe
+MOST_SLOPE = 1.1  # maximum slope, because a disturbance hardly slows a task more than the speed probe
 
 
 class Slope(NamedTuple):
-    """The slope of the logarithm of a metric over the logarithm of the speed, with its variance."""
+    """How strongly a metric depends on the speed: the slope in a log-log plot, and the variance of this slope."""
 
     value: float = 0.0
     variance: float = math.inf
 
 
 class Prior(NamedTuple):
-    """The assumed slope before any measurement."""
+    """The slope that is assumed before any measurement, and its standard deviation."""
 
     value: float
     deviation: float
@@ -54,7 +55,7 @@ NOT_CORRECTED = Slope(0.0, 0.0)
 
 
 class _Fit(NamedTuple):
-    """The kind of a case, and the slopes of its rate and of its work per CPU second."""
+    """Whether a case is CPU-bound, I/O-bound or mixed, and the slopes of its rate and of its work per CPU second."""
 
     kind: Prior = DOES_BOTH
     rate: Slope = NOT_CORRECTED
@@ -62,14 +63,14 @@ class _Fit(NamedTuple):
 
 
 class SpeedCorrection:
-    """Correct metrics to the usual speed, which is the mean over all rounds.
+    """Adjust metrics to the usual speed of the machine, which is the mean over all rounds.
 
     A server's own load also changes the CPU speed: sibling threads share a core, and more active cores reduce the turbo
     frequency. This effect belongs to the strategy, so it is estimated but not corrected.
     """
 
     def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
-        """Fit the coefficients; `beside` are cases of another result from the same machine, for a common scale."""
+        """Fit the coefficients to all cases; `beside` are the cases of another result that need the same scale."""
         results = [_with_speed(cases), _with_speed(beside)]
         known = [run for rounds in results for run in rounds]
         self._by_load, self._error_of_load = _slope_by_load(results)
@@ -85,7 +86,7 @@ class SpeedCorrection:
         return self._speed_of(run) / self.usual if run.speed and self.usual else None
 
     def lowest_and_highest(self, run: Round) -> tuple[float, float] | None:
-        """Return the extremes of the speed over the steady part, as multiples of the usual speed."""
+        """Return the lowest and highest speed in the steady part as multiples of the usual speed."""
         if run.lowest_and_highest is None or not self.usual:
             return None
         usual = self.usual * self._effect_of_load(run)
@@ -100,7 +101,7 @@ class SpeedCorrection:
         return self._fit_of(run).cpu.value
 
     def slopes(self, run: Round) -> tuple[Slope, Slope]:
-        """Return both coefficients with their variances."""
+        """Return the coefficients of the rate and of the work per CPU second, with their variances."""
         fit = self._fits.get(run, _Fit(rate=Slope(), cpu=Slope()))
         return fit.rate, fit.cpu
 
@@ -121,7 +122,7 @@ class SpeedCorrection:
         """Return the CPU time per transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()
         if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
-            return used / rate  # the CPUs in use don't depend on the speed, so only the rate adds an error
+            return used / rate  # the number of CPUs in use does not depend on the speed, so only the rate adds an error
         used_s = run.cpu_s_per_transaction()
         return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
 
@@ -134,12 +135,12 @@ class SpeedCorrection:
         return uncertain * math.log(self.speed(run) or 1.0) ** 2
 
     def shared_variance(self, case: Case) -> float:
-        """Return the variance that all rounds of a case share: the uncertain effect of its own load on the speed."""
+        """Return the variance that all rounds share because the effect of their own load on the speed is uncertain."""
         by_load = (fmean(run.load_beside for run in case) - self._usual_load) * self._error_of_load
         return (self.coefficient(case[0]) * by_load) ** 2
 
     def response_s(self, run: Round, seconds: float | None) -> float | None:
-        """Return a response time at the usual speed: in a closed loop, response time is users divided by rate."""
+        """Adjust a response time to the usual speed; in a closed loop, it is inversely proportional to the rate."""
         rate = self.rate(run)
         return seconds and seconds * (run.rate.per_s / rate if rate and run.rate.per_s else 1.0)
 
@@ -184,7 +185,7 @@ class SpeedCorrection:
                 self._fits |= {run: _Fit(kind, rate, cpu) for case in alike for run in case}
 
     def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
-        """Return the slope within the cases, shrunk towards the prior if there is little data."""
+        """Fit one slope to the rounds within each case, and shrink it towards the prior if there is little data."""
         products = squares = 0.0
         for case in cases:
             known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
@@ -200,7 +201,7 @@ class SpeedCorrection:
 
 
 def _variance_of_loss(run: Round) -> float:
-    """Return the variance of the correction for lost CPU time, which is a logarithm."""
+    """Return the variance of the logarithm of the correction for lost CPU time."""
     uncertain_wait = UNCERTAIN_LOSS if run.cpu_wanted() is None else UNCERTAIN_WAIT
     of_stolen = UNCERTAIN_LOSS * math.log1p(-stolen(run))
     of_taken = uncertain_wait * math.log1p(-taken_by_others(run))
@@ -214,7 +215,7 @@ def stolen(run: Round) -> float:
 
 
 def other_work(run: Round) -> float:
-    """Return the share of all CPUs that programs outside the benchmark used; 0 if unknown."""
+    """Return the share of all CPU time that programs outside the benchmark used, or 0 if it is unknown."""
     record, machine = run.record, run.record.machine
     if machine is None or not machine.total_s:
         return 0.0
@@ -257,7 +258,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: its number of workers, the whole number of CPUs that it used, or all."""
+    """Return how many CPUs a server can use: one for each worker, the number that it used if that is whole, or all."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)
@@ -276,13 +277,13 @@ def _work_per_cpu_s(run: Round) -> float | None:
 
 
 def _undisturbed(run: Round, kind: Prior) -> float | None:
-    """Return the rate corrected for lost CPU time, to compare it with the speed."""
+    """Correct the rate for lost CPU time, so that only its dependence on the speed remains."""
     left = (1 - stolen(run)) * (1 - taken_by_others(run))
     return run.rate.per_s and run.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
 
 
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
-    """Return whether a task that runs alone is CPU-bound, I/O-bound or mixed; None if that wasn't measured.
+    """Return whether a task is CPU-bound, I/O-bound or mixed, or None if it was not run alone.
 
     On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides.
     """
@@ -308,7 +309,7 @@ def _kind(share: float, computes: float, waits: float) -> Prior:
 
 
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
-    """Return the slope of the logarithm of the speed over the load on the other CPUs, and its standard error.
+    """Return how much the logarithm of the speed changes with the load on the other CPUs, and its standard error.
 
     Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between days
     are not caused by the load.

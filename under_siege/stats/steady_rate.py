@@ -31,7 +31,7 @@ def line_through(x: Floats, y: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Requests, with times in seconds since the siege began; the requests of each user are in chronological order."""
+    """Requests, in chronological order for each user; all times are in seconds since the siege began."""
 
     began_s: Floats
     ended_s: Floats
@@ -44,7 +44,7 @@ class Spans:
         return self.ended_s - self.began_s
 
     def share_between(self, from_s: float, to_s: float) -> Floats:
-        """Return the share of each request's duration that lies between two times; 0 for wrong answers."""
+        """Return the share of each request's duration that lies between two times, or 0 if its answer was wrong."""
         inside_s = np.minimum(self.ended_s, to_s) - np.maximum(self.began_s, from_s)
         counts = self.good & (inside_s > 0)
         share: Floats = np.divide(inside_s, self.duration_s, out=np.zeros(len(inside_s)), where=counts)
@@ -61,8 +61,8 @@ def spans_of(
     """Return the requests of a closed loop, sorted by user and time.
 
     Each user is assumed to send the next request as soon as the previous one is answered. The duration that the tool
-    reports (with the resolution `step_s`) is used only for a user's first request, and after a request without an
-    output line.
+    reports (with the resolution `step_s`) is used only for a user's first request, and for a request that follows one
+    without an output line.
     """
     users = np.asarray(user, dtype=int)
     order = np.argsort(users, kind="stable")
@@ -77,7 +77,7 @@ def spans_of(
 
 
 def loose_spans(began_s: Sequence[float], ended_s: Sequence[float], good: Sequence[bool]) -> Spans:
-    """Return requests from outside the closed loop, as if each had its own user."""
+    """Return requests from outside the closed loop, as if each came from a different user."""
     each = np.ones(len(ended_s), dtype=bool)
     return Spans(np.asarray(began_s, float), np.asarray(ended_s, float), np.asarray(good, bool), each, each)
 
@@ -93,11 +93,13 @@ def answered_s(*several: Spans) -> Floats:
 
 
 NO_SPANS = loose_spans([], [], [])
-SETTLED_USERS = 0.9  # the steady part begins when this share of the users has had an answer
+SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had an answer
 LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
-MOST_AT_ONCE = 3.0  # maximum number of answers expected when the first one arrives; with more, the tasks share the CPUs
+# Maximum number of answers that the rate predicts by the time the first answer arrives; if it predicts more, the tasks
+# share the CPUs.
+MOST_AT_ONCE = 3.0
 FEWEST_ANSWERS = 4  # minimum number of answers for a fitted line
-# Maximum deviation of the number of answers from the line: a number, or a share of all answers if that is more.
+# Maximum deviation from the line: this number of answers or, if that is more, this share of all answers.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 
 
@@ -115,7 +117,7 @@ class SteadyRate:
 def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS) -> SteadyRate:
     """Return the rate of correct answers over the steady part of a closed loop without think time.
 
-    The steady part begins when nine of ten users have had an answer. If answers arrive evenly, the rate is the slope of
+    The steady part begins once nine of ten users have had an answer. If answers arrive evenly, the rate is the slope of
     the least-squares line through them. If they arrive in bursts or with pauses, each request counts with the share of
     its duration that lies in the steady part, and requests in flight at the end count with their expected share. In the
     long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
@@ -165,7 +167,7 @@ def is_even(answers: Floats) -> bool:
 
 
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
-    """Return the expected work on the requests in flight at `to_s`, as a number of requests.
+    """Estimate the work done on the requests in flight at `to_s`, as a number of requests.
 
     Each in-flight request counts with its time inside the period, multiplied by the mean of 1/duration of the requests
     that took longer than it has taken so far. If no request took longer, it is assumed to end at `to_s`.
@@ -182,13 +184,13 @@ def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Return the median of the known values; None if there are none."""
+    """Return the median of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 class BurstTotals:
-    """The bursts of a load tool that reports only totals."""
+    """The bursts of a load tool that reports totals instead of single answers."""
 
     def __init__(self, record: Record) -> None:
         self.columns = record.bursts
@@ -201,7 +203,7 @@ class BurstTotals:
         return len(self.took_s) > 0
 
     def bytes_of_answers(self) -> tuple[int, int]:
-        """Return the total bytes and the number of answers of the bursts that report bytes and have no wrong status."""
+        """Return the number of bytes and of answers in all bursts that report bytes and had no wrong status."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return sum(size for size, _ in known), sum(right for _, right in known)
@@ -216,17 +218,17 @@ class BurstTotals:
         return SteadyRate(float((self.completed + int(during.sum())) / self.took_s.sum()), from_s)
 
     def percentile(self, percent: float) -> float | None:
-        """Return the median of a percentile over the bursts; None if the tool does not report this percentile."""
+        """Return the median of a percentile over the bursts, or None if the tool does not report this percentile."""
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
         return median_of(columns[int(percent)])
 
     @property
     def longest_s(self) -> float:
-        """Return the longest response time; 0 if the tool does not report it."""
+        """Return the longest response time, or 0 if the tool does not report it."""
         return max((value for value in self.columns.max_s if value is not None), default=0.0)
 
     def awake(self, cpus: int) -> float | None:
-        """Return the share of its CPUs that the tool used or waited for; None if unknown.
+        """Return the share of its CPUs that the tool used or waited for, or None if it is unknown.
 
         If only its CPU time is known, return the share that the tool used.
         """

@@ -1,4 +1,4 @@
-"""Build timelines of traced requests: when each one ran, how many tasks ran in parallel, and which pings waited."""
+"""Build timelines that show when each traced request ran, how many tasks ran in parallel, and which pings waited."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,19 +13,19 @@ from under_siege.model.record import Trace
 from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
-ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look as if they ran one at a time
-PARALLEL = 1.2  # average number of tasks; a smaller excess over 1 may be an error of the clocks
-IO_BOUND = 0.1  # share of CPU time; below it, a task counts as running from its start to its end
-BUSY = 0.7  # CPUs; if tasks used fewer, they were waiting, or other programs had the CPUs
-STUCK = 0.25  # share of the trace; if 10 % of the pings take longer, pings wait for tasks
-LATE = 0.2  # share of the trace; an answer was delayed if sending it took longer
-IDLE = 0.05  # CPUs; if tasks used more, other programs may have caused their pauses
+ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time
+PARALLEL = 1.2  # average number of tasks above which tasks ran in parallel; clock errors can explain a lower number
+IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
+BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
+STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
+LATE = 0.2  # share of the trace's duration; if sending an answer took longer, it was delayed
+IDLE = 0.05  # number of CPUs; if tasks used more, other programs may have caused their pauses
 QUEUED = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
 SHORT_S = 0.001  # shorter pauses are invisible in the chart
 
 
 def other_work(trace: Trace) -> float | None:
-    """Return the share of all CPUs that neither the server nor the bench used; None if unknown."""
+    """Return the share of all CPUs that other programs used (including steal time), or None if it is unknown."""
     machine, server_s, bench_s = trace.machine, trace.server_cpu_s, trace.bench_cpu_s
     if machine is None or server_s is None or bench_s is None or machine.total_s <= 0:
         return None
@@ -33,7 +33,7 @@ def other_work(trace: Trace) -> float | None:
 
 
 def is_crowded(trace: Trace) -> bool:
-    """Return whether other programs left too little CPU for two parallel tasks, on a machine with several CPUs."""
+    """Return whether a machine has several CPUs, but other programs left too few of them for two parallel tasks."""
     share, requests = other_work(trace), trace.requests
     if share is None or trace.machine is None or not requests.sent_s:
         return False
@@ -46,7 +46,7 @@ class TaskSpan(NamedTuple):
 
     from_s: float
     to_s: float
-    share: float | None  # share of the time on the CPU; None if the server doesn't report it
+    share: float | None  # CPU time as a share of the period; None if the server doesn't report it
 
     @property
     def cpu_share(self) -> float:
@@ -54,13 +54,13 @@ class TaskSpan(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A request. Requests are numbered in the order in which their tasks started."""
+    """A traced request; requests are numbered in the order in which their tasks started."""
 
     number: int
     sent_s: float
     answered_s: float
     spans: tuple[TaskSpan, ...]  # empty if the server doesn't report them
-    io_waits: tuple[tuple[float, float], ...] = ()  # when its task was idle and no other task of its process ran
+    io_waits: tuple[tuple[float, float], ...] = ()  # periods in which neither its task nor others of its process ran
 
     def cpu_share_between(self, from_s: float, to_s: float) -> float:
         overlaps = (span.cpu_share * max(0.0, min(to_s, span.to_s) - max(from_s, span.from_s)) for span in self.spans)
@@ -72,7 +72,7 @@ class Bar(NamedTuple):
 
     @property
     def late_s(self) -> float:
-        """Return the time from the end of the task to the answer; 0 if the end is unknown."""
+        """Return the time from the end of the task to the answer, or 0 if the end is unknown."""
         return 0.0 if self.done_s is None else self.answered_s - self.done_s
 
     @property
@@ -90,7 +90,7 @@ class Lane(NamedTuple):
 
     @property
     def process(self) -> str:
-        """Return the id of the process; only threads of the same process block each other."""
+        """Return the id of the worker's process, because only threads of the same process block each other."""
         process = self.worker.partition("/")[0]
         return "" if process.startswith("thread") else process
 
@@ -101,12 +101,12 @@ class PingSpan(NamedTuple):
 
 
 class TimelinePattern(NamedTuple):
-    """The properties that the timelines of a group share."""
+    """The properties that all timelines in a group share."""
 
-    is_parallel: bool | None = None  # None: unknown
+    is_parallel: bool | None = None  # None if unknown
     is_stuck: bool = False  # whether pings waited for tasks
     is_failed: bool = False
-    is_crowded: bool = False  # whether other programs are the reason that `is_parallel` is unknown
+    is_crowded: bool = False  # whether `is_parallel` is unknown because other programs used the CPUs
 
 
 class Timeline(NamedTuple):
@@ -118,7 +118,7 @@ class Timeline(NamedTuple):
     lanes: tuple[Lane, ...] = ()
     pings: tuple[PingSpan, ...] = ()
     failure: str = ""
-    other_work: float | None = None  # share of the CPUs used by other programs; None if that left room for two tasks
+    other_work: float | None = None  # share of the CPUs used by other programs, or None if two tasks had enough CPUs
 
     @property
     def name(self) -> str:
@@ -142,7 +142,7 @@ class Timeline(NamedTuple):
 
     @property
     def parallelism(self) -> int | None:
-        """Return the average number of tasks that computed at the same time, rounded; at least 2 if it exceeds 1.
+        """Return the rounded average number of tasks that ran at the same time, which is at least 2 if any did.
 
         I/O-bound tasks count from their start to their end. Return None if the server doesn't report enough, or if
         other programs used the CPUs.
@@ -170,17 +170,17 @@ class Timeline(NamedTuple):
 
     @property
     def takes_turns(self) -> bool:
-        """Return whether clearly more tasks had started than computed at the same time."""
+        """Return whether tasks alternated: clearly more of them were in progress than ran at the same time."""
         return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
 
     @property
     def longest_late_s(self) -> float:
-        """Return the longest time between the end of a task and its answer; 0 if that is negligible."""
+        """Return the longest time between the end of a task and its answer, or 0 if it is negligible."""
         late_s = max((bar.late_s for bar in self.bars), default=0.0)
         return late_s if late_s > LATE * self.done_s else 0.0
 
     def described(self) -> str:
-        """Return the text alternative of the chart."""
+        """Describe the timeline in a sentence, which is used as the alternative text of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
         workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
@@ -226,7 +226,7 @@ def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
 
 
 def _lane_names(workers: Sequence[str]) -> list[str]:
-    """Return names such as `process 1` for workers such as `4711/MainThread`."""
+    """Return a readable name for each worker, such as `process 1` for `4711/MainThread`."""
     processes = list(dict.fromkeys(worker.partition("/")[0] for worker in workers))
     if 1 < len(processes) < len(workers):
         return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
@@ -235,13 +235,13 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return the end of the time axis that all timelines share: the end of the last answer or ping."""
+    """Return the time at which the last answer or ping of all timelines ended, where their common time axis ends."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
 
 def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timeline]]]:
-    """Return the timelines of each pattern, the best pattern first."""
+    """Group the timelines by pattern, and return the groups with the best pattern first."""
     groups: dict[TimelinePattern, list[Timeline]] = {}
     for timeline in drawn:
         groups.setdefault(timeline.pattern, []).append(timeline)
@@ -250,7 +250,7 @@ def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timel
 
 
 def _running(bars: Sequence[Bar]) -> float:
-    """Return the average number of tasks that had started but not ended."""
+    """Return the average number of tasks that were in progress, whether or not they used a CPU."""
     return sum(bar.duration_s for bar in bars) / _duration_s(bars)
 
 
@@ -279,7 +279,7 @@ def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float,
 
 
 def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
-    """Return the average number of spans that overlap a period, and the average number of CPUs that they used."""
+    """Return the average number of spans during a period, and the average number of CPUs that they used in it."""
     starts_s, ends_s, shares = spans.T
     inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
     return float(inside.sum()), float((inside * shares).sum())

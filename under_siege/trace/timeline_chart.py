@@ -1,4 +1,4 @@
-"""Draw timelines as a chart, grouped by pattern or side by side, on the same time axis."""
+"""Draw a chart of timelines with a common time axis, either grouped by pattern or side by side."""
 
 import textwrap
 from collections import defaultdict
@@ -11,12 +11,12 @@ from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_
 from under_siege.trace.timeline_text import full_name, heading, summary_line
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
-_BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)  # pixels; the tallest bars that fit are used
-_LABEL = 11  # pixels; height reserved for a label, so that labels don't overlap
+_BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)  # heights of a bar in pixels; the first that fits is used
+_LABEL = 11  # height in pixels that is reserved for each label, so that labels don't overlap
 _COLUMN_GAP = 24
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
-_LETTER = 6.3  # pixels; approximate width
-_MOST_PANELS = 4  # panels on a slide
+_LETTER = 6.3  # approximate width of a letter in pixels
+_MOST_PANELS = 4  # maximum number of panels on a slide
 _LEGEND = {
     "waits for its turn": "waiting",
     "waits for something other than a core": "elsewhere",
@@ -29,7 +29,7 @@ _NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: anothe
 
 
 class _Canvas:
-    """Collect the data rows of each layer of the chart, with positions in pixels."""
+    """Collect the data rows for each layer of the chart, with positions in pixels."""
 
     def __init__(self, theme: Theme, end_s: float, columns: int, bar: float) -> None:
         self.theme, self._end_s, self._columns, self._bar = theme, end_s, columns, bar
@@ -122,7 +122,7 @@ class _Canvas:
         self.height += self._bar
 
     def _pings(self, timeline: Timeline) -> None:
-        """Draw each ping as a line, in several rows so that pings don't hide each other."""
+        """Draw each ping as a line, and distribute the lines over several rows so that they don't overlap."""
         self._label(f"pings ≤ {formatting.seconds(timeline.longest_ping_s)}" if self._columns == 1 else "pings")
         max_rows = _PING_ROWS_OF_A_SLIDE if self.theme.is_slide else _PING_ROWS
         step = max(3.2, 4.0 * self._bar / _BAR)
@@ -155,12 +155,12 @@ class _Canvas:
 
 
 def timeline_chart(drawn: Sequence[Timeline], theme: Theme, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
-    """Draw timelines grouped by pattern, or side by side in columns.
+    """Draw timelines grouped by pattern or, if there are several columns, side by side.
 
     A slide shows one timeline from each group, as large as possible, or all timelines if there are several columns.
 
     Args:
-        missing: a sentence for each strategy that could not be traced.
+        missing: a sentence for each strategy that could not be traced, to be shown below the timelines.
     """
     if theme.is_slide and len(drawn) > 1:
         groups = [members for _, members in grouped(drawn)]

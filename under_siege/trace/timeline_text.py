@@ -1,4 +1,4 @@
-"""Format timelines as text: descriptions, and charts of block characters."""
+"""Format timelines as descriptions in words and as charts made of block characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # names in a title without a count; for more strategies, the title also shows their number
+_MOST_NAMES = 3  # maximum number of names in a title; if there are more, the title also shows their number
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
@@ -31,14 +31,14 @@ GIL_EXPLANATION = (
 
 
 def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name in plain words, followed by the file name unless `is_plain`."""
+    """Return the name of the strategy in plain words, followed by its file name unless `is_plain`."""
     plain = in_plain_words(timeline.server, timeline.title)
     name = plain if is_plain else with_name(plain, timeline.server, is_narrow=is_narrow)
     return " · ".join([name, *timeline.settings])
 
 
 def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
-    """Return the heading of a group, such as `Two at once, and pings are quick`."""
+    """Return the heading of a group of timelines, such as `Two at once, and pings are quick`."""
     if kind.is_failed:
         return "Failed"
     if kind.is_crowded:
@@ -55,14 +55,14 @@ def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
 
 
 def _too_crowded(members: Sequence[Timeline]) -> str:
-    """Return the end of the sentence `other programs …`."""
+    """Return the rest of a sentence that begins with `other programs`."""
     shares = sorted(timeline.other_work or 0.0 for timeline in members)
     used = " to ".join(dict.fromkeys([formatting.share(shares[0]), formatting.share(shares[-1])]))
     return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
 def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
-    """Return a line with the facts that the heading of the group does not show."""
+    """Return a line with the facts about a timeline that the heading of its group does not show."""
     if timeline.failure:
         return f"failed: {timeline.failure}"
     longest_ping = formatting.seconds(timeline.longest_ping_s)
@@ -126,7 +126,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
 
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
-_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # each with the minimum share of time on the CPU
+_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # minimum CPU time as a share of wall time, and its character
 _UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
@@ -143,7 +143,7 @@ LEGEND = (
 
 
 class TimelinesAsText:
-    """All timelines on one time axis, as wide as the terminal, grouped by pattern or side by side."""
+    """A text chart, as wide as the terminal, of all timelines grouped by pattern or side by side."""
 
     def __init__(self, result: Result, *, side_by_side: bool = False) -> None:
         self._result, self._is_side_by_side, self._timelines = result, side_by_side, timelines(result.traces)
@@ -165,7 +165,7 @@ class TimelinesAsText:
 
 
 def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableType]:
-    """Yield the legend; then, for each request, yield the chart up to that request and a sentence about it."""
+    """Yield the legend and then, for each request, the chart up to that request and a sentence about it."""
     drawn = timelines(result.traces)
     yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
     for together in [drawn] if side_by_side else [[timeline] for timeline in drawn]:
@@ -179,13 +179,13 @@ def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableT
 
 
 def _filled(items: Sequence[str], width: int) -> str:
-    """Return the items in lines of at most `width` characters, without breaking an item."""
+    """Arrange the items in lines of at most `width` characters without breaking any item."""
     text = "   ".join(item.replace(" ", "\xa0") for item in items)
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False).replace("\xa0", " ")
 
 
 def _scale(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """Return the end of the time axis and the ping of full height, in seconds; all timelines share them."""
+    """Return the scale that all timelines share: the end of the time axis and the longest ping latency, in seconds."""
     end_s = axis_end_s(drawn)
     return end_s, max([end_s / 4, *(timeline.longest_ping_s for timeline in drawn)])
 
@@ -207,7 +207,7 @@ def _group_heading(members: Sequence[Timeline]) -> str:
 
 
 class _Chart:
-    """One timeline, up to the request with the number `last`."""
+    """A text chart of one timeline, up to the request with the number `last` if it is set."""
 
     def __init__(self, timeline: Timeline, scale: tuple[float, float], last: int | None = None) -> None:
         self._timeline, self._last = timeline, last
@@ -252,7 +252,7 @@ class _Chart:
         return line.append(f" {bar.number}")
 
     def _pings(self) -> Text:
-        """Return a bar for each column in which a ping was due; its height is the longest latency in that column."""
+        """Return a line of bars, each as tall as the longest latency of the pings that were due in its column."""
         marks = {
             self._column(ping.due_s): _HEIGHTS[min(7, int(8 * ping.waited_s / self._tallest_s))]
             for ping in sorted(self._timeline.pings, key=lambda ping: ping.waited_s)

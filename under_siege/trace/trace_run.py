@@ -1,4 +1,4 @@
-"""Trace servers: send simultaneous requests and pings, and record when each request ran according to its response."""
+"""Trace servers: send simultaneous requests and pings, and record when each request ran, as its response reports."""
 
 import asyncio
 import re
@@ -29,16 +29,16 @@ from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
-PINGS_AROUND = 3  # pings before the requests and after their answers, as a baseline
-CLOCK_ACCURACY_S = 0.005  # seconds that a reported span may exceed the time from request to answer
+PINGS_AROUND = 3  # number of pings before the requests and after their answers, as a baseline
+CLOCK_ACCURACY_S = 0.005  # how much a reported span may begin before the request or end after the answer
 
-SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (None: unknown) of each span, in seconds
+SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (None if unknown) of each span in seconds
 
 
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy without a siege; return the unsaved result and the signal that stopped it, or None."""
+    """Trace every strategy without a siege, and return the unsaved result and the signal that stopped it (or None)."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await RequestTracer(ready, None, expectations, keep, requests).trace_remaining(services, watcher)
@@ -47,7 +47,7 @@ def trace_servers(
 
 
 class RequestTracer:
-    """Trace each case once, even if its number of users varies: after a siege, or else on a separate server."""
+    """Trace each case once (even with several numbers of users), after its siege or on a separate server."""
 
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
@@ -56,7 +56,7 @@ class RequestTracer:
         self._traced: set[Case] = set()
 
     async def after_siege(self, case_run: CaseRun, server: Server) -> None:
-        """Trace the warm server of a siege that has just ended; if that fails, `trace_remaining` retries."""
+        """Trace the warm server of a siege that has just ended; if the trace fails, `trace_remaining` retries it."""
         case, record = traced_case(case_run.case), case_run.record
         if record.is_ceiling or case in self._traced:
             return
@@ -66,7 +66,7 @@ class RequestTracer:
             self._traced.add(case)
 
     async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
-        """Trace the remaining cases, and keep each trace when it is complete."""
+        """Trace the cases that have no trace yet, and keep each trace once it is complete."""
         for case in dict.fromkeys(map(traced_case, self._plan.cases)):
             watcher.case_begins(f"trace  {case.server}", 0.0)
             if case not in self._traced:
@@ -74,14 +74,14 @@ class RequestTracer:
             watcher.case_ends()
 
     async def _trace(self, case: Case, send_all: Callable[[Trace], Awaitable[None]]) -> Trace:
-        """Return the trace or its failure; retry once if other programs left too little CPU for two parallel tasks."""
+        """Return the trace or its failure, after a retry if other programs left too few CPUs for two parallel tasks."""
         for _ in range(2):
             trace = Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
             try:
                 await send_all(trace)
             except CaseFailedError as failed:
                 trace.failure = Failure(failed.code, str(failed))
-            except Exception as error:  # a bug in the bench must not lose the other traces
+            except Exception as error:  # a bug in the bench must not discard the other traces
                 trace.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
             if not is_crowded(trace):
                 break
@@ -127,7 +127,7 @@ class RequestTracer:
             await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)
 
     def _cpu_s(self, server: Server, case: Case, services: Services | None) -> float | None:
-        """Return the CPU time that the server and its services have used; None if unknown."""
+        """Return the CPU time that the server and its services have used, or None if it is unknown."""
         usage = tree_usage(server.pid, memory=False)
         needs = [name for name in self._plan.targets[case.server].needs if name in SERVICES]
         if usage is None or (needs and services is None):
@@ -136,7 +136,7 @@ class RequestTracer:
 
 
 def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return the spans in the header `X-Ran`; none if it is missing, malformed or impossible."""
+    """Return the spans in the header `X-Ran`, or an empty list if it is missing, malformed or impossible."""
     try:
         zero_s, *texts = answer.headers.get("x-ran", "").split()
         spans: SpanList = []
@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span that ends with the answer and has the length in `Server-Timing`; none without that header."""
+    """Return one span that ends with the answer and lasts as long as `Server-Timing` says, or none without it."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []
