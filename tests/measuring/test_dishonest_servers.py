@@ -30,7 +30,7 @@ TOO_MANY = {
 TOO_SOON = {"works_after_the_answer": ("suspect", "too_fast")}
 
 
-def test_every_control_has_an_expected_verdict() -> None:
+def test_every_dishonest_server_has_an_expected_verdict() -> None:
     assert {path.stem for path in DISHONEST.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
 
 
@@ -53,7 +53,7 @@ def test_rates_above_the_ceiling_are_detected(run_cli, tmp_path) -> None:
 
 
 @pytest.mark.measures
-def test_work_after_the_response_is_detected(run_cli, tmp_path) -> None:
+def test_servers_that_respond_before_the_work_is_done_are_detected(run_cli, tmp_path) -> None:
     """The server may still work for the warm-up during the first second of the siege."""
     with without_a_ceiling():
         assert_detected(TOO_SOON, summaries(run_cli, tmp_path, "2s", *map(path_of, TOO_SOON), "--task", SHORT_TASK))

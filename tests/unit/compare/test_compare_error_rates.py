@@ -85,7 +85,7 @@ def test_only_the_case_that_is_ten_percent_slower_is_reported() -> None:
     assert others <= 5
 
 
-def test_the_smallest_visible_change_is_detected_in_half_of_the_comparisons() -> None:
+def test_the_smallest_detectable_change_is_detected_in_half_of_the_comparisons() -> None:
     rng = np.random.default_rng(8)
     sizes = [simulated(rng, 3, {}, 0.05)[0].changes[0].smallest_visible for _ in range(50)]
     truth = float(np.log1p(np.median(sizes)))

@@ -58,7 +58,7 @@ def test_the_timeout_of_the_warm_up_covers_the_whole_queue(monkeypatch) -> None:
     assert server.longest == 80
 
 
-def test_the_warm_up_of_a_process_does_not_wait_for_all_its_threads(monkeypatch) -> None:
+def test_the_warm_up_of_a_threaded_process_does_not_wait_for_all_threads(monkeypatch) -> None:
     server = SingleQueueServer("40", "1/thread_{}".format)
     assert warmed_up(server, monkeypatch).workers == 40
     assert 2 <= server.longest <= server.requests <= 1 + 2 * usable_cpus()
