@@ -108,7 +108,7 @@ def test_other_tasks_run_while_an_async_task_awaits() -> None:
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
-def test_any_exception_of_an_async_task_becomes_a_one_line_error(way, task: str, line: str) -> None:
+def test_every_exception_of_an_async_task_raises_a_one_line_task_error(way, task: str, line: str) -> None:
     with pytest.raises(TaskError) as caught:
         way(task)
     assert line in str(caught.value)

@@ -149,7 +149,7 @@ def test_a_hanging_task_times_out_when_it_is_tried_before_the_run(bench, tmp_pat
         asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
 
 
-def test_help_imports_no_heavy_packages() -> None:
+def test_help_is_shown_without_importing_third_party_packages_or_asyncio() -> None:
     script = (
         "import atexit, runpy, sys; sys.argv = ['bench.py', '--help'];"
         "atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"

@@ -520,7 +520,7 @@ def test_drill_results_with_impossible_values_are_rejected(
     assert why in ran.stderr
 
 
-def test_a_drill_result_with_unknown_faults_is_shown_and_one_with_missing_fields_rejected(
+def test_drill_results_with_unknown_faults_are_shown_but_not_those_with_missing_fields(
     tmp_path: Path, run_cli: RunCli
 ) -> None:
     save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")

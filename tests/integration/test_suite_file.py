@@ -371,7 +371,7 @@ def test_urls_of_running_servers_are_converted_to_a_suite() -> None:
     assert (suite.ping, suite.ceiling) == (Ping("/health"), None)
 
 
-def test_body_any_accepts_any_body(tmp_path: Path) -> None:
+def test_the_value_any_for_the_expected_body_accepts_every_body(tmp_path: Path) -> None:
     suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
     assert (suite.expect.status, suite.expect.rule.mode) == (201, ANY)
     assert suite.ping is None

@@ -51,7 +51,7 @@ PING = Claim(
 )
 
 
-def test_every_exercise_has_a_solution_and_a_hint() -> None:
+def test_every_exercise_of_the_lesson_has_a_solution_and_a_hint() -> None:
     assert NAMES == sorted(path.stem for path in SOLUTIONS.glob("*.py")) == sorted(all_exercises())
     assert all(one.hint for one in all_exercises().values())
 

@@ -27,7 +27,7 @@ def new_record() -> Record:
     return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
 
 
-def test_the_speed_probe_samples_every_cpu_and_exits() -> None:
+def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run() -> None:
     record, cpus = new_record(), usable_cpu_numbers()
 
     async def listen() -> list[psutil.Process]:
@@ -221,7 +221,7 @@ def test_memory_is_measured_as_pss_uss_or_rss(
         assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
 
 
-def test_resource_usage_is_summed_over_all_existing_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
         patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, uss=3, pss=5))
@@ -302,7 +302,7 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
-def test_subprocess_scripts_need_only_the_standard_library(module: str) -> None:
+def test_scripts_run_in_subprocesses_import_only_the_standard_library(module: str) -> None:
     """The scripts run in the Python of the servers, which may have no other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

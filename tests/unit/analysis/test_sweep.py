@@ -77,7 +77,7 @@ def test_equal_rates_have_the_knee_at_the_first_point_in_95_of_100_results() -> 
     assert found.count(0) >= 0.95 * 300 - 2 * (0.05 * 0.95 * 300) ** 0.5
 
 
-def test_the_knee_of_a_plateau_and_of_slow_growth_is_found() -> None:
+def test_the_knee_is_at_the_start_of_a_plateau_and_later_for_slow_growth() -> None:
     rng = np.random.default_rng(1)
     wall = [knee(measured(np.minimum(NUMBERS, 4) * 10.0, rng)) for _ in range(100)]
     assert wall.count(2) >= 95
@@ -122,7 +122,7 @@ def test_sweep_sentences_describe_knees_scaling_laws_and_slower_pings() -> None:
     assert "Universal" not in said  # four points are too few
 
 
-def test_a_sweep_with_one_round_is_not_described() -> None:
+def test_sweep_sentences_are_omitted_after_one_round() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 

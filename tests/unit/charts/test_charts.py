@@ -116,7 +116,7 @@ def test_the_ceiling_line_and_every_bar_lie_within_the_drawn_confidence_interval
         assert low < bar["x2"] < high, "a bar and its interval are at the same speed of the machine"
 
 
-def test_the_fastest_server_is_highlighted() -> None:
+def test_all_servers_of_rank_1_are_highlighted_in_the_throughput_chart() -> None:
     first = {case.server for case in summarize(result("sample")).cases if case.rank == 1}
     for theme in (FILE, SLIDE.theme):
         bars = rows("throughput", "bars", theme)

@@ -273,7 +273,7 @@ def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_an_answ
     ],
     ids=["died", "wrong bytes", "no transaction", "wrong check"],
 )
-def test_failed_cases_have_no_figures(spoil) -> None:
+def test_a_failed_case_has_one_reason_and_no_figures(spoil) -> None:
     record = record_of("1_x")
     spoil(record)
     case = judged(record)

@@ -105,7 +105,7 @@ def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
     assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
 
 
-def test_a_case_that_failed_in_the_base_is_undecided_if_it_is_missing_now() -> None:
+def test_a_case_failed_in_the_base_is_failed_if_it_fails_again_and_undecided_if_missing() -> None:
     failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
     found = compare_results(failed, failed)
     assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
@@ -280,7 +280,7 @@ OTHERS = ({"speed_probe": "3.14.0 500+1500"}, {"speed_probe": ""}, {"cpu_model":
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=["other work", "unknown", "other CPU"])
-def test_speed_samples_of_different_probes_are_not_compared(other) -> None:
+def test_changes_are_not_speed_adjusted_if_the_results_used_different_speed_probes(other) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     found = compare_results(base, a_result(*SERVERS, seed=2, speeds=slower(STEADY), **other))
     assert not found.has_common_speed
@@ -288,7 +288,7 @@ def test_speed_samples_of_different_probes_are_not_compared(other) -> None:
     assert "The speed of the machine in the two runs can't be compared" in as_text(found)
 
 
-def test_speed_samples_of_unknown_probes_are_not_compared() -> None:
+def test_changes_are_not_speed_adjusted_if_the_speed_probe_is_unknown() -> None:
     result = a_result(*SERVERS, seed=1, speeds=STEADY, speed_probe="")
     assert not compare_results(result, result).has_common_speed
 
@@ -309,7 +309,7 @@ def test_the_number_of_cpus_that_servers_leave_idle_does_not_affect_the_speed_co
     assert correction.speed(bare[0]) == pytest.approx(correction.speed(server[0]), rel=0.01)
 
 
-def test_the_environment_records_the_speed_probe() -> None:
+def test_the_recorded_environment_names_the_version_of_the_speed_probe() -> None:
     import platform
 
     from under_siege.environments.machine import describe_environment

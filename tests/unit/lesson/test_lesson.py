@@ -132,7 +132,7 @@ def test_a_claim_is_decided_by_comparing_the_interval_with_limits_that_include_a
     assert outcome_of(is_, between) == expected
 
 
-def test_one_round_of_pings_does_not_decide_a_claim() -> None:
+def test_a_claim_about_pings_is_undecided_after_one_round() -> None:
     found = decide(a_claim("more", "ping p50"), ResultView(ONE_ROUND))
     assert (found.outcome, found.reason) == (UNDECIDED, "one round is not enough to estimate the noise")
 
@@ -196,7 +196,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 
-def test_the_metric_at_once_counts_overlapping_tasks() -> None:
+def test_the_metric_at_once_is_the_number_of_overlapping_tasks() -> None:
     one_by_one, together = result_of([]), result_of([])
     one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))

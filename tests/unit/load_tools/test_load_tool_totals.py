@@ -56,7 +56,7 @@ def test_errors_of_ab_never_exceed_complete_requests() -> None:
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.p50_s) == (0, 0, 5, None)
 
 
-def test_ab_exceptions_without_any_bytes_count_as_connection_errors() -> None:
+def test_ab_exceptions_without_any_bytes_are_reported_as_connection_errors() -> None:
     totals = of_ab(100, wrong=0, connect=1, exceptions=50, total=0)
     assert (totals.right, totals.unanswered, totals.connect_errors, totals.max_s) == (0, 151, 51, None)
 

@@ -421,7 +421,7 @@ def test_an_impossible_server_timing_header_is_limited_to_the_request_duration(h
 @example("\u00b2")
 @example("\u0663")
 @example("9" * 5000)
-def test_an_impossible_number_of_workers_is_ignored(header: str) -> None:
+def test_an_impossible_number_of_workers_in_a_response_header_is_ignored(header: str) -> None:
     told = _workers_told(HttpResponse(200, b"", {"x-workers": header}))
     assert told is None or 1 <= told <= MOST_WORKERS
 

@@ -53,7 +53,7 @@ def test_a_profile_with_few_samples_names_no_line() -> None:
         ((90, 1, 0), "with lock:", "waits for a lock"),
     ],
 )
-def test_a_blocking_function_is_classified_by_its_cpu_and_gil_samples(
+def test_a_blocking_function_is_classified_by_cpu_and_gil_samples(
     counts: tuple[int, int, int], source: str, how: str
 ) -> None:
     frame = Frame("work", "shop/work.py", 3, "app", source)
@@ -199,7 +199,7 @@ def test_a_line_that_waits_for_a_lock_is_listed_separately_from_lines_that_compu
     ]
 
 
-def test_only_event_loops_of_listening_processes_count_as_serving_requests() -> None:
+def test_only_event_loops_of_listening_processes_are_assumed_to_serve_requests() -> None:
     loops = [(pid, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)) for pid in (1, 2)]
     profile = profile_of(*loops)
     assert Diagnosis(profile).loop_processes == [1, 2]

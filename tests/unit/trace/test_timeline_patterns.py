@@ -94,7 +94,7 @@ def in_turn(server: str = "4_pool") -> Trace:
 CANT_SHOW = "other programs used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def test_a_trace_on_a_machine_with_one_free_cpu_does_not_claim_one_task_at_a_time() -> None:
+def test_a_trace_with_one_free_cpu_says_that_parallel_tasks_cannot_be_shown() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
     assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
