@@ -137,7 +137,7 @@ def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record
     return found
 
 
-def test_differences_larger_than_those_of_identical_versions_are_shown() -> None:
+def test_differences_larger_than_between_measurements_of_one_version_are_shown() -> None:
     across = across_of(summarize(result_of(versions(1.25))), "aiohttp")
     assert across.values == ["3.8.6", "3.8.6.0", "3.10.1"]
     ((_, cells),) = across.rows.items()
@@ -147,7 +147,7 @@ def test_differences_larger_than_those_of_identical_versions_are_shown() -> None
     assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
 
 
-def test_noise_is_computed_only_from_compared_cases() -> None:
+def test_cases_on_a_busy_machine_do_not_increase_the_noise_of_other_cases() -> None:
     """Cases on a busy machine are not compared, so their differences do not count as noise."""
     busy = Machine(total_s=8, busy_s=8, steal_s=0)
     restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
@@ -156,12 +156,14 @@ def test_noise_is_computed_only_from_compared_cases() -> None:
     assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
-def test_differences_no_larger_than_those_of_identical_versions_are_blank() -> None:
+def test_differences_no_larger_than_between_measurements_of_one_version_are_blank() -> None:
     ((_, cells),) = across_of(summarize(result_of(versions(1.02))), "aiohttp").rows.items()
     assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
 
 
-def test_the_table_across_an_axis_reports_its_noise_and_requires_two_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_across_an_axis_reports_the_noise_and_requires_two_axis_values(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from rich.console import Console
 
     result = result_of(versions(1.25))
@@ -176,7 +178,7 @@ def test_the_table_across_an_axis_reports_its_noise_and_requires_two_values(caps
 
 
 @pytest.mark.parametrize(("width", "tables"), [(60, [2, 3]), (80, [1, 2]), (140, [1, 1])])
-def test_narrow_terminals_show_several_tables_without_truncated_figures(width: int, tables: list[int]) -> None:
+def test_narrow_terminals_split_the_table_instead_of_truncating_figures(width: int, tables: list[int]) -> None:
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())

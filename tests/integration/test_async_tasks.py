@@ -58,13 +58,13 @@ def test_async_tasks_report_their_compute_spans(way) -> None:
 
 
 @every_way
-def test_cpu_time_includes_child_tasks(way) -> None:
+def test_cpu_time_of_an_async_task_includes_child_tasks(way) -> None:
     run = way("awaits_others")
     assert run.answer == "2"
     assert 0.04 <= run.cpu_s < 0.08
 
 
-def test_cpu_time_excludes_tasks_that_run_during_awaits() -> None:
+def test_cpu_time_of_an_async_task_excludes_other_tasks_that_run_while_it_awaits() -> None:
     async def together() -> list[TaskRun]:
         busy = asyncio.create_task(computing())
         runs = await asyncio.gather(*(perform_in_slices("sample_tasks:awaits") for _ in range(3)))
@@ -87,7 +87,7 @@ def test_cpu_time_excludes_tasks_that_run_during_awaits() -> None:
             assert stretch.cpu_s <= stretch.to_s - stretch.from_s + 0.001
 
 
-def test_awaits_let_other_tasks_run() -> None:
+def test_other_tasks_run_while_an_async_task_awaits() -> None:
     async def together() -> list[TaskRun]:
         return await asyncio.gather(*(perform_in_slices("sample_tasks:awaits") for _ in range(5)))
 
@@ -108,14 +108,14 @@ def test_awaits_let_other_tasks_run() -> None:
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
-def test_any_exception_of_an_async_task_becomes_a_one_line_error(way, task: str, line: str) -> None:
+def test_every_exception_of_an_async_task_raises_a_one_line_task_error(way, task: str, line: str) -> None:
     with pytest.raises(TaskError) as caught:
         way(task)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_running_task_can_be_cancelled() -> None:
+def test_a_running_async_task_can_be_cancelled() -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(perform_in_slices("sample_tasks:awaits"))
         await asyncio.sleep(0.02)
@@ -127,20 +127,20 @@ def test_a_running_task_can_be_cancelled() -> None:
 
 
 @every_way
-def test_unfinished_child_tasks_do_not_delay_the_answer(way) -> None:
+def test_unfinished_child_tasks_do_not_delay_the_answer_of_an_async_task(way) -> None:
     began_s = time.monotonic()
     assert way("leaves_a_child_task").answer == "done"
     assert time.monotonic() - began_s < 30  # the child task would sleep for 60 s
 
 
-def test_event_loops_of_async_tasks_are_closed(recwarn) -> None:
+def test_the_event_loop_of_an_async_task_is_closed_after_the_task(recwarn) -> None:
     for _ in range(3):
         perform("sample_tasks:awaits")
     assert [str(one.message) for one in recwarn if issubclass(one.category, ResourceWarning)] == []
 
 
 @pytest.mark.parametrize("name", ["3_async_threadexecutor", "5_asyncio", "6_gevent"])
-def test_strategies_run_awaiting_tasks_concurrently(name: str) -> None:
+def test_async_tasks_of_several_requests_run_concurrently(name: str) -> None:
     script = next(path for path in SERVERS if path.stem == name)
     with serving(script, "--task", "sample_tasks:awaits") as served:
         runs = span_times_of(served, 3)
@@ -154,7 +154,7 @@ def span_times_of(served: Served, requests: int) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("name", ["5_asyncio", "6_gevent"])
-def test_a_cpu_bound_task_yields_at_its_awaits(name: str) -> None:
+def test_a_cpu_bound_async_task_yields_to_other_tasks_at_each_await(name: str) -> None:
     script = next(path for path in SERVERS if path.stem == name)
     with serving(script, "--task", "sample_tasks:computes_in_async_slices") as served:
         first, second = span_times_of(served, 2)

@@ -32,7 +32,7 @@ def test_list_shows_every_strategy_with_its_title(run_cli) -> None:
     assert "In a process pool" in lines[3]
 
 
-def test_list_prints_titles_and_ports_as_json(run_cli) -> None:
+def test_list_json_contains_the_title_and_port_of_every_strategy(run_cli) -> None:
     entries = json.loads(run_cli("list", "--json").stdout)
     assert [entry["server"] for entry in entries] == [path.stem for path in SERVERS]
     assert entries[2]["port"] == 8002
@@ -110,7 +110,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_bad_input_causes_a_one_line_error_before_anything_starts(words, error, run_cli, tmp_path) -> None:
+def test_invalid_input_causes_a_one_line_error_before_a_result_file_is_created(words, error, run_cli, tmp_path) -> None:
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "broken.py").write_text("def nothing(:\n")
     (tmp_path / "later.json").write_text('{"schema": 999}')
@@ -143,14 +143,14 @@ def test_a_missing_siege_is_reported_with_its_install_command(run_cli, tmp_path,
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_hanging_task_times_out_before_anything_starts(bench, tmp_path, monkeypatch) -> None:
+def test_a_hanging_task_times_out_when_it_is_tried_before_the_run(bench, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     monkeypatch.setattr(expectation, "LIMIT_S", 1.0)
     with pytest.raises(BadInputError, match="did not end within 1 s"):
         asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
 
 
-def test_help_imports_no_heavy_packages() -> None:
+def test_help_is_shown_without_importing_third_party_packages_or_asyncio() -> None:
     script = (
         "import atexit, runpy, sys; sys.argv = ['bench.py', '--help'];"
         "atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"
@@ -163,7 +163,7 @@ def test_help_imports_no_heavy_packages() -> None:
         assert f"'{heavy}'" not in shown.stderr
 
 
-def test_a_closed_pipe_causes_no_traceback(bench) -> None:
+def test_a_closed_stdout_pipe_causes_no_traceback(bench) -> None:
     listing = subprocess.Popen(bench_command("list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     listing.stdout.close()
     errors = listing.stderr.read()
@@ -172,7 +172,7 @@ def test_a_closed_pipe_causes_no_traceback(bench) -> None:
     assert "Traceback" not in errors
 
 
-def test_doctor_reports_problems(run_cli, tmp_path, monkeypatch) -> None:
+def test_doctor_reports_a_missing_siege_with_exit_code_1(run_cli, tmp_path, monkeypatch) -> None:
     healthy = run_cli("doctor")
     assert healthy.returncode in (0, 1)
     assert healthy.stdout
@@ -198,7 +198,7 @@ class RecordingWatcher:
 ALONE = ("alone_wall_s", "alone_cpu_s")
 
 
-def test_automatic_rounds_stop_when_all_cases_are_decided(tmp_path, monkeypatch) -> None:
+def test_automatic_rounds_end_as_soon_as_no_case_needs_another_round(tmp_path, monkeypatch) -> None:
     """Simulate the measurement only; everything around it is real."""
 
     @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ def message_of(record: Record) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_honest_server_has_the_verdict_ok_and_the_expected_figures(workers: int) -> None:
+def test_an_honest_server_gets_the_verdict_ok_and_figures_that_match_its_task_time(workers: int) -> None:
     case = judged(burst_record_of("1_x", workers=workers))
     assert (case.verdict, case.reasons) == ("ok", [])
     assert case.rate_per_s.mean == pytest.approx(workers / TASK_S, rel=0.03)
@@ -42,7 +42,7 @@ def test_percentiles_are_medians_over_the_bursts() -> None:
     assert judged(record).response_s.p50 == pytest.approx(0.515)
 
 
-def test_rates_and_percentiles_of_several_rounds_have_intervals() -> None:
+def test_rates_and_percentiles_of_several_rounds_have_confidence_intervals() -> None:
     records = [burst_record_of("1_x", number, p50_s=0.5 + 0.01 * number) for number in (1, 2, 3)]
     (case,) = summarize(result_of([*(bare_record(number) for number in (1, 2, 3)), *records])).cases
     assert case.rate_per_s.low < case.rate_per_s.mean < case.rate_per_s.high
@@ -50,7 +50,7 @@ def test_rates_and_percentiles_of_several_rounds_have_intervals() -> None:
     assert case.response_s.p50_low < 0.52 < case.response_s.p50_high
 
 
-def test_a_tool_without_percentiles_leaves_response_times_empty() -> None:
+def test_response_times_are_empty_if_the_load_tool_reports_no_percentiles() -> None:
     case = judged(burst_record_of("1_x", p50_s=None, p95_s=None, p99_s=None))
     assert (case.verdict, case.response_s) == ("ok", None)
 
@@ -59,7 +59,7 @@ def test_rates_above_the_ceiling_are_suspect() -> None:
     assert "above_ceiling" in codes(judged(burst_record_of("1_x", right=400, body_bytes=1600)))
 
 
-def test_a_median_below_the_task_duration_is_flagged_as_too_fast() -> None:
+def test_a_median_response_time_below_the_task_duration_is_flagged_as_too_fast() -> None:
     assert codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2))) == ["too_fast"]
     for errors in ("wrong_status", "unanswered"):  # the fast responses may be the errors
         assert "too_fast" not in codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2, **{errors: 5})))
@@ -79,7 +79,7 @@ def test_a_case_without_correct_answers_fails() -> None:
 
 
 @pytest.mark.parametrize("each", [0, 3, 8])
-def test_answers_of_an_unexpected_length_are_wrong(each: int) -> None:
+def test_answers_of_an_unexpected_length_fail_the_case(each: int) -> None:
     case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
@@ -87,7 +87,7 @@ def test_answers_of_an_unexpected_length_are_wrong(each: int) -> None:
     assert case.verdict in ("ok", "failed")
 
 
-def test_answers_whose_contents_a_script_rejects_are_wrong() -> None:
+def test_answers_whose_contents_a_script_rejects_fail_the_case() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
     assert f"{2 * COUNT} of {13 * COUNT} answers under load had the right status but wrong contents" in message_of(
@@ -96,14 +96,14 @@ def test_answers_whose_contents_a_script_rejects_are_wrong() -> None:
 
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
-def test_bytes_of_responses_in_flight_are_tolerated(more: int) -> None:
+def test_received_bytes_may_deviate_by_one_response_in_flight_per_user(more: int) -> None:
     """At the end of each burst, each of the five users may have a response in flight."""
     expected = [] if abs(more) <= 5 * 4 else ["wrong_answer"]
     assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + more))) == expected
 
 
 @pytest.mark.parametrize("tool", ["ab", "wrk"])
-def test_a_busy_load_tool_is_the_bottleneck(tool: str) -> None:
+def test_a_busy_load_tool_is_reported_as_the_bottleneck(tool: str) -> None:
     record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     assert codes(judged(record)) == ["generator"]
     assert message_of(record).startswith(
@@ -115,7 +115,7 @@ def test_a_busy_load_tool_is_the_bottleneck(tool: str) -> None:
     assert codes(judged(threads)) == []
 
 
-def test_one_busy_locust_worker_is_the_bottleneck() -> None:
+def test_one_busy_locust_worker_is_reported_as_the_bottleneck() -> None:
     record = burst_record_of("1_x", tool="locust", tool_awake=0.3)
     assert codes(judged(record)) == []
     record.tool_report = "Worker box_1 (index 0) exceeded cpu threshold (will only log this once per worker)"
@@ -124,7 +124,9 @@ def test_one_busy_locust_worker_is_the_bottleneck() -> None:
 
 
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
-def test_exceeding_a_ceiling_limited_by_the_tool_is_allowed(ceiling_awake: float, expected: set[str]) -> None:
+def test_rates_above_a_ceiling_limited_by_the_load_tool_are_not_flagged(
+    ceiling_awake: float, expected: set[str]
+) -> None:
     """Rates above a tool-limited ceiling show the speed of the tool; above a server-limited one they are suspect."""
     ceiling, record = burst_record_of("nginx", tool_awake=ceiling_awake), burst_record_of("1_x", 1, 2, tool_awake=0.97)
     ceiling.is_ceiling = True
@@ -133,12 +135,12 @@ def test_exceeding_a_ceiling_limited_by_the_tool_is_allowed(ceiling_awake: float
     assert set(codes(case)) == expected
 
 
-def test_cpu_time_of_the_load_tool_replaces_an_unknown_awake_time() -> None:
+def test_the_cpu_time_of_the_load_tool_is_used_if_the_awake_time_is_unknown() -> None:
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.95))) == ["generator"]
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.5))) == []
 
 
-def test_siege_is_a_bottleneck_only_without_idle_cpus() -> None:
+def test_siege_is_reported_as_the_bottleneck_only_if_the_cpus_are_busy() -> None:
     """siege has one thread per user, so its CPU time matters only if the CPUs are busy."""
     for idle_s, expected in ((2.0, []), (0.9, []), (0.7, ["generator"]), (0.1, ["generator"])):
         machine = Machine(total_s=8, busy_s=4.9, steal_s=0, idle_s=idle_s)
@@ -161,7 +163,7 @@ def test_exhausted_local_ports_are_detected() -> None:
     assert judged_with(9000, reused=False, errors=1) == ["availability"]
 
 
-def test_connections_closed_despite_keep_alive_are_noted() -> None:
+def test_connections_closed_despite_keep_alive_cause_a_note() -> None:
     for kept, notes_expected in ((0, 1), (10, 0), (None, 0)):
         record = burst_record_of("1_x", kept_alive=kept)
         record.keep_alive = True
@@ -171,7 +173,7 @@ def test_connections_closed_despite_keep_alive_are_noted() -> None:
         assert summarize(result).cases[0].verdict == "ok"
 
 
-def test_requests_sent_by_the_bench_count_towards_the_rate() -> None:
+def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     checked = burst_record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
         getattr(checked.checks, column).append(value)
@@ -179,7 +181,7 @@ def test_requests_sent_by_the_bench_count_towards_the_rate() -> None:
     assert more == pytest.approx(1 / TIME_S, rel=0.05)
 
 
-def test_a_result_with_bursts_is_saved_loaded_and_shown(tmp_path) -> None:
+def test_a_result_with_bursts_can_be_saved_loaded_and_shown(tmp_path) -> None:
     result = result_of([bare_record(), burst_record_of("1_x"), burst_record_of("2_x", p50_s=None, p99_s=None)])
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
@@ -195,7 +197,7 @@ def test_bursts_with_impossible_values_are_rejected(tmp_path, column: str, value
         load(tmp_path / "r.json")
 
 
-def test_long_waits_for_requests_in_flight_lead_to_fewer_bursts() -> None:
+def test_the_load_has_fewer_bursts_if_requests_in_flight_take_long_to_end() -> None:
     """Requests in flight at the end of a burst delay the next burst."""
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)

@@ -138,7 +138,7 @@ def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str
 
 
 @pytest.mark.parametrize(("users", "processes"), [(25, 4), (400, 8), (3, 8), (1, 1), (8, 8)])
-def test_users_are_spread_evenly_over_processes(users, processes) -> None:
+def test_users_of_the_ceiling_are_spread_evenly_over_processes(users, processes) -> None:
     shares = spread(users, processes)
     assert sorted(user for share in shares for user in share) == list(range(users))
     assert len(shares) == min(users, processes)
@@ -146,7 +146,7 @@ def test_users_are_spread_evenly_over_processes(users, processes) -> None:
 
 
 @pytest.mark.slow
-def test_400_users_share_a_few_processes() -> None:
+def test_400_users_of_the_ceiling_share_a_fixed_number_of_processes_per_cpu() -> None:
     task, looks = write_task("jobs"), []
     record = run_until_all_users_answered(task, 400, lambda: looks.append(offspring(os.getpid())))
     assert processes_for(400) == PROCESSES_PER_CPU * usable_cpus()
@@ -185,7 +185,7 @@ def test_users_start_together_even_if_the_task_has_heavy_imports() -> None:
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
 
 
-def test_a_directory_named_common_does_not_hide_the_project_package() -> None:
+def test_a_user_directory_named_common_does_not_shadow_the_project_package() -> None:
     Path("common").mkdir()
     Path("common", "__init__.py").write_text("raise RuntimeError('not this one')")
     Path("common", "task.py").write_text("raise RuntimeError('nor this one')")
@@ -221,7 +221,7 @@ CHILD_EXITS = (
         pytest.param(IN_CHILDREN, *CHILD_EXITS, id="leaves a child before they begin"),
     ],
 )
-def test_a_failing_task_fails_the_ceiling_with_the_reason(body, how, reason) -> None:
+def test_a_failing_task_fails_the_ceiling_and_the_error_contains_the_cause(body, how, reason) -> None:
     case, record = new_bare(write_task("jobs", body.format(how=how)), 3)
     with pytest.raises(CaseFailedError) as failed:
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
@@ -236,7 +236,7 @@ def test_a_task_that_always_fails_is_reported_in_one_line() -> None:
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
-def test_a_process_forked_by_the_task_does_not_act_as_a_user() -> None:
+def test_a_process_forked_by_the_task_does_not_run_the_task_as_a_user() -> None:
     with bare(write_task("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
         assert all(process.stdout.readline() for _ in range(20))
     assert {pid for pid, _ in diary("began")} == {pid for pid, _ in diary("imported")}
@@ -252,13 +252,13 @@ def test_all_processes_of_the_ceiling_exit_when_the_main_process_is_killed(task,
         wait_until(lambda: all(gone(one) for one in family))
 
 
-def test_the_readiness_timeout_depends_on_the_task_and_the_number_of_processes() -> None:
+def test_the_readiness_timeout_grows_with_the_task_duration_and_the_number_of_processes() -> None:
     short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
     assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
     assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
 
 
-def test_malformed_output_lines_of_the_ceiling_are_ignored() -> None:
+def test_malformed_output_lines_of_ceiling_processes_are_ignored() -> None:
     record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
     length = Length(None, 1, Expectation(b"", 60.0, 60.0))
     lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
@@ -282,7 +282,7 @@ def test_malformed_output_lines_of_the_ceiling_are_ignored() -> None:
     assert length.end_s == LEAST_S  # the only user has an answer
 
 
-def test_checks_are_recorded_separately_from_user_transactions() -> None:
+def test_answer_checks_are_recorded_separately_from_user_transactions() -> None:
     record = computed(write_task("jobs"), users=2)
     assert CHECK_USER not in record.transactions.user
     assert set(record.checks.code) == {""}

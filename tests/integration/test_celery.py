@@ -83,7 +83,7 @@ class ExternalCelery:
 
 
 @needs_redis
-def test_the_server_works_with_an_external_broker_and_worker(
+def test_the_celery_server_runs_tasks_and_jobs_on_an_external_broker_and_worker(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Start one broker, one worker and one server for all checks, because they take long to start."""
@@ -243,7 +243,7 @@ def check_that_an_unimportable_task_prevents_the_start(folder: Path) -> None:
 
 @needs_redis
 @pytest.mark.parametrize("name", ["Redis", "Celery worker"])
-def test_requests_are_refused_after_the_private_broker_or_worker_ends(
+def test_requests_get_503_after_the_broker_or_worker_started_by_the_server_is_killed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory() as temporary:  # Unix sockets need a short path
@@ -264,7 +264,9 @@ def test_requests_are_refused_after_the_private_broker_or_worker_ends(
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])
-def test_the_server_does_not_start_without_a_broker(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_celery_server_exits_with_an_error_if_the_broker_is_unreachable(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CELERY_BROKER_URL", address)
     process = start(SERVER, "--port", "0")
     output, errors = process.communicate(timeout=60)

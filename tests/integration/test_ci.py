@@ -99,7 +99,7 @@ def run_gitlab(folder: Path, *, has_origin: bool = True, **variables: object) ->
     return run_in(folder, "\n".join(lines), OTHER_JOB["variables"] | here | variables)
 
 
-def test_all_commands_of_both_workflows_run_in_order(clone: Path) -> None:
+def test_all_commands_of_the_github_and_gitlab_jobs_run_in_order(clone: Path) -> None:
     compared = run_github(clone)
     assert compared.returncode == 0, compared.stderr
     assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round decides nothing
@@ -131,7 +131,7 @@ def test_a_base_revision_without_the_suite_directory_fails_the_job(clone: Path) 
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_exit_code_3_is_the_only_error_that_does_not_fail_the_job(code: int, tmp_path: Path) -> None:
+def test_exit_codes_other_than_0_and_3_fail_the_ci_job(code: int, tmp_path: Path) -> None:
     add_recorded_bench(tmp_path, code)
     github, gitlab = run_github(tmp_path), run_gitlab(tmp_path, has_origin=False)
     assert (github.returncode, gitlab.returncode) == (code, code), github.stderr + gitlab.stderr
@@ -164,7 +164,7 @@ def notes() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_the_gitlab_job_posts_a_note_and_authenticates_with_a_token(tmp_path: Path, notes) -> None:
+def test_the_gitlab_job_posts_the_comparison_to_the_merge_request_with_a_token(tmp_path: Path, notes) -> None:
     address, sent = notes
     add_recorded_bench(tmp_path, 1)
     here = {"BENCH_TOKEN": "s3", "CI_API_V4_URL": address, "CI_PROJECT_ID": 7, "CI_MERGE_REQUEST_IID": 8}
@@ -176,7 +176,7 @@ def test_the_gitlab_job_posts_a_note_and_authenticates_with_a_token(tmp_path: Pa
     assert "**missed**" in note
 
 
-def test_all_other_workflow_steps_only_install_the_project() -> None:
+def test_all_workflow_steps_except_the_comparison_only_set_up_the_project() -> None:
     assert set(STEPS) == {"Set up", "Compare"}
     assert [line.split()[0] for line in OTHER_JOB["before_script"]] == ["git", "under-siege/scripts/setup"]
     assert STEPS["Set up"].split()[-1] == "under-siege/scripts/setup"

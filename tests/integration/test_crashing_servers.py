@@ -24,7 +24,7 @@ def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measur
         return run_servers(folder, [*servers, *(f"{crash}.py" for crash in ("crashes_in_warm_up", *CRASHES)), "2"])
 
 
-def test_a_crash_at_startup_is_reported_immediately_with_the_last_output(
+def test_a_crash_at_startup_is_reported_immediately_with_the_last_server_output(
     measured_cases: dict[str, MeasuredCase],
 ) -> None:
     dead = measured_cases["crashes_at_startup"]
@@ -36,7 +36,9 @@ def test_a_crash_at_startup_is_reported_immediately_with_the_last_output(
 
 
 @pytest.mark.figures
-def test_a_crash_under_load_fails_the_case_and_keeps_its_measurements(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_crash_under_load_fails_the_case_but_keeps_responses_received_before(
+    measured_cases: dict[str, MeasuredCase],
+) -> None:
     dead = measured_cases["crashes_under_load"]
     assert dead.summary.verdict == "failed"
     assert "its last line: Segmentation fault" in dead.message
@@ -44,7 +46,7 @@ def test_a_crash_under_load_fails_the_case_and_keeps_its_measurements(measured_c
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_a_crash_during_a_request_is_reported_with_the_last_output(
+def test_a_crash_during_a_request_is_reported_with_the_last_server_output(
     crash: str, measured_cases: dict[str, MeasuredCase]
 ) -> None:
     """The first request is the warm-up, the second is sent under load, the third is the final check."""
@@ -55,12 +57,16 @@ def test_a_crash_during_a_request_is_reported_with_the_last_output(
     assert bool(dead.record.tool_command) == ("-1-" not in crash)
 
 
-def test_a_crash_between_requests_is_reported_with_the_last_output(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_crash_between_requests_is_reported_with_the_last_server_output(
+    measured_cases: dict[str, MeasuredCase],
+) -> None:
     assert measured_cases["crashes_after_a_second"].code == "died"
     assert "its last line: no licence any more" in measured_cases["crashes_after_a_second"].message
 
 
-def test_a_crash_during_the_warm_up_is_reported_with_the_last_output(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_crash_during_the_warm_up_is_reported_with_the_last_server_output(
+    measured_cases: dict[str, MeasuredCase],
+) -> None:
     dead = measured_cases["crashes_in_warm_up"]
     assert dead.code == "died"
     assert "its last line: no licence any more" in dead.message
@@ -68,6 +74,8 @@ def test_a_crash_during_the_warm_up_is_reported_with_the_last_output(measured_ca
 
 
 @pytest.mark.figures
-def test_a_healthy_server_measured_with_crashing_servers_does_not_fail(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_healthy_server_does_not_fail_in_the_same_run_as_crashing_servers(
+    measured_cases: dict[str, MeasuredCase],
+) -> None:
     assert measured_cases["2_async"].summary.verdict != "failed"
     assert measured_cases["2_async"].summary.transactions > 0

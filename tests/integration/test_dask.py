@@ -68,7 +68,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         yield started
 
 
-def test_the_server_works_with_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_dask_server_runs_tasks_and_jobs_on_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
     """Use one cluster and one server for all checks, because they take long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
         check_that_tasks_run_on_the_workers(served, cluster)
@@ -122,7 +122,9 @@ def check_that_requests_fail_without_the_scheduler(served: Served, cluster: Clus
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
-def test_the_server_does_not_start_without_a_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dask_server_exits_with_an_error_if_the_scheduler_is_unreachable(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", address)
     process = start(SERVER, "--port", "0")
     output, errors = process.communicate(timeout=60)
@@ -131,7 +133,7 @@ def test_the_server_does_not_start_without_a_scheduler(address: str, monkeypatch
     assert errors.count("\n") == 1
 
 
-def test_child_loggers_with_their_own_level_are_silenced() -> None:
+def test_silencing_a_library_also_silences_child_loggers_with_an_explicit_level() -> None:
     child_logger = logging.getLogger("some_library.child_logger")
     child_logger.setLevel(logging.WARNING)
     silence("some_library")

@@ -15,7 +15,7 @@ from under_siege.monitors.probes import watch_drain
 
 
 @pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])
-def test_unfinished_background_work_makes_the_rate_suspect(suite: str, tmp_path: Path) -> None:
+def test_background_work_left_after_the_load_is_flagged_as_a_backlog(suite: str, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, str(TESTS / "suites/background" / suite), "--time", "1s")
     (case,) = summarize(result).cases
     assert [reason.code for reason in case.reasons if reason.code == "backlog"], ran.stdout + ran.stderr
@@ -26,7 +26,7 @@ def test_unfinished_background_work_makes_the_rate_suspect(suite: str, tmp_path:
     assert (drain.backlog is not None) == (suite == "reporting.toml")
 
 
-def test_a_backlog_that_is_not_a_number_fails_the_case_before_the_load(tmp_path: Path) -> None:
+def test_a_reported_backlog_that_is_not_a_number_fails_the_case_before_the_load(tmp_path: Path) -> None:
     text = (TESTS / "suites/background/reporting.toml").read_text().replace('json = "pending"', 'json = "gone"')
     suite = tmp_path / "suite.toml"
     suite.write_text(f'folder = "{TESTS / "suites/background"}"\n' + text)
@@ -38,7 +38,7 @@ def test_a_backlog_that_is_not_a_number_fails_the_case_before_the_load(tmp_path:
 
 
 @pytest.mark.figures
-def test_replacing_the_workers_of_abandoned_requests_is_not_a_backlog(tmp_path: Path) -> None:
+def test_replacing_the_workers_of_abandoned_requests_is_not_flagged_as_a_backlog(tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "9", "--time", "4s")
     case = next(case for case in summarize(result).cases if case.server == "9_async_pebble")
     drain = next(record.drain for record in result.records if record.drain)
@@ -66,7 +66,9 @@ def with_drain(**values) -> Record:
     ],
     ids=str,
 )
-def test_work_beyond_that_of_abandoned_requests_is_a_backlog(drain: dict[str, object], message: str) -> None:
+def test_only_work_beyond_that_of_abandoned_requests_is_flagged_as_a_backlog(
+    drain: dict[str, object], message: str
+) -> None:
     (case,) = summarize(result_of([with_drain(**drain)])).cases
     messages = [reason.message for reason in case.reasons if reason.code == "backlog"]
     assert bool(messages) == bool(message)

@@ -103,7 +103,7 @@ def mark(one: Incident) -> str:
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.3, 1.0, 3.0])
-def test_the_recovery_time_lasts_until_the_rate_has_recovered(gap_s: float) -> None:
+def test_the_recovery_time_ends_when_the_request_rate_is_back_at_80_percent(gap_s: float) -> None:
     figures = figures_of(incident(gap_s=gap_s))
     assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
     assert figures["whole_s"] == pytest.approx(
@@ -111,7 +111,7 @@ def test_the_recovery_time_lasts_until_the_rate_has_recovered(gap_s: float) -> N
     )  # 80 % of the rate over 0.5 s count as recovered
 
 
-def test_a_server_whose_rate_stays_low_has_no_recovery_time() -> None:
+def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:
     assert figures_of(incident(gap_s=5.0))["whole_s"] is None
 
 
@@ -134,7 +134,7 @@ def failing_until(last_s: float) -> Incident:
     return one
 
 
-def test_the_recovery_time_lasts_until_the_last_failed_request() -> None:
+def test_the_recovery_time_does_not_end_before_the_last_failed_request() -> None:
     assert figures_of(failing_until(3.0))["whole_s"] == pytest.approx(2.0, abs=0.03)
     assert figures_of(failing_until(5.9))["whole_s"] is None
 
@@ -163,19 +163,19 @@ def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
     assert mark(one) == (OK if has_recovered else HIDDEN)
 
 
-def test_a_server_that_does_not_recover_from_overload_is_dead() -> None:
+def test_a_server_that_does_not_recover_from_overload_is_marked_as_dead() -> None:
     overload = MARKS["refused"][0]
     assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
     assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
 
 
-def test_a_server_that_does_not_recover_from_slow_connections_is_degraded() -> None:
+def test_a_server_that_does_not_recover_from_slow_connections_is_marked_as_degraded() -> None:
     slow = MARKS["slow ones"][0]
     assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
 
 
 @pytest.mark.parametrize("when", ["under load", "afterwards"])
-def test_a_server_that_fails_without_a_fault_is_not_judged(when: str) -> None:
+def test_a_server_with_failed_requests_before_the_fault_is_marked_as_failed(when: str) -> None:
     control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
     if when == "under load":
         control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
@@ -216,7 +216,7 @@ class FakeUsers:
         ([], ["1"], 1, False, None),
     ],
 )
-def test_the_recovery_check_covers_all_processes_and_stops_at_the_first_failure(
+def test_the_recovery_check_needs_answers_of_every_process_and_ends_at_a_wrong_answer(
     first: list[str],
     processes: list[str],
     listening: int,
@@ -286,12 +286,12 @@ MARKS = {
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_each_incident_has_the_expected_mark(name: str) -> None:
+def test_each_reaction_of_a_server_to_a_fault_gets_the_right_mark(name: str) -> None:
     one, expected = MARKS[name]
     assert mark(one) == expected
 
 
-def test_figures_of_a_drill_are_medians_that_count_never_as_the_longest_time() -> None:
+def test_the_median_recovery_time_treats_never_as_longer_than_any_time() -> None:
     rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
     (cell,) = outcomes(*rounds)
     assert cell.figures["whole_s"] is None
@@ -299,7 +299,7 @@ def test_figures_of_a_drill_are_medians_that_count_never_as_the_longest_time() -
     assert cell.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
 
 
-def test_inapplicable_and_failed_faults_have_different_marks() -> None:
+def test_faults_that_do_not_apply_and_faults_that_fail_to_run_get_different_marks() -> None:
     never, failed = incident(server="2_async"), incident(server="9_pebble")
     never.without, failed.failure = "it works in its only process", Failure("died", "it <b>died</b>")
     cells = outcomes(never, failed)
@@ -314,7 +314,7 @@ def test_inapplicable_and_failed_faults_have_different_marks() -> None:
         assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
 
 
-def test_the_conclusion_about_one_fault_lists_the_servers_by_mark() -> None:
+def test_the_conclusion_about_one_fault_groups_the_servers_by_mark() -> None:
     fine, lossy, dead = incident(server="fine"), incident(gone=8, server="lossy"), incident(gap_s=5.0, server="dead")
     assert next(conclusion(outcomes(fine, lossy, dead))) == "worker killed: fine is not degraded; lossy is degraded."
     assert next(conclusion(outcomes(dead))) == "worker killed: every tested server is dead."
@@ -333,7 +333,7 @@ def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_c
     ]
 
 
-def test_every_output_format_shows_a_drill() -> None:
+def test_every_output_format_shows_a_drill_result() -> None:
     drill = result(*(one for one, _ in MARKS.values()))
     hidden = incident(gap_s=5.0, server="<b>shop</b>")
     drill.incidents.append(hidden)
@@ -352,7 +352,7 @@ def names_of(options: list[str]) -> list[str]:
     return [fault.name for fault in selected(options)]
 
 
-def test_selecting_a_fault_also_selects_the_control() -> None:
+def test_selecting_a_fault_also_selects_the_control_and_related_faults() -> None:
     assert names_of([]) == list(FAULTS)
     assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
     assert names_of(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
@@ -367,7 +367,7 @@ def test_every_server_gets_every_fault_in_every_round() -> None:
     assert {round_ for _, fault, round_ in planned if fault == "worker"} == {1, 2, 3}
 
 
-def test_a_chain_of_faults_has_one_server_and_ends_with_a_final_fault() -> None:
+def test_a_chain_of_faults_has_one_server_and_only_the_last_fault_may_end_the_server() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     for chain in chains(plan, selected([])):
         assert len({case for case, _ in chain}) == 1
@@ -380,7 +380,7 @@ def test_a_chain_of_faults_has_one_server_and_ends_with_a_final_fault() -> None:
     assert [len(chain) for chain in chains(only, selected(["slow"]))] == [2]
 
 
-def test_the_control_comes_first_in_its_chain() -> None:
+def test_the_control_precedes_all_faults_of_the_same_chain() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     positions = [
         [one.fault for _, one in chain].index(CONTROL)
@@ -390,7 +390,9 @@ def test_the_control_comes_first_in_its_chain() -> None:
     assert positions == [0, 0]
 
 
-def test_a_server_that_does_not_recover_is_replaced_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_recover_is_replaced_for_the_next_fault_and_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     servers: list[FakeServer] = []
 
     @contextlib.asynccontextmanager
@@ -438,7 +440,7 @@ def run_drill(folder: Path, run_cli: RunCli, *words: str) -> dict[tuple[str, str
 
 
 @pytest.mark.figures
-def test_a_server_without_graceful_shutdown_loses_requests(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_server_that_loses_requests_at_shutdown_is_marked_as_degraded(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "servers" / "exits_without_shutdown.py"), "--fault", "stop")
     assert marks["exits_without_shutdown", "stop"] == HURT
     (stop,) = [one for one in fault_outcomes(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
@@ -447,7 +449,7 @@ def test_a_server_without_graceful_shutdown_loses_requests(tmp_path: Path, run_c
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_a_server_with_one_broken_pool_of_two_does_not_count_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
+def test_a_server_with_one_of_two_pools_broken_is_not_reported_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow")
     assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
     found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
@@ -459,7 +461,7 @@ def test_a_server_with_one_broken_pool_of_two_does_not_count_as_recovered(tmp_pa
 
 @pytest.mark.figures
 @pytest.mark.parametrize("remembers", [False, True])
-def test_jobs_lost_by_a_killed_server_are_counted(
+def test_the_number_of_jobs_lost_by_a_killed_server_is_reported(
     remembers: bool, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if remembers:
@@ -518,7 +520,9 @@ def test_drill_results_with_impossible_values_are_rejected(
     assert why in ran.stderr
 
 
-def test_a_drill_result_may_have_unknown_faults_but_no_missing_fields(tmp_path: Path, run_cli: RunCli) -> None:
+def test_drill_results_with_unknown_faults_are_shown_but_not_those_with_missing_fields(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
     save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
     ran = run_cli("report", "lacks.json")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)

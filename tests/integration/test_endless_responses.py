@@ -136,7 +136,7 @@ def test_endless_headers_cause_an_error_before_the_timeout(head: bytes, block: b
     ],
     ids=["body", "headers", "chunk size", "continue"],
 )
-def test_an_endless_slow_response_times_out(head: bytes, block: bytes) -> None:
+def test_an_endless_response_that_arrives_slowly_times_out(head: bytes, block: bytes) -> None:
     with pytest.raises(CaseFailedError, match=r"was not answered within 0\.3 s"):
         EndlessServer(head, block, pause_s=0.05).answer(limit_s=0.3)
 

@@ -19,7 +19,9 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", folder, *named, *words], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_modified_checkout_marks_the_commit_with_a_plus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_commit_of_a_modified_checkout_ends_with_a_plus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert machine._commit() == ""
@@ -35,7 +37,7 @@ def test_a_modified_checkout_marks_the_commit_with_a_plus(tmp_path: Path, monkey
     assert machine._commit() == f"{head}+"
 
 
-def test_the_current_python_and_a_child_process_have_the_same_description(tmp_path: Path) -> None:
+def test_a_python_gets_the_same_description_in_process_and_in_a_child_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(completed.stdout)

@@ -125,6 +125,6 @@ def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) 
 
 
 @pytest.mark.parametrize("make", [*FAILED, None])
-def test_without_a_ceiling_servers_are_unclear_and_get_more_rounds(make) -> None:
+def test_without_a_ceiling_exactly_the_unclear_cases_get_another_round(make) -> None:
     result = result_with(with_failed(make, ROUNDS))
     assert set(wanted(result)) == {one.case for one in summarize(result).cases if one.verdict == "unclear"}

@@ -54,7 +54,7 @@ def test_a_server_that_floods_its_output_does_not_block_the_bench(measured_cases
     assert floods.record.bench_cpu_s < 0.5 * floods.record.load_s
 
 
-def test_a_server_with_wrong_answers_fails(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_server_with_wrong_answers_gets_the_verdict_failed(measured_cases: dict[str, MeasuredCase]) -> None:
     wrong = measured_cases["answers_wrongly"]
     assert wrong.code == "wrong_answer"
     assert "GET / returned 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.message
@@ -74,7 +74,7 @@ def test_an_unreachable_server_fails_before_the_readiness_timeout(
 
 
 @pytest.mark.figures
-def test_errors_lower_availability_and_do_not_count_as_transactions(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_error_responses_lower_availability_and_are_not_transactions(measured_cases: dict[str, MeasuredCase]) -> None:
     failing = measured_cases["fails_every_second_time"]
     assert failing.summary.verdict == "suspect"
     assert "availability" in server_flags(failing.summary)
@@ -105,7 +105,9 @@ def test_ports_claimed_by_another_run_are_skipped() -> None:
         assert again.getsockname()[1] >= port
 
 
-def test_a_bug_in_the_bench_fails_only_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_the_bench_is_recorded_as_the_failure_of_one_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def mistaken(*_):
         raise ZeroDivisionError("a mistake")
 

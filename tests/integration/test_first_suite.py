@@ -72,7 +72,7 @@ def test_init_writes_a_suite_in_a_subdirectory(tmp_path: Path, run_cli: RunCli) 
     assert read_suite(tmp_path / "perf/suite.toml").folder == tmp_path
 
 
-def test_init_uses_existing_requirements_and_environments(tmp_path: Path, run_cli: RunCli) -> None:
+def test_init_uses_an_existing_requirements_file_and_virtual_environment(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
     (tmp_path / "requirements.txt").write_text("fastapi\n")
     assert run_cli("init", "shop:make_app()", "--out", "a.toml").returncode == 0
@@ -183,7 +183,7 @@ def test_an_application_that_cannot_run_causes_a_one_line_error(
     ],
     ids=" ".join,
 )
-def test_init_errors_have_one_line_and_change_no_existing_file(
+def test_an_invalid_init_command_causes_a_one_line_error_and_overwrites_no_file(
     words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     (tmp_path / "there.toml").write_text("mine")

@@ -34,7 +34,7 @@ QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
 @pytest.mark.figures
-def test_jobs_are_timed_from_post_to_answer(run_cli, tmp_path: Path) -> None:
+def test_the_response_time_of_a_job_lasts_from_the_post_to_the_final_answer(run_cli, tmp_path: Path) -> None:
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
@@ -103,7 +103,7 @@ class Users:
         return DRIVERS["jobs"].failures(errors, [])
 
 
-def test_users_poll_after_the_retry_after_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_wait_for_the_retry_after_time_before_they_poll_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "impatient")
     with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S) as users:
         arrival = users.parse_line()
@@ -150,7 +150,7 @@ def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) 
     return asyncio.run(go())
 
 
-def test_users_keep_polling_after_a_503() -> None:
+def test_users_keep_polling_a_job_after_a_503_response() -> None:
     later = {"Retry-After": "0"}
     states = (web.Response(status=503, headers=later), web.Response(status=202, headers=later))
     assert job_of(*states, web.Response(text="done")) == (200, len("done"))
@@ -170,7 +170,9 @@ def test_endless_answers_and_job_locations_on_other_servers_are_rejected(monkeyp
     ("retry_after", "pause_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
-def test_the_pause_set_by_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
+def test_the_pause_from_a_retry_after_header_has_a_minimum_a_maximum_and_a_default(
+    retry_after: str, pause_s: float
+) -> None:
     assert job_load._pause_s(retry_after) == pause_s
 
 
@@ -183,7 +185,7 @@ def test_list_marks_strategies_that_accept_jobs(run_cli) -> None:
     )
 
 
-def test_strategies_that_accept_no_jobs_are_left_out() -> None:
+def test_strategies_that_accept_no_jobs_are_left_out_of_the_plan_with_a_reason() -> None:
     suite = in_style(strategies_suite(["2", "3", "10"]), "jobs")
     plan = make_plan(suite, {"python": [sys.executable]}, time_s=None, rounds=1)
     assert {(one.server, one.reason) for one in plan.left_out} == {

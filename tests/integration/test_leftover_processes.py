@@ -12,7 +12,7 @@ from leftover_processes import described, end, marking
 SLEEP = ["sleep", "60"]
 
 
-def test_leftover_children_and_daemons_are_found() -> None:
+def test_child_processes_and_daemons_left_by_a_test_are_found() -> None:
     with marking() as left:
         child = subprocess.Popen(SLEEP)
         subprocess.run(["bash", "-c", "setsid sleep 61 &"], stdout=subprocess.DEVNULL, check=True)
@@ -22,7 +22,7 @@ def test_leftover_children_and_daemons_are_found() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # pytest may have threads
-def test_a_forked_process_without_exec_is_found() -> None:
+def test_a_process_forked_by_a_test_is_found_even_if_it_never_called_exec() -> None:
     with marking() as left:
         forked = os.fork()
         if forked == 0:
@@ -33,7 +33,7 @@ def test_a_forked_process_without_exec_is_found() -> None:
         assert left() == []
 
 
-def test_processes_of_other_tests_are_not_found() -> None:
+def test_processes_of_other_tests_are_not_reported_as_leftovers() -> None:
     with marking() as others:
         child = subprocess.Popen(["bash", "-c", "sleep 62; true"])
         with marking() as left:

@@ -42,11 +42,11 @@ def check(name: str, way: str, totals: Totals) -> None:
 
 
 @pytest.mark.parametrize(("name", "way"), RECORDED)
-def test_recorded_tool_output_is_parsed(name: str, way: str) -> None:
+def test_recorded_load_tool_output_is_parsed(name: str, way: str) -> None:
     check(name, way, totals_of(name, way))
 
 
-def test_every_combination_of_tool_and_server_behaviour_is_recorded() -> None:
+def test_output_is_recorded_for_every_combination_of_load_tool_and_server_behaviour() -> None:
     wanted = {(name, way) for name in TOOLS for way in WAYS} - {
         ("stressor", "never")
     }  # stressor would wait for an hour
@@ -57,7 +57,7 @@ LIVE = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), 
 
 
 @pytest.mark.parametrize(("name", "way"), sorted(LIVE))
-def test_live_tool_output_is_parsed(name: str, way: str) -> None:
+def test_output_of_load_tools_that_the_test_runs_is_parsed(name: str, way: str) -> None:
     """Test tools that start slowly with only one kind of response."""
     needed(name)
     output, order = output_of(name, way)
@@ -68,7 +68,7 @@ def test_live_tool_output_is_parsed(name: str, way: str) -> None:
 
 @pytest.mark.figures  # a tool that gets no CPU time for two seconds counts nothing
 @pytest.mark.parametrize("name", ["wrk", "locust"])
-def test_tools_that_compare_bodies_detect_wrong_ones(name: str) -> None:
+def test_load_tools_that_compare_bodies_detect_wrong_bodies(name: str) -> None:
     needed(name)
     output, order = output_of(name, "slow", expected=b"hallo")
     totals = DRIVERS[name].totals(output, order)
@@ -85,13 +85,13 @@ def test_each_load_tool_reports_its_version(name: str) -> None:
         assert tool.version()[0].isdigit()
 
 
-def test_ab_counts_kept_alive_responses() -> None:
+def test_the_number_of_kept_alive_responses_is_parsed_from_the_output_of_ab() -> None:
     assert totals_of("ab", "kept_alive").kept_alive == totals_of("ab", "kept_alive").right
     assert totals_of("ab", "keep_alive_ignored").kept_alive == 0
     assert totals_of("ab", "right").kept_alive is None
 
 
-def test_percentiles_that_ab_reports_for_few_requests_are_corrected() -> None:
+def test_percentiles_that_ab_reads_beyond_the_measured_requests_become_the_maximum() -> None:
     """For 7 requests, ab reads its 95th percentile past the end of its array."""
     output = recorded("ab", "slow")
     few = output.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
@@ -101,13 +101,13 @@ def test_percentiles_that_ab_reports_for_few_requests_are_corrected() -> None:
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
-def test_totals_with_more_failures_than_requests_are_discarded() -> None:
+def test_load_tool_totals_with_more_failures_than_requests_are_discarded() -> None:
     output = recorded("locust", "not_found")
     more = output.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
     assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None
 
 
-def test_ab_accepts_bodies_of_different_lengths() -> None:
+def test_length_failures_reported_by_ab_are_ignored() -> None:
     """Failures of "Length" are ignored; ab does not report them with -l."""
     output = recorded("ab", "right")
     failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
@@ -119,7 +119,7 @@ def test_ab_accepts_bodies_of_different_lengths() -> None:
 @settings(max_examples=25)  # for each tool
 @given(data=st.data())
 @pytest.mark.parametrize("name", TOOLS)
-def test_garbage_in_tool_output_causes_no_exception_and_no_negative_totals(name: str, data: st.DataObject) -> None:
+def test_garbage_in_load_tool_output_causes_no_exception_and_no_negative_totals(name: str, data: st.DataObject) -> None:
     """Insert garbage into recorded output."""
     output = recorded(name, data.draw(st.sampled_from([way for of_name, way in RECORDED if of_name == name])))
 
@@ -141,7 +141,7 @@ def test_garbage_in_tool_output_causes_no_exception_and_no_negative_totals(name:
         assert all(value is None or value >= 0 for value in (totals.p50_s, totals.p95_s, totals.p99_s, totals.max_s))
 
 
-def test_an_unsupported_load_causes_a_one_line_error() -> None:
+def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error() -> None:
     refused = {
         ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
         ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
@@ -184,7 +184,7 @@ def test_command_lines_of_load_tools_contain_the_required_options(tmp_path) -> N
         ) or "no load-tool options" in driver.refusal(with_options)
 
 
-def test_load_tools_have_an_install_command() -> None:
+def test_every_load_tool_has_an_install_command() -> None:
     for name in ("locust", "stressor"):
         assert install_command(DRIVERS[name]) == f"{sys.executable} -m pip install {DRIVERS[name].requirement}"
     with contextlib.suppress(StopIteration):

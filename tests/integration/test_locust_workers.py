@@ -71,7 +71,7 @@ def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
     return set()
 
 
-def test_a_local_master_listens_on_loopback_and_counts_every_request() -> None:
+def test_a_local_locust_master_listens_only_on_loopback_and_totals_match_the_requests() -> None:
     with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]
         order = LoadSpec(4, TIME_S, url, threads=2, port=port)
@@ -82,7 +82,7 @@ def test_a_local_master_listens_on_loopback_and_counts_every_request() -> None:
     assert 0 <= len(requests) - totals.right <= order.users  # requests in flight at the end
 
 
-def test_a_remote_worker_gets_its_locustfile_from_the_master(tmp_path: Path) -> None:
+def test_a_remote_locust_worker_gets_the_locustfile_from_the_master(tmp_path: Path) -> None:
     """Follow docs/suites.md, but run the worker on this machine."""
     with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
         port = str(claim.getsockname()[1])
@@ -134,7 +134,7 @@ def test_an_invalid_number_of_locust_workers_is_rejected(load: str, error: str, 
         read_suite(write_suite(tmp_path, load))
 
 
-def test_an_overloaded_locust_worker_is_reported() -> None:
+def test_an_overloaded_locust_worker_is_reported_as_the_bottleneck() -> None:
     record = burst_record_of("1_a", tool="locust")
     assert starved_generator(Round(record), None) is None
     record.tool_report = "[...] WARNING/x: Worker a_1 (index 0) exceeded cpu threshold (will only log this once)"

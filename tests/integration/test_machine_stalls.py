@@ -8,7 +8,7 @@ from conftest import wait_until
 from machine_stalls import watching
 
 
-def test_the_watcher_measures_a_stall() -> None:
+def test_the_stall_watcher_reports_the_duration_of_the_longest_stall() -> None:
     with watching() as longest_s:
         watcher = wait_until(lambda: next((one for one in psutil.Process().children() if "-S" in one.cmdline()), None))
         wait_until(lambda: watcher.status() == psutil.STATUS_SLEEPING)

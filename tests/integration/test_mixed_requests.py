@@ -58,7 +58,7 @@ def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, m
     assert set(result.records[0].transactions.status) <= {200, 201}
 
 
-def test_siege_gets_the_requests_in_the_order_of_the_file(mix: Path) -> None:
+def test_siege_gets_the_requests_in_the_order_of_the_request_file(mix: Path) -> None:
     with_line(mix, 'order = "file"')
     load = read_suite(mix / "suite.toml").load
     spec = LoadSpec(1, 1.0, "http://here/", mix=spec_of(load, 1).mix, order=tuple(load.order(7)))
@@ -74,7 +74,9 @@ def test_siege_gets_the_requests_in_the_order_of_the_file(mix: Path) -> None:
     "words",
     [("trace", "mix"), ("capacity", "mix", "--time", "5s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
 )
-def test_trace_capacity_and_drill_send_the_same_requests(words: tuple[str, ...], mix: Path, tmp_path: Path) -> None:
+def test_trace_capacity_and_drill_send_all_requests_of_the_request_file(
+    words: tuple[str, ...], mix: Path, tmp_path: Path
+) -> None:
     ran = invoke(*words, folder=tmp_path)
     assert ran.returncode in (0, 1, 3), ran.stderr
     assert set(received(mix)) == set(SENT)
@@ -90,7 +92,7 @@ def test_the_error_names_the_request_with_the_wrong_answer(mix: Path, tmp_path: 
     assert "total is 45 instead of 46" in reason.message
 
 
-def test_the_random_order_of_requests_depends_on_the_seed() -> None:
+def test_the_random_order_of_requests_is_set_by_the_seed() -> None:
     load = Load(mix=(MixedRequest("/a"), MixedRequest("/b", weight=9)))
     assert load.order(1) == load.order(1) != load.order(2)
     assert 800 < load.order(1).count(1) < 1000
@@ -107,9 +109,7 @@ def test_the_random_order_of_requests_depends_on_the_seed() -> None:
         ('order = "reverse"', "expected one of random, file"),
     ],
 )
-def test_options_that_conflict_with_several_requests_are_rejected(
-    line: str, why: str, mix: Path, tmp_path: Path
-) -> None:
+def test_options_that_conflict_with_a_request_file_are_rejected(line: str, why: str, mix: Path, tmp_path: Path) -> None:
     with_line(mix, line)
     ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr

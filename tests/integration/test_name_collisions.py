@@ -38,7 +38,7 @@ def test_a_task_module_may_have_the_name_of_a_project_module(file, task, tmp_pat
     assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
 
 
-def test_the_task_directory_may_also_be_on_pythonpath(tmp_path, monkeypatch) -> None:
+def test_a_user_package_named_common_is_imported_if_its_directory_is_on_pythonpath(tmp_path, monkeypatch) -> None:
     write(tmp_path / "common" / "task.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -46,7 +46,7 @@ def test_the_task_directory_may_also_be_on_pythonpath(tmp_path, monkeypatch) -> 
 
 
 @pytest.mark.figures
-def test_a_task_in_a_module_named_common_is_tried_and_measured(run_cli, tmp_path) -> None:
+def test_try_and_run_accept_a_task_in_a_module_named_common(run_cli, tmp_path) -> None:
     write(tmp_path / "common.py")
     assert "worth a run" in run_cli("try", "common:work").stdout
     run_cli("run", "4", "--task", "common:work", "--rounds", "1", "--time", "0.3s", "--users", "2", "--out", "r.json")
@@ -62,7 +62,7 @@ def test_a_user_module_named_common_that_fails_to_import_causes_an_error(run_cli
     assert "ModuleNotFoundError: No module named 'no_such_module'" in refused.stderr
 
 
-def test_common_refers_to_the_project_package_by_default(tmp_path, monkeypatch) -> None:
+def test_common_is_the_project_package_if_the_user_has_no_module_of_that_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
 
@@ -89,14 +89,14 @@ serve(server_options())
         (["a/x/app.py", "b/x/app.py", "c/app.py", "c/other.py"], ["a/x/app", "b/x/app", "c/app", "other"]),
     ],
 )
-def test_servers_with_the_same_name_get_their_directory_as_prefix(files, names, tmp_path) -> None:
+def test_servers_with_the_same_name_get_the_directory_name_as_prefix(files, names, tmp_path) -> None:
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(SERVER)
     assert [case.server for case in plan_of(*(tmp_path / file for file in files)).cases] == names
 
 
-def test_a_server_named_like_a_strategy_gets_a_prefix(tmp_path) -> None:
+def test_a_strategy_and_a_server_of_the_same_name_both_get_a_directory_prefix(tmp_path) -> None:
     write(tmp_path / "mine" / "2_async.py", SERVER)
     assert [case.server for case in plan_of("2", tmp_path / "mine" / "2_async.py").cases] == [
         "servers/2_async",
@@ -122,7 +122,7 @@ def test_servers_with_the_same_name_are_measured_and_traced_separately(run_cli, 
     assert ports["b/bare"] >= 8000
 
 
-def test_a_python_with_several_names_is_measured_once(tmp_path) -> None:
+def test_a_python_given_by_several_paths_is_measured_once(tmp_path) -> None:
     base = Path(sys.executable).resolve()
     link = tmp_path / "my_python"
     link.symlink_to(base)

@@ -25,7 +25,7 @@ def test_needed_packages_include_indirect_imports(names: list[str], expected: se
     assert found & OURS == expected
 
 
-def test_every_requirement_is_needed_by_a_server() -> None:
+def test_every_package_in_the_requirements_of_the_project_is_needed_by_a_server() -> None:
     found = needed_by(SERVERS, ["primes"])
     assert found is not None
     assert found >= OURS

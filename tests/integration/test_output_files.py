@@ -57,7 +57,7 @@ def is_one_line(ran: subprocess.CompletedProcess[str] | CommandResult) -> bool:
     return len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("bench.py: ")
 
 
-def test_writing_to_a_link_replaces_its_target(tmp_path: Path) -> None:
+def test_writing_to_a_symlink_replaces_the_target_file(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "target").write_text("before")
     (tmp_path / "elsewhere" / "target").chmod(0o600)
@@ -71,20 +71,20 @@ def test_writing_to_a_link_replaces_its_target(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*"))) == 4
 
 
-def test_writing_to_a_dangling_link_creates_its_target(tmp_path: Path) -> None:
+def test_writing_to_a_dangling_symlink_creates_the_target_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     write_atomically(tmp_path / "link", b"after")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "after"
 
 
-def test_a_link_to_itself_causes_a_one_line_error(tmp_path: Path) -> None:
+def test_a_symlink_to_itself_causes_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("link")
     with pytest.raises(UnwritableError, match=r"link' can't be written: Too many levels of symbolic links$"):
         write_atomically(tmp_path / "link", b"after")
 
 
-def test_writing_to_a_pipe_does_not_replace_it(tmp_path: Path) -> None:
+def test_writing_to_a_pipe_does_not_replace_the_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnwritableError, match=r"No such device or address$"):  # the pipe has no reader
         write_atomically(tmp_path / "pipe", b"after")
@@ -98,7 +98,7 @@ def test_writing_to_a_pipe_does_not_replace_it(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_writing_to_a_device_does_not_replace_it(run_cli, tmp_path: Path) -> None:
+def test_writing_to_a_device_does_not_replace_the_device(run_cli, tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can make a device")
     os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -125,7 +125,7 @@ def test_a_run_rejects_a_pipe_as_the_file_for_raw_values(run_cli, tmp_path: Path
     assert "is a pipe; expected a file" in ran.stderr
 
 
-def test_a_failed_report_keeps_the_existing_file(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_leaves_the_existing_file_unchanged(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "page.html").write_text("before")
     save(result_of([]), tmp_path / "r.json")  # an empty result has no charts, which take a second to draw
@@ -136,7 +136,7 @@ def test_a_failed_report_keeps_the_existing_file(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {"page.html": "before"}
 
 
-def test_a_run_continues_if_its_raw_values_cannot_be_saved(tmp_path, monkeypatch) -> None:
+def test_a_run_continues_if_the_raw_values_cannot_be_saved(tmp_path, monkeypatch) -> None:
     """Also test an ASCII terminal."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     ran = limited(4000, *QUICK, "--out", "r.json", cwd=tmp_path)
@@ -185,7 +185,7 @@ def test_a_run_that_cannot_write_to_stdout_prints_the_path_of_the_raw_values(
 
 @NEEDS_DEV_FULL
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_shows_its_table_before_writing_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_prints_the_table_even_if_the_page_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnwritableError, match="'/dev/full' can't be written: No space left on device"):
         Report(result_of([record_of("1_a", 1)])).show_all(None, Path("/dev/full"))
     shown = capsys.readouterr()
@@ -225,14 +225,14 @@ def test_an_error_on_an_ascii_terminal_has_one_line(bench) -> None:
 
 
 @pytest.mark.parametrize("words", [["-S"], ["-I", "-S"]], ids=" ".join)
-def test_a_python_without_packages_shows_the_setup_command(words: list[str], tmp_path: Path) -> None:
+def test_the_error_for_a_python_without_packages_contains_the_setup_command(words: list[str], tmp_path: Path) -> None:
     python = shutil.which(os.path.realpath(sys.executable))
     ran = subprocess.run([python, *words, str(ROOT / "bench.py"), "list"], cwd=tmp_path, capture_output=True, text=True)
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert "has no click; run ./scripts/setup" in ran.stderr
 
 
-def test_a_single_missing_package_shows_the_setup_command(bench, tmp_path: Path) -> None:
+def test_the_error_for_a_single_missing_package_contains_the_setup_command(bench, tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
     ran = bench("report", RESULT, env={"PYTHONPATH": str(tmp_path)})
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr

@@ -96,7 +96,7 @@ def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) ->
 
 
 @every_server
-def test_a_killed_server_leaves_no_workers(script: Path, tmp_path: Path) -> None:
+def test_a_killed_server_leaves_no_worker_processes(script: Path, tmp_path: Path) -> None:
     """Start the server with defaults in a directory with a user module named `common`; kill it during a task."""
     (tmp_path / "common.py").write_text(WORK)
     with serving(script, "--task", "common:work", cwd=tmp_path) as served:
@@ -135,7 +135,7 @@ def test_servers_shed_load_even_if_tasks_block_the_event_loop(name: str) -> None
 @pytest.mark.parametrize(
     ("concurrency", "queue"), [((), 40), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
 )
-def test_the_default_queue_length_depends_on_the_concurrency(
+def test_the_default_queue_length_follows_from_the_concurrency_of_the_strategy(
     concurrency: tuple[int, ...], queue: int, monkeypatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["1_name.py"])
@@ -235,7 +235,7 @@ def test_sending_to_a_stalled_client_times_out(monkeypatch: pytest.MonkeyPatch) 
             ours.sendall(bytes(10_000_000))
 
 
-def test_the_header_timeout_covers_the_whole_header(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_must_send_the_whole_request_header_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(admission_queue.time, "monotonic", lambda: now_s)
     ours, theirs = socket.socketpair()
@@ -255,7 +255,7 @@ def test_the_header_timeout_covers_the_whole_header(monkeypatch: pytest.MonkeyPa
             with_deadline.recv(1)
 
 
-def test_runs_use_a_long_queue_and_drills_use_the_default_queue(tmp_path: Path) -> None:
+def test_run_starts_strategies_with_a_long_queue_and_drill_with_the_default_queue(tmp_path: Path) -> None:
     for strategy in all_strategies():
         assert ("--queue", str(LONGEST_QUEUE)) in itertools.pairwise(strategy.command)
         assert "--queue" not in with_default_queue(strategy).command

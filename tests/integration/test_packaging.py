@@ -81,7 +81,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
     return run
 
 
-def test_the_installed_command_works_in_an_empty_directory(installed: Command) -> None:
+def test_list_lesson_run_report_and_trace_succeed_in_an_empty_directory(installed: Command) -> None:
     empty: Path = installed.directory  # type: ignore[attr-defined]
     assert __version__ in installed("--version").stdout
     assert "12_async_celery" in installed("list").stdout
@@ -97,7 +97,7 @@ def test_the_installed_command_works_in_an_empty_directory(installed: Command) -
     assert traced.returncode == 0, traced.stderr
 
 
-def test_a_user_app_and_suite_work_in_an_empty_directory(installed: Command) -> None:
+def test_init_and_run_accept_an_app_and_a_suite_of_the_user_in_an_empty_directory(installed: Command) -> None:
     empty: Path = installed.directory  # type: ignore[attr-defined]
     (empty / "app.py").write_text(APP)
     made = installed("init", "app:app")
@@ -108,7 +108,7 @@ def test_a_user_app_and_suite_work_in_an_empty_directory(installed: Command) -> 
     assert "flask" in ran.stdout
 
 
-def test_an_error_names_the_installed_command(installed: Command) -> None:
+def test_errors_of_the_installed_command_start_with_under_siege(installed: Command) -> None:
     failed = installed("run", "no_such_server")
     assert failed.returncode == 2
     assert failed.stderr.startswith("under-siege: ")

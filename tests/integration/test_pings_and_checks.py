@@ -38,7 +38,7 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
     return pings
 
 
-def test_pings_are_sent_when_due_even_if_none_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pings_are_sent_on_schedule_even_if_earlier_pings_are_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = asyncio.Event()
 
     async def until_many_wait(sent: list[str]) -> None:

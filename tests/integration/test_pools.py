@@ -76,7 +76,9 @@ def test_a_killed_worker_breaks_a_process_pool_executor_permanently(serve: Serve
 
 
 @pytest.mark.parametrize(("name", "notices"), [(PROCESSES, "/"), (PEBBLE, "/ready")])
-def test_killing_an_idle_worker_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
+def test_killing_an_idle_worker_breaks_the_pools_of_process_pool_executor_and_pebble(
+    name: str, notices: str, serve: Serve, tmp_path: Path
+) -> None:
     """Pebble replaces a lost worker only while tasks run."""
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
@@ -159,7 +161,7 @@ def test_pebble_stops_a_task_at_its_time_limit(tmp_path: Path, monkeypatch: pyte
         assert served.request("/ping").body == "pong"
 
 
-def test_the_readiness_check_reports_a_broken_pool_before_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readiness_check_reports_a_broken_pool_rather_than_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_unready_reasons", [lambda: "the queue is full"])
     monkeypatch.setattr(lifecycle, "_permanent_reasons", [])
     assert lifecycle.why_not_ready() == "the queue is full"

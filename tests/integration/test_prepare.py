@@ -43,7 +43,7 @@ def start_command_of(plan: Plan, server: str) -> list[str]:
 SERVERS = "".join(f'[servers.{name}]\ncommand = "serve {{port}} {name}"\n' for name in ("plain", "built", "broken"))
 
 
-def test_each_prepare_command_runs_once_and_fails_only_its_own_server(tmp_path: Path) -> None:
+def test_each_prepare_command_runs_once_and_a_failure_fails_only_that_server(tmp_path: Path) -> None:
     (tmp_path / "note.py").write_text("import sys; open('done', 'a').write(sys.argv[1] + ' ')")
     (tmp_path / "fail.py").write_text("raise SystemExit('no compiler here')")
     text = SERVERS.replace('built"\n', 'built"\nprepare = "python note.py {size}"\n')
@@ -91,7 +91,7 @@ def test_a_failed_build_is_reported_with_the_missing_compiler_or_headers(tmp_pat
             start_command_of(replace(plan, environments=made), "one")
 
 
-def test_a_server_may_have_its_own_warm_up(tmp_path: Path) -> None:
+def test_the_warm_up_of_a_server_overrides_that_of_the_suite(tmp_path: Path) -> None:
     own, none = "warm_up = 6_000\n", "warm_up = 0\n"
     text = SERVERS.replace('built"\n', f'built"\n{own}').replace('broken"\n', f'broken"\n{none}')
     plan = plan_in(tmp_path, f'[load]\ntool = "ab"\nwarm_up = "2s"\nrequests = 10\n{text}')
@@ -112,7 +112,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
     return [message for _, message in notes(summarize(result)) if "the warm-up is not part" in message]
 
 
-def test_a_note_names_servers_that_use_less_cpu_after_their_first_answers() -> None:
+def test_a_note_reports_that_the_first_answers_used_more_cpu_than_later_answers() -> None:
     (note,) = warm_up_notes(6000, 6000 * 0.25)
     assert note.startswith("its first 6,000 answers used 250 ms of CPU each, later ones 100 ms; ")
     assert warm_up_notes(6000, 6000 * 0.13) == warm_up_notes(0, 0.0) == warm_up_notes(6000, None) == []
@@ -121,7 +121,7 @@ def test_a_note_names_servers_that_use_less_cpu_after_their_first_answers() -> N
 RIGHT = b'{"a": 1, "b": [2, 3]}'
 
 
-def test_answers_equal_only_as_json_are_reported() -> None:
+def test_the_error_states_that_an_answer_is_equal_as_json_but_not_byte_for_byte() -> None:
     expected = Expectation(RIGHT, 0.1, 0.0)
     assert expected.problem(HttpResponse(200, RIGHT, {})) == ""
     assert expected.problem(HttpResponse(200, b'{"a":1,"b":[2,3]}', {})).endswith(
@@ -191,7 +191,7 @@ LINE = (
 @pytest.mark.parametrize(
     ("got", "errors", "odd"), [(500_000, 0, 0), (441_000, 0, 0), (439_000, 0, 1000), (0, 0, 440_000), (0, 1, None)]
 )
-def test_wrk_tolerates_bytes_of_responses_in_flight(got: int, errors: int, odd: int | None) -> None:
+def test_wrk_totals_tolerate_missing_bytes_of_responses_in_flight(got: int, errors: int, odd: int | None) -> None:
     order = LoadSpec(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
     totals = Wrk().totals(ToolOutput(0, LINE.format(got=got, errors=errors)), order)
     assert (totals.body_bytes, totals.odd_bytes) == (got, odd)
@@ -200,7 +200,7 @@ def test_wrk_tolerates_bytes_of_responses_in_flight(got: int, errors: int, odd: 
     assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n', **get}
 
 
-def test_answers_whose_lengths_differ_from_those_of_the_files_are_wrong() -> None:
+def test_answers_whose_lengths_differ_from_those_of_the_files_fail_the_case() -> None:
     def verdict(odd: int | None) -> str:
         record = burst_record_of("1_x", odd_bytes=odd, body_bytes=None)
         record.answer_bytes = -1
@@ -209,7 +209,7 @@ def test_answers_whose_lengths_differ_from_those_of_the_files_are_wrong() -> Non
     assert (verdict(12_345), verdict(0), verdict(None)) == ("failed", "ok", "ok")
 
 
-def test_results_without_byte_counts_can_be_read() -> None:
+def test_burst_results_without_byte_counts_are_accepted() -> None:
     record = burst_record_of("1_x")
     assert record.bursts.odd_bytes == Bursts().odd_bytes == []
     assert isinstance(result_of([record]), Result)

@@ -105,7 +105,7 @@ def test_an_ended_process_has_no_descendants() -> None:
         assert inherited(process.pid, "PATH") is None
 
 
-def test_a_resource_tracker_is_recognized_by_its_command() -> None:
+def test_a_resource_tracker_process_is_recognized_by_the_command_line() -> None:
     with (
         running("sh", "-c", "read _; true", "multiprocessing.resource_tracker") as one,
         running("sleep", "60") as other,

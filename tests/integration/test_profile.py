@@ -62,7 +62,7 @@ def test_a_diagnosis_has_at_most_six_lines(diagnoses: dict[str, list[str]]) -> N
     assert max(map(len, diagnoses.values())) <= 6
 
 
-def test_the_profile_of_a_correct_application_reports_no_blocking(diagnoses: dict[str, list[str]]) -> None:
+def test_the_profile_of_a_correct_application_reports_no_blocked_event_loop(diagnoses: dict[str, list[str]]) -> None:
     headline, loop = diagnoses["fine"]
     assert headline.strip().startswith("Nothing blocks the event loop")
     assert int(re.search(r"your code (\d+) %", loop)[1]) < 20
@@ -72,7 +72,7 @@ def profiled(out: Path, *words: str) -> CommandResult:
     return invoke("profile", *words, "--time", "8s", "--users", "8", "--out", str(out), "--quiet")
 
 
-def test_threads_wait_for_the_gil_and_processes_do_not(tmp_path: Path) -> None:
+def test_the_profile_reports_a_held_gil_for_threads_but_not_for_processes(tmp_path: Path) -> None:
     ran = profiled(tmp_path / "p.json", "3", "4")
     assert ran.returncode == 0, ran.stderr
     threads, processes = without_doubt(ran.stdout).split("\n\n")

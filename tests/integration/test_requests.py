@@ -54,7 +54,7 @@ def test_bodies_that_siege_would_change_are_rejected(body: bytes, has_refusal: b
     assert ("siege can't send" in refusal) == has_refusal
 
 
-def test_only_the_post_request_of_the_suite_reaches_the_server(orders: Path, tmp_path: Path) -> None:
+def test_every_command_sends_only_the_post_request_of_the_suite(orders: Path, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, "orders", "--time", "1s")
     assert {case.verdict for case in summarize(result).cases} <= ACCEPTED, ran.stdout + ran.stderr
     for words in (
@@ -67,7 +67,7 @@ def test_only_the_post_request_of_the_suite_reaches_the_server(orders: Path, tmp
     assert set((orders / "access.log").read_text().splitlines()) == {ORDER}
 
 
-def test_the_result_describes_the_request_and_the_checked_parts(orders: Path, tmp_path: Path) -> None:
+def test_the_result_describes_the_request_and_how_answers_are_compared(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     assert result.suite.request == "POST with 37 bytes of application/json"
     text = Report(result).formatted("markdown")
@@ -95,7 +95,7 @@ def test_the_error_names_the_wrong_field_of_an_answer(orders: Path, tmp_path: Pa
         ('ignore = ["id", "created_at", "customer.name"]', "customer.name"),
     ],
 )
-def test_the_output_names_fields_to_ignore_and_ignored_fields_that_are_missing(
+def test_the_output_suggests_fields_to_ignore_and_names_ignored_fields_that_do_not_exist(
     line: str, why: str, orders: Path, tmp_path: Path
 ) -> None:
     suite = orders / "suite.toml"

@@ -46,7 +46,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_only_failed_measurements_are_rerun_and_their_reasons_are_shown(tmp_path: Path) -> None:
+def test_only_failed_measurement_tests_are_rerun_and_the_failure_reasons_are_shown(tmp_path: Path) -> None:
     (tmp_path / "test_kinds.py").write_text(KINDS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     ran = run(tmp_path, "--again=again", "--numprocesses", "1")

@@ -82,7 +82,7 @@ def marks(shown: Opened, name: str) -> int:
     return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
 
 
-def test_the_charts_have_marks_for_every_case(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_charts_show_every_case(browser: Browser, pages: dict[str, Path]) -> None:
     sample = result("sample")
     comparison = summarize(sample)
     with opened(browser, pages["sample"]) as shown:
@@ -108,7 +108,7 @@ def test_the_timeline_has_a_bar_for_each_request(browser: Browser, pages: dict[s
         assert marks(shown, "computing") == 1 + sum(len(ran) for trace in traces for ran in trace.requests.ran_s)
 
 
-def test_results_with_several_tasks_and_users_have_a_heat_map_and_curves(
+def test_results_with_several_tasks_and_numbers_of_users_have_a_heat_map_and_curves(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     cases = summarize(result("several")).cases
@@ -177,13 +177,13 @@ def test_clicking_a_term_opens_its_explanation(browser: Browser, pages: dict[str
         assert {"trans/s", "of ceiling", "ping p99"} <= {" ".join(text.split()) for text in explained}
 
 
-def test_servers_are_shown_with_a_plain_name_and_their_file_name(browser: Browser, pages: dict[str, Path]) -> None:
+def test_each_server_is_shown_with_a_plain_name_and_a_file_name(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         assert shown.page.get_by_role("rowheader", name="process pool 4_async_processexecutor").is_visible()
         assert "process pool (4_async_processexecutor)" in shown.page.locator(".answer").inner_text()
 
 
-def test_every_chart_states_its_conditions(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_caption_of_every_chart_states_the_measurement_conditions(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         told = shown.page.locator("figure figcaption").all_inner_texts()
         assert len(told) == shown.count("figure")
@@ -192,13 +192,13 @@ def test_every_chart_states_its_conditions(browser: Browser, pages: dict[str, Pa
         assert all("25 users" in one and " rounds of " in one for one in told[1:])
 
 
-def test_the_page_begins_with_the_answer(browser: Browser, pages: dict[str, Path]) -> None:
+def test_the_page_shows_the_conclusion_at_the_top(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         answer = shown.page.get_by_text(answers(summarize(result("sample")))[0].headline)
         assert answer.bounding_box()["y"] < 300
 
 
-def test_the_printed_page_cuts_nothing_off_and_explains_terms_and_flags(
+def test_the_printed_page_is_not_cut_off_and_explains_terms_and_flags(
     browser: Browser, pages: dict[str, Path], tmp_path: Path
 ) -> None:
     with opened(browser, pages["several"]) as shown:
@@ -235,7 +235,7 @@ def test_the_page_of_a_large_result_is_smaller_than_1_mb() -> None:
 
 
 @pytest.mark.slow
-def test_the_size_of_the_page_does_not_grow_with_the_number_of_rounds() -> None:
+def test_the_page_of_a_result_with_100_rounds_is_smaller_than_1_mb() -> None:
     result = large(rounds=100)
     assert len(result.records) == 10_000
     assert len(Report(result).formatted("html")) < 1_000_000

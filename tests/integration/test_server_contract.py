@@ -135,7 +135,7 @@ def reset_to_a_short_task(choose: Choose) -> None:
     choose("short")
 
 
-def test_the_strategies_are_numbered_in_order() -> None:
+def test_the_strategies_are_listed_in_the_order_of_the_numbers_in_the_file_names() -> None:
     stems = [strategy.name for strategy in all_strategies()]
     assert stems[:12] == [
         "1_sync",
@@ -165,7 +165,7 @@ def test_the_response_body_is_the_result_of_the_task(server: Served) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
 
 
-def test_response_headers_report_worker_and_timing(server: Served, choose: Choose) -> None:
+def test_response_headers_contain_the_worker_and_the_queue_and_task_times(server: Served, choose: Choose) -> None:
     choose("a_blink")
     headers = server.request("/").headers
     timing = re.fullmatch(r"queue;dur=(\d+\.\d+), task;dur=(\d+\.\d+)", headers["server-timing"])
@@ -176,7 +176,7 @@ def test_response_headers_report_worker_and_timing(server: Served, choose: Choos
     assert thread
 
 
-def test_the_ping_reports_the_number_of_workers(server: Served) -> None:
+def test_the_ping_response_contains_the_number_of_workers(server: Served) -> None:
     answer = server.request("/ping")
     assert (answer.status, answer.body) == (200, "pong")
     assert answer.headers["content-type"].startswith("text/plain")
@@ -184,7 +184,7 @@ def test_the_ping_reports_the_number_of_workers(server: Served) -> None:
     assert int(answer.headers["x-workers"]) == asked_for
 
 
-def test_an_idle_server_is_ready(server: Served) -> None:
+def test_the_readiness_check_of_an_idle_server_succeeds(server: Served) -> None:
     answer = server.request("/ready")
     assert (answer.status, answer.body) == (200, "ready")
     assert answer.headers["content-type"].startswith("text/plain")
@@ -197,7 +197,7 @@ def test_unknown_paths_return_404(server: Served) -> None:
         assert answer.body == "404 Not Found: expected /, /ping or /ready", path
 
 
-def test_wrong_methods_return_405(server: Served) -> None:
+def test_unsupported_methods_return_405(server: Served) -> None:
     for method, path in itertools.product(
         ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PROPFIND"), ("/", "/ping", "/ready")
     ):
@@ -261,7 +261,9 @@ def test_every_strategy_returns_the_same_answer(server, choose, task: str, monke
         ("raises_keyboard_interrupt", "KeyboardInterrupt: by hand"),
     ],
 )
-def test_an_exception_returns_a_one_line_500_and_the_server_continues(server, choose, task: str, body: str) -> None:
+def test_an_exception_in_the_task_returns_a_one_line_500_and_the_server_continues(
+    server, choose, task: str, body: str
+) -> None:
     choose(task)
     for _ in range(2):
         answer = server.request("/")
@@ -271,7 +273,9 @@ def test_an_exception_returns_a_one_line_500_and_the_server_continues(server, ch
     assert server.request("/").status == 200
 
 
-def test_unfinished_requests_time_out(server: Served, silent: socket.socket) -> None:
+def test_a_connection_with_an_incomplete_request_is_closed_after_a_timeout(
+    server: Served, silent: socket.socket
+) -> None:
     """The client sends half a line before the first test of this server."""
     while silent.recv(1000):
         pass  # the server may send an error
@@ -333,7 +337,7 @@ def test_servers_have_a_default_task_and_a_default_port() -> None:
 
 
 @every_server
-def test_a_server_file_contains_only_its_strategy(script: Path) -> None:
+def test_a_server_file_is_short_and_parses_no_options_and_handles_no_signals(script: Path) -> None:
     source = script.read_text()
     tree = ast.parse(source)
     docstring = ast.get_docstring(tree)

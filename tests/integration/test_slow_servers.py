@@ -38,7 +38,9 @@ def test_a_server_that_ignores_sigterm_is_killed_with_its_daemon(measured_cases:
     assert clinging.record.failure is None  # its port is free again
 
 
-def test_a_correct_server_measured_with_slow_servers_does_not_fail(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_correct_server_does_not_fail_in_the_same_run_as_slow_servers(
+    measured_cases: dict[str, MeasuredCase],
+) -> None:
     correct = measured_cases["2_async"].summary
     assert correct.verdict != "failed", correct.reasons
     assert correct.transactions > 0

@@ -111,7 +111,7 @@ class PortTakenServer:
 
 
 @pytest.mark.parametrize(("cancelled", "raised"), [(True, asyncio.CancelledError), (False, CaseFailedError)])
-def test_a_taken_port_does_not_hide_a_cancellation(cancelled, raised, monkeypatch) -> None:
+def test_a_cancellation_takes_precedence_over_the_error_of_a_taken_port(cancelled, raised, monkeypatch) -> None:
     monkeypatch.setattr(server, "Server", PortTakenServer)
     plan = plan_of("2")
     case = plan.cases[0]
@@ -150,7 +150,7 @@ def test_a_port_still_taken_after_the_server_ended_causes_an_error(monkeypatch: 
     asyncio.run(one.stop())
 
 
-def test_only_the_first_signal_cancels_the_work() -> None:
+def test_a_second_signal_does_not_interrupt_the_cleanup() -> None:
     """A second signal would interrupt the cleanup."""
     cleaned = False
 

@@ -232,7 +232,9 @@ MIXED = {
 
 
 @pytest.mark.parametrize("words", MIXED, ids=" ".join)
-def test_incompatible_arguments_cause_a_one_line_error(words: tuple[str, ...], tmp_path: Path, run_cli: RunCli) -> None:
+def test_arguments_of_run_that_conflict_cause_a_one_line_error(
+    words: tuple[str, ...], tmp_path: Path, run_cli: RunCli
+) -> None:
     suite_in(tmp_path, SERVER)
     ran = run_cli("run", *words)
     assert ran.returncode == 2, ran.stderr
@@ -275,7 +277,7 @@ def test_axis_values_replace_placeholders_in_the_path_and_the_command(tmp_path: 
     assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
 
 
-def test_commands_run_in_the_directory_that_the_suite_names(tmp_path: Path) -> None:
+def test_commands_run_in_the_directory_set_by_the_suite(tmp_path: Path) -> None:
     (tmp_path / "perf").mkdir()
     (tmp_path / "order.json").write_text('{"items": [1]}\n')
     text = 'folder = ".."\n[load]\nbody_file = "order.json"\n[servers.one]\ncommand = "serve {port} {suite}"'
@@ -291,7 +293,7 @@ def test_a_byte_order_mark_in_a_suite_file_is_ignored(tmp_path: Path) -> None:
     assert read_suite(tmp_path / "shop.toml").targets
 
 
-def test_the_quick_profile_replaces_only_its_own_keys(tmp_path: Path) -> None:
+def test_the_quick_profile_replaces_only_the_keys_that_it_contains(tmp_path: Path) -> None:
     path = suite_in(tmp_path, FULL + QUICK)
     full, quick = read_suite(path), read_suite(path, quick=True)
     assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
@@ -361,7 +363,7 @@ def test_selecting_one_server_of_a_suite_keeps_the_ceiling() -> None:
     assert (suite.ping, suite.ready_within_s) == (Ping("/health"), 10.0)
 
 
-def test_urls_of_running_servers_become_a_suite() -> None:
+def test_urls_of_running_servers_are_converted_to_a_suite() -> None:
     suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
     assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert not any(target.command for target in suite.targets)
@@ -369,7 +371,7 @@ def test_urls_of_running_servers_become_a_suite() -> None:
     assert (suite.ping, suite.ceiling) == (Ping("/health"), None)
 
 
-def test_body_any_accepts_any_body(tmp_path: Path) -> None:
+def test_the_value_any_for_the_expected_body_accepts_every_body(tmp_path: Path) -> None:
     suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
     assert (suite.expect.status, suite.expect.rule.mode) == (201, ANY)
     assert suite.ping is None

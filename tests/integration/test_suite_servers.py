@@ -92,7 +92,7 @@ def test_the_last_line_of_stdout_is_reported_if_stderr_is_empty(shop: Shop) -> N
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_every_output_format_shows_a_suite(shop: Shop) -> None:
+def test_every_output_format_shows_the_result_of_a_suite(shop: Shop) -> None:
     result = shop[1]
     page = Report(result).formatted("html")
     assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
@@ -118,7 +118,7 @@ def test_bodies_are_compared_as_the_suite_specifies(body: str, fitting: list[byt
     assert expected.size_bytes == (len(RIGHT) if body == SAME else -1)
 
 
-def test_omitted_comparisons_and_measurements_are_reported(tmp_path: Path) -> None:
+def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_path: Path) -> None:
     kinds = {"json": True, "shuffled": True, "differs": False}
     servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -235,12 +235,12 @@ def test_urls_are_requested_without_normalization() -> None:
     assert asyncio.run(go()).startswith("GET /%41%c3%a9/../b?q=%2B+&r[]=1 HTTP")
 
 
-def test_redirects_are_described_with_their_target() -> None:
+def test_the_error_for_a_redirect_contains_the_target() -> None:
     answer = HttpResponse(308, b"", {"location": "/report/\x1b[31m"})
     assert answer.described() == "308 to '/report/\ufffd[31m' with 0 bytes ''"
 
 
-def test_responses_from_foreign_processes_are_rejected() -> None:
+def test_responses_of_processes_that_the_run_did_not_start_are_rejected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
         must_be_its_own(os.getpid(), port)
@@ -303,7 +303,7 @@ def patch_processes(monkeypatch: pytest.MonkeyPatch, of_server: FakeProcess, of_
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_any_process_of_the_server_may_respond(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_of_any_process_of_the_server_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     patch_processes(monkeypatch, *OWN[name])
     must_be_its_own(7, OURS, 8)
 
@@ -343,7 +343,7 @@ def test_only_listening_sockets_are_read_from_proc_net(tmp_path: Path, monkeypat
     assert ports._listening() == {"11": 0x1388, "13": 80}
 
 
-def test_a_response_of_a_foreign_process_ends_the_readiness_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_of_a_foreign_process_ends_the_readiness_wait_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for = []
 
     def reject(*checked: int) -> None:

@@ -53,7 +53,7 @@ def started(*words: str) -> ManagedProcess:
 
 
 @ON_LINUX
-def test_a_daemon_without_environment_variables_ends_with_its_server(daemon_pid: Path) -> None:
+def test_a_daemon_without_environment_variables_ends_when_the_server_is_stopped(daemon_pid: Path) -> None:
     server = started(str(HIDES), "--port", "0")
     hidden = wait_until(lambda: daemon(daemon_pid))
     assert os.getsid(hidden.pid) != os.getsid(server.pid)
@@ -61,7 +61,7 @@ def test_a_daemon_without_environment_variables_ends_with_its_server(daemon_pid:
     assert gone(hidden)
 
 
-def test_stopping_a_process_without_daemons_ends_its_session() -> None:
+def test_stopping_a_process_without_daemons_also_ends_its_child_processes() -> None:
     """This includes a child without environment variables, while another process keeps running."""
     words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
     other = ManagedProcess(["sleep", "600"], environment=os.environ)
@@ -121,7 +121,7 @@ def test_stopping_a_process_does_not_kill_daemons_of_other_processes(daemon_pid:
 
 
 @ON_LINUX
-def test_a_daemon_ends_only_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_a_daemon_is_ended_only_when_the_process_that_started_it_is_stopped(tmp_path: Path) -> None:
     file = tmp_path / "daemon"
     write_pid = f"pathlib.Path({str(file)!r}).write_text(str(os.getpid()))"
     first = started("-c", DAEMON)
@@ -248,7 +248,7 @@ class StubbornProcesses:
         return [pid for pid in self.pids if pid not in self.killed_s]
 
 
-def test_only_resource_trackers_get_two_seconds_to_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_resource_trackers_get_two_seconds_before_they_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     tracker, other = 11, 12
     processes = StubbornProcesses(monkeypatch, tracker, other)
     monkeypatch.setattr(supervisor, "is_resource_tracker", lambda pid: pid == tracker)
@@ -260,7 +260,7 @@ def test_only_resource_trackers_get_two_seconds_to_clean_up(monkeypatch: pytest.
     assert processes.clock.now_s < 2.2
 
 
-def test_killing_an_unkillable_process_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_process_that_cannot_be_killed_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = StubbornProcesses(monkeypatch, 11)
     monkeypatch.setattr(supervisor, "is_resource_tracker", lambda _: False)
     one = supervisor.Supervisor(None, "")
@@ -270,7 +270,9 @@ def test_killing_an_unkillable_process_times_out(monkeypatch: pytest.MonkeyPatch
     assert 10.0 <= processes.clock.now_s < 10.1
 
 
-def test_orphans_are_found_by_their_mark_on_systems_without_subreapers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_are_found_by_an_environment_variable_on_systems_without_subreapers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(supervisor, "descendants", lambda _: [])
     monkeypatch.setattr(supervisor, "is_running", lambda pid: pid != 4)
     marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
@@ -278,7 +280,7 @@ def test_orphans_are_found_by_their_mark_on_systems_without_subreapers(monkeypat
     assert supervisor.Supervisor(None, "ours")._left() == [2]
 
 
-def test_a_temporary_supervisor_inherits_directories_without_removing_them(
+def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its processes may write into directories of the outer supervisor."""
@@ -308,7 +310,7 @@ class IdleSupervisor:
         self.has_ended = True
 
 
-def test_an_idle_temporary_supervisor_ends_after_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_supervisor_that_started_no_process_ends_after_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_client, "_KEPT", [])
     monkeypatch.setattr(supervisor_client, "SupervisorClient", IdleSupervisor)
     with another_supervisor():
@@ -371,7 +373,7 @@ def _seed_for(server: Path) -> int:
     ],
     ids=["bare case", "try"],
 )
-def test_a_bench_killed_during_the_ceiling_or_try_leaves_no_processes(
+def test_a_bench_killed_during_the_ceiling_or_the_try_command_leaves_no_processes(
     words: list[str], at_work: str, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))

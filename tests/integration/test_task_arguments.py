@@ -48,7 +48,7 @@ def test_a_task_is_called_with_its_literal_arguments(call: str, answer: str) -> 
     assert perform(f"sample_tasks:returns_its_arguments{call}").answer == answer
 
 
-def test_each_run_of_a_task_gets_fresh_arguments() -> None:
+def test_each_run_of_a_task_gets_new_copies_of_the_arguments() -> None:
     runs = [perform("sample_tasks:returns_its_arguments([1])").answer for _ in range(3)]
     assert runs == ["(([1],), {})"] * 3
 
@@ -92,7 +92,7 @@ def test_invalid_task_arguments_cause_a_one_line_error(spec: str, error: str) ->
     assert "\n" not in str(caught.value)
 
 
-def test_syntax_warnings_of_literals_are_suppressed(capfd) -> None:
+def test_syntax_warnings_about_literal_task_arguments_are_suppressed(capfd) -> None:
     assert perform(r"sample_tasks:returns_its_arguments('\d')").answer == r"(('\\d',), {})"
     assert capfd.readouterr().err == ""
 
@@ -111,23 +111,23 @@ def result(tmp_path: Path) -> Result:
     return load(tmp_path / "r.json")
 
 
-def test_the_result_file_keeps_the_task_name(result: Result) -> None:
+def test_the_result_file_contains_the_task_name_unchanged(result: Result) -> None:
     assert {one.case.task for one in [*result.records, *result.traces]} == {TASK_WITH_MARKUP, "primes"}
 
 
-def test_csv_and_json_keep_the_task_name(result: Result) -> None:
+def test_csv_and_json_contain_the_task_name_unchanged(result: Result) -> None:
     rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     assert {row["task"] for row in rows} == {TASK_WITH_MARKUP, "primes"}
     cases = json.loads(Report(result).formatted("json"))["cases"]
     assert {case["task"] for case in cases} == {TASK_WITH_MARKUP, "primes"}
 
 
-def test_terminal_formats_keep_the_task_name(result: Result) -> None:
+def test_terminal_formats_show_the_task_name_unchanged(result: Result) -> None:
     for format_ in ("table", "timeline"):
         assert "".join(TASK_WITH_MARKUP.split()) in "".join(Report(result).formatted(format_).split()), format_
 
 
-def test_underscores_are_escaped_for_markdown() -> None:
+def test_underscores_in_task_names_are_escaped_in_markdown() -> None:
     assert plain("a _b_ c_d __init__ 1_sync") == r"a \_b\_ c_d \_\_init\_\_ 1_sync"
 
 

@@ -55,13 +55,13 @@ def environments(machine: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("version", ["2.47", "2.47.3", "2.48.0.dev1"])
-def test_an_installed_tool_is_used_if_its_version_is_supported(version: str, machine: Path) -> None:
+def test_an_installed_load_tool_of_a_supported_version_is_used(version: str, machine: Path) -> None:
     installed = write_locust(machine, version)
     assert find_locust(machine) == (installed, version, [])
 
 
 @pytest.mark.parametrize("version", ["2.46.9", "3.0", "; echo broken >&2"])
-def test_an_installed_tool_of_an_unsupported_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
+def test_an_installed_load_tool_of_an_unsupported_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
     (own := machine.parent / "own" / "bin").mkdir(parents=True)
 
     async def made(*_: object) -> Path:
@@ -73,7 +73,7 @@ def test_an_installed_tool_of_an_unsupported_version_is_replaced(version: str, m
     assert find_locust(machine)[:2] == (replacement, "2.47.0")
 
 
-def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_load_tool_is_installed_on_first_use(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(machine / "locust-2.47.9-py3-none-any.whl", "w") as wheel:
         wheel.writestr("locust.py", "def main():\n    print('locust 2.47.9')\n")
         info = "locust-2.47.9.dist-info"
@@ -132,7 +132,7 @@ class SignallingIndex(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, monkeypatch) -> None:
+def test_a_signal_during_the_installation_of_a_load_tool_leaves_no_environment(machine: Path, monkeypatch) -> None:
     """The fixture `no_leftovers` checks for leftover processes."""
     with ThreadingHTTPServer(("127.0.0.1", 0), SignallingIndex) as index:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
@@ -144,7 +144,7 @@ def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, m
     assert environments(machine) == []
 
 
-def test_supported_tool_versions_are_the_tested_ones() -> None:
+def test_supported_load_tool_versions_equal_those_in_the_test_requirements() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {driver.requirement for driver in DRIVERS.values() if driver.requirement}
     assert required <= set(project["optional-dependencies"]["test"])

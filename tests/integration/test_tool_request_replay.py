@@ -153,7 +153,7 @@ def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float 
         ),
     ],
 )
-def test_answers_with_any_framing_are_read(answer: bytes, body: bytes) -> None:
+def test_answers_with_every_kind_of_http_framing_are_read(answer: bytes, body: bytes) -> None:
     assert read_body([answer]) == body
 
 
@@ -190,7 +190,7 @@ def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.Monke
         asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
 
 
-def test_the_last_answer_on_a_connection_counts_even_if_the_connection_closes_early() -> None:
+def test_the_last_answer_is_checked_even_if_the_connection_closes_early() -> None:
     in_a_row = replace(ASK, in_a_row=IN_A_ROW)
     assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"

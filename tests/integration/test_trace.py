@@ -31,7 +31,7 @@ from under_siege.trace.trace_run import RequestTracer, assumed_span, reported_sp
 RunCli = Callable[..., CommandResult]
 
 
-def test_the_terminal_shows_the_trace_of_each_strategy_and_failures(
+def test_the_terminal_shows_the_trace_or_the_failure_of_each_server(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
@@ -61,7 +61,7 @@ def test_the_terminal_shows_the_trace_of_each_strategy_and_failures(
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
 
-def test_the_height_of_a_ping_shows_its_latency() -> None:
+def test_the_height_of_a_ping_on_the_terminal_shows_the_latency() -> None:
     """On a common scale, pings that wait for all tasks get shorter over time; pings that do not wait are minimal."""
     result = result_of([])
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
@@ -73,7 +73,7 @@ def test_the_height_of_a_ping_shows_its_latency() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
-def test_a_chart_is_written_in_the_format_of_its_suffix(suffix: str, tmp_path: Path) -> None:
+def test_a_chart_is_written_in_the_format_given_by_the_file_suffix(suffix: str, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     out = tmp_path / f"picture{suffix}"
@@ -82,7 +82,7 @@ def test_a_chart_is_written_in_the_format_of_its_suffix(suffix: str, tmp_path: P
     assert out.read_bytes().startswith(begins)
 
 
-def test_an_unknown_suffix_is_rejected_before_anything_starts(run_cli: RunCli) -> None:
+def test_an_unknown_suffix_of_the_output_file_causes_a_one_line_error(run_cli: RunCli) -> None:
     ended = run_cli("trace", "--out", "picture.gif")
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
@@ -93,7 +93,7 @@ def answer(**headers: str) -> HttpResponse:
     return HttpResponse(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def test_possible_spans_are_accepted() -> None:
+def test_task_spans_within_the_request_duration_are_accepted() -> None:
     drawn = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
     assert reported_spans(drawn, 99.9, 100.1) == [
         pytest.approx((100.0, 100.02, 0.02)),
@@ -105,7 +105,7 @@ def test_possible_spans_are_accepted() -> None:
     "drawn",
     ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
 )
-def test_impossible_spans_are_rejected(drawn: str) -> None:
+def test_malformed_task_spans_and_spans_outside_the_request_duration_are_ignored(drawn: str) -> None:
     assert reported_spans(answer(x_ran=drawn), 99.9, 100.1) == []
 
 
@@ -126,11 +126,11 @@ def test_server_timing_is_converted_to_a_span_that_ends_with_the_answer() -> Non
         ([""], ["thread 1"]),
     ],
 )
-def test_workers_have_readable_names(workers: list[str], names: list[str]) -> None:
+def test_workers_in_a_timeline_are_numbered_and_named_by_kind(workers: list[str], names: list[str]) -> None:
     assert [lane.worker for lane in timelines([trace_of(workers)])[0].lanes] == names
 
 
-def test_the_cpu_share_of_an_interval_is_computed_from_its_spans() -> None:
+def test_the_cpu_share_of_an_interval_is_computed_from_the_overlapping_spans() -> None:
     bar = Bar(1, 0.0, 1.0, (TaskSpan(0.2, 0.4, 0.5), TaskSpan(0.6, 0.8, None)))
     assert bar.cpu_share_between(0.0, 0.2) == 0
     assert bar.cpu_share_between(0.2, 0.4) == pytest.approx(0.5)
@@ -154,7 +154,7 @@ def unreported() -> Trace:
     return trace
 
 
-def test_unreported_requests_are_drawn_as_dotted_lines_on_the_terminal() -> None:
+def test_requests_without_reported_task_times_are_dotted_lines_on_the_terminal() -> None:
     result = result_of([])
     result.traces.append(unreported())
     shown = Report(result).formatted("timeline")
@@ -166,7 +166,7 @@ def test_unreported_requests_are_drawn_as_dotted_lines_on_the_terminal() -> None
     assert "┄ not reported" in legend
 
 
-def test_unreported_requests_are_drawn_as_dotted_lines_in_charts(tmp_path: Path) -> None:
+def test_requests_without_reported_task_times_are_dotted_lines_in_charts(tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(unreported())
     Report(result).write_picture("timeline", tmp_path / "p.svg")
@@ -201,7 +201,7 @@ def test_the_page_explains_dotted_lines() -> None:
 LAYERS = ("waiting", "computing", "unreported")
 
 
-def test_dotted_lines_are_explained_only_if_present() -> None:
+def test_dotted_lines_are_explained_only_if_a_timeline_contains_them() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     assert "doesn't report" not in Report(result).formatted("timeline")
@@ -254,7 +254,7 @@ def test_on_a_busy_machine_the_headline_does_not_claim_one_task_at_a_time(run_cl
 
 
 @pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
-def test_a_trace_disturbed_by_other_work_is_repeated_once(
+def test_a_trace_disturbed_by_other_programs_is_repeated_once(
     shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Trace] = []

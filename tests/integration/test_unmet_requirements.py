@@ -25,12 +25,12 @@ def test_unmet_requirements_are_described_with_both_versions() -> None:
     assert unmet("python>=3.14", (3, 9)) == f"{NEEDS} 3.9"
 
 
-def test_an_invalid_requirement_causes_an_error() -> None:
+def test_an_invalid_requires_value_of_a_server_causes_an_error() -> None:
     with pytest.raises(BadInputError, match="expected something like"):
         unmet("a quantum computer")
 
 
-def test_the_error_for_an_invalid_requirement_names_the_server(run_cli: Bench, tmp_path) -> None:
+def test_the_error_for_an_invalid_requires_value_names_the_server(run_cli: Bench, tmp_path) -> None:
     (tmp_path / "1_x.py").write_text('"""Title, on a --port."""\n\nREQUIRES = "a quantum computer"\n')
     ended = run_cli("run", "1_x.py")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
@@ -45,7 +45,7 @@ def test_the_trace_names_servers_that_cannot_run(run_cli: Bench) -> None:
 
 
 @too_old
-def test_list_names_unmet_requirements(run_cli: Bench) -> None:
+def test_list_shows_the_unmet_requirement_of_each_strategy(run_cli: Bench) -> None:
     assert f"({NEEDS}" in run_cli("list").stdout
     (entry,) = [one for one in json.loads(run_cli("list", "--json").stdout) if one["number"] == 7]
     assert entry["requires"] == "python>=3.14"

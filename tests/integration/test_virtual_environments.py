@@ -45,7 +45,7 @@ def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, l
     return asyncio.run(installation.with_packages(interpreter(str(path)), messages.append, needed)), messages
 
 
-def test_the_python_of_the_bench_needs_no_environment() -> None:
+def test_the_python_of_the_bench_needs_no_virtual_environment() -> None:
     assert prepared(Path(sys.executable)) == (interpreter(), [])
 
 
@@ -83,7 +83,7 @@ def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: P
     assert (environment("flask", "./mine"), len(made)) == (first, 2)
 
 
-def test_concurrent_runs_share_the_creation_of_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run opens the lock file itself."""
     messages: list[str] = []
 
@@ -231,7 +231,9 @@ def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[Fak
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
 
 
-def test_a_package_is_retried_after_the_index_was_unreachable(user_python, tmp_path, monkeypatch, index) -> None:
+def test_the_next_run_installs_a_package_once_the_index_is_reachable_again(
+    user_python, tmp_path, monkeypatch, index
+) -> None:
     without_index("503", monkeypatch, index)
     (tmp_path / "dependencies.txt").write_text("at_hand\nfar_away\n")
     (tmp_path / "wheels").mkdir()

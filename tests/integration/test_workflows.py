@@ -70,7 +70,7 @@ def test_pre_commit_runs_the_same_checks_as_run_tests() -> None:
     assert HOOKS["shellcheck"]["entry"] == f".venv/bin/shellcheck {shell_files}"
 
 
-def test_pre_commit_and_setup_use_the_same_actionlint() -> None:
+def test_pre_commit_and_setup_use_the_same_version_of_actionlint() -> None:
     version = re.search(r"local version=(\S+)", (ROOT / "scripts" / "setup").read_text())[1]
     assert HOOKS["actionlint"]["additional_dependencies"] == [f"github.com/rhysd/actionlint/cmd/actionlint@v{version}"]
 

@@ -18,7 +18,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
 
 
-def test_an_alarm_during_interpreter_exit_keeps_the_exit_status() -> None:
+def test_an_alarm_signal_during_interpreter_exit_does_not_change_the_exit_status() -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", ENDING], cwd=ROOT, **pipes) as server:
         assert server.stdout.read(6) == b"ending"

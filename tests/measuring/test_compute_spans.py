@@ -40,7 +40,7 @@ def test_threads_under_the_gil_use_at_most_one_cpu() -> None:
     assert ran_s > 1.5 * span_s  # the spans of the threads overlap
 
 
-def test_the_number_of_spans_is_limited_without_losing_cpu_time() -> None:
+def test_the_number_of_compute_spans_is_limited_and_the_spans_stay_in_order() -> None:
     stopwatch, cpu_s = Stopwatch(), time.thread_time()
     for _ in range(5 * MOST_SPANS):
         stopwatch.start()
@@ -54,6 +54,6 @@ def test_the_number_of_spans_is_limited_without_losing_cpu_time() -> None:
     assert in_order == sorted(in_order)
 
 
-def test_a_span_with_mostly_cpu_time_is_dense() -> None:
+def test_a_compute_span_is_dense_if_it_consists_mostly_of_cpu_time() -> None:
     assert ComputeSpan(1.0, 2.0, 0.95).is_dense()
     assert not ComputeSpan(1.0, 2.0, 0.5).is_dense()

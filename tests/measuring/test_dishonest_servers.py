@@ -30,12 +30,12 @@ TOO_MANY = {
 TOO_SOON = {"works_after_the_answer": ("suspect", "too_fast")}
 
 
-def test_every_control_has_an_expected_verdict() -> None:
+def test_every_dishonest_server_has_an_expected_verdict() -> None:
     assert {path.stem for path in DISHONEST.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
 
 
 @pytest.mark.figures
-def test_wrong_answers_are_detected(tmp_path) -> None:
+def test_servers_with_wrong_answers_are_detected(tmp_path) -> None:
     """Measure all these servers in one run with an I/O-bound task."""
     measured_cases = run_servers(tmp_path, [path_of(name) for name in WRONG])
     assert_detected(WRONG, {name: one.summary for name, one in measured_cases.items()})
@@ -48,12 +48,12 @@ def test_servers_that_sleep_instead_of_computing_are_detected(run_cli, tmp_path)
 
 
 @pytest.mark.measures
-def test_rates_above_the_ceiling_are_detected(run_cli, tmp_path) -> None:
+def test_servers_with_rates_above_the_ceiling_are_detected(run_cli, tmp_path) -> None:
     assert_detected(TOO_MANY, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", SHORT_TASK))
 
 
 @pytest.mark.measures
-def test_work_after_the_response_is_detected(run_cli, tmp_path) -> None:
+def test_servers_that_respond_before_the_work_is_done_are_detected(run_cli, tmp_path) -> None:
     """The server may still work for the warm-up during the first second of the siege."""
     with without_a_ceiling():
         assert_detected(TOO_SOON, summaries(run_cli, tmp_path, "2s", *map(path_of, TOO_SOON), "--task", SHORT_TASK))
@@ -72,7 +72,7 @@ def assert_detected(expected: dict[str, tuple[str, ...]], cases: dict[str, Summa
 
 @pytest.mark.slow
 @pytest.mark.measures
-def test_honest_strategies_are_not_suspect(run_cli, tmp_path) -> None:
+def test_built_in_strategies_get_no_flags_that_blame_the_server(run_cli, tmp_path) -> None:
     cases = summaries(run_cli, tmp_path, "4s")
     assert set(cases) == {path.stem for path in SERVERS if not unmet(read_strategy(path).requires)}
     for name, case in cases.items():

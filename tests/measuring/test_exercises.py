@@ -51,7 +51,7 @@ PING = Claim(
 )
 
 
-def test_every_exercise_has_a_solution_and_a_hint() -> None:
+def test_every_exercise_of_the_lesson_has_a_solution_and_a_hint() -> None:
     assert NAMES == sorted(path.stem for path in SOLUTIONS.glob("*.py")) == sorted(all_exercises())
     assert all(one.hint for one in all_exercises().values())
 
@@ -123,7 +123,7 @@ def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
 
 
 @pytest.mark.measures
-def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
+def test_cached_answers_and_a_forgotten_await_are_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_exercises_differ_from_solutions(
         measured_exercises(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True)
@@ -161,7 +161,7 @@ def test_a_server_without_a_fault_solves_the_exercise() -> None:
     assert not any("Hint" in line for line in report)
 
 
-def test_a_false_claim_leaves_the_exercise_unsolved_and_gives_a_hint() -> None:
+def test_a_false_claim_leaves_the_exercise_unsolved_and_prints_a_hint() -> None:
     found = slow_pings(checked())
     assert found.exit_code == NOT_SOLVED
     assert list(found.lines())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
@@ -176,21 +176,21 @@ def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explaine
     assert "What that means: The ceiling is the throughput of the same users" in report
 
 
-def test_a_good_server_solves_the_exercise_on_a_busy_machine() -> None:
+def test_a_correct_server_solves_the_exercise_even_on_a_busy_machine() -> None:
     found = checked(machine=Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0))
     assert found.exit_code == SOLVED
     assert slow_pings(found).exit_code == NOT_SOLVED
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
-def test_only_wide_intervals_do_not_prevent_solving_the_exercise(code: str) -> None:
+def test_any_machine_noise_flag_except_wide_intervals_leaves_the_exercise_undecided(code: str) -> None:
     """A case that is suspect, or whose work could not be verified, never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
     assert found.exit_code == (SOLVED if code == "wide_interval" else NOT_DECIDED)
 
 
-def test_the_check_of_an_exercise_continues_until_it_is_decided() -> None:
+def test_an_exercise_is_measured_until_every_claim_is_decided() -> None:
     result = checked()._view._result
     cases = {record.case for record in result.records}
     wanted = partial(undecided_cases, "own", Exercise(claims=(PING,)))
@@ -221,7 +221,7 @@ def test_an_invalid_server_is_rejected_with_a_one_line_error(
 
 
 @pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
-def test_lesson_check_requires_exactly_one_file(words: tuple[str, ...]) -> None:
+def test_lesson_check_requires_exactly_one_server_file(words: tuple[str, ...]) -> None:
     ended = invoke("lesson", "check", *words)
     assert ended.returncode == 2
     assert "check needs one file" in ended.stderr

@@ -62,7 +62,9 @@ def tasks_start_while_requests_arrive(ours: ArrivalBurst) -> None:
     asyncio.run(asyncio.wait_for(arrive(), LIMIT_S))
 
 
-def test_tasks_start_immediately_if_all_clients_fit_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_start_during_a_burst_of_requests_if_all_clients_fit_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
     tasks_start_while_requests_arrive(burst_with(connections=3))
 

@@ -27,7 +27,7 @@ def new_record() -> Record:
     return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
 
 
-def test_the_speed_probe_samples_every_cpu_and_exits() -> None:
+def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run() -> None:
     record, cpus = new_record(), usable_cpu_numbers()
 
     async def listen() -> list[psutil.Process]:
@@ -81,7 +81,7 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
 
 
 @pytest.mark.figures
-def test_the_baseline_worker_measures_the_task_alone() -> None:
+def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
     record = perform("primes", times=2)
     assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine completes one run before and one after
     columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
@@ -161,7 +161,7 @@ def test_at_most_three_reference_runs_start_within_a_quarter_of_a_second(
     assert record.alone_wall_s == [run_s] * runs
 
 
-def test_lines_that_the_task_prints_are_ignored() -> None:
+def test_malformed_output_lines_of_the_baseline_worker_are_ignored() -> None:
     alone = machine_speed.LoneTaskTimer(LIMIT_S)
     for line in (
         "1.5,0.2,1e-05,-1",
@@ -221,7 +221,7 @@ def test_memory_is_measured_as_pss_uss_or_rss(
         assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
 
 
-def test_resource_usage_is_summed_over_all_existing_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
         patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, uss=3, pss=5))
@@ -231,11 +231,11 @@ def test_resource_usage_is_summed_over_all_existing_processes(monkeypatch: pytes
 
 
 @pytest.mark.figures
-def test_a_long_task_runs_only_once_before_and_after_a_case() -> None:
+def test_a_long_task_has_one_reference_run_before_and_one_after_a_case() -> None:
     assert len(perform("sign_up", times=2).alone_wall_s) == 2
 
 
-def test_output_and_errors_of_the_task_do_not_disturb_the_baseline_worker(monkeypatch) -> None:
+def test_output_and_errors_of_the_task_are_not_recorded_as_reference_runs(monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     told = perform("sample_tasks:prints").alone_wall_s
     assert told
@@ -251,7 +251,7 @@ def test_a_task_that_hangs_is_not_run_again(monkeypatch) -> None:
     assert time.monotonic() - began_s < 15
 
 
-def test_cpu_time_has_a_resolution_finer_than_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_time_of_a_process_has_a_resolution_finer_than_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems without finer clocks use the values of psutil."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -271,7 +271,7 @@ def test_cpu_time_has_a_resolution_finer_than_10_ms(monkeypatch: pytest.MonkeyPa
         used_cpu_s(process)
 
 
-def test_cpu_time_includes_ended_child_processes() -> None:
+def test_the_cpu_time_of_a_process_includes_ended_child_processes() -> None:
     """Examples are replaced workers and servers that start a process for each request."""
     before = tree_usage(os.getpid(), memory=False)
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
@@ -279,7 +279,7 @@ def test_cpu_time_includes_ended_child_processes() -> None:
 
 
 @pytest.mark.figures
-def test_other_work_during_a_case_is_recorded() -> None:
+def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
     """Keep every CPU busy. test_verdict_rules.py tests the verdict on a busy machine."""
     record = new_record()
 
@@ -302,7 +302,7 @@ def test_other_work_during_a_case_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
-def test_subprocess_scripts_need_only_the_standard_library(module: str) -> None:
+def test_scripts_run_in_subprocesses_import_only_the_standard_library(module: str) -> None:
     """The scripts run in the Python of the servers, which may have no other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

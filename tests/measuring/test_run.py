@@ -161,7 +161,7 @@ def test_pings_are_sent_on_schedule_despite_unanswered_pings(measured) -> None:
         assert sum(sent < answered for answered, sent in next_sent_s) > len(next_sent_s) / 2
 
 
-def test_the_number_of_transactions_matches_siege(measured) -> None:
+def test_the_number_of_transactions_matches_the_report_of_siege(measured) -> None:
     for record in served(load(measured[1])):
         counted = int(re.search(r"Transactions:\s+(\d+)", record.tool_report)[1])
         # At its end, siege may count a response that it has not printed, or print one that it has not counted.
@@ -198,7 +198,7 @@ def test_the_json_report_has_the_documented_keys(measured, run_cli) -> None:
         assert case["rank"] in ((1, 2) if case["verdict"] == "ok" else (None,))
 
 
-def test_report_shows_the_table_of_the_run_and_writes_files(measured, run_cli, tmp_path) -> None:
+def test_report_prints_the_table_of_the_run_and_writes_output_files(measured, run_cli, tmp_path) -> None:
     ran, file, _ = measured
     assert run_cli("report", str(file)).stdout == ran.stdout
     assert run_cli("report", str(file), "--out", "table.txt").stdout == ""

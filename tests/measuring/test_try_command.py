@@ -93,7 +93,7 @@ def all_cpus_busy() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
-def test_other_work_does_not_change_the_judgement_about_the_gil(run_try: Try) -> None:
+def test_busy_cpus_do_not_change_whether_the_gil_is_reported_as_held(run_try: Try) -> None:
     with all_cpus_busy():
         assert re.search(r"^GIL +released or disabled", worth_it(run_try("digest")), re.MULTILINE)
         assert re.search(r"^GIL +held", worth_it(run_try("primes")), re.MULTILINE)
@@ -114,7 +114,7 @@ def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> Non
 
 
 @pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "released"])
-def test_one_change_of_cpu_speed_does_not_change_the_judgement_about_the_gil(
+def test_the_time_of_two_parallel_tasks_ignores_one_run_at_another_cpu_speed(
     usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the parallel runs has another CPU speed; a single task always takes 1.8 s."""
@@ -127,7 +127,7 @@ def test_one_change_of_cpu_speed_does_not_change_the_judgement_about_the_gil(
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
 @pytest.mark.parametrize(("holds_gil", "two_s"), [(True, 4.0), (False, 2.5)])
-def test_a_faster_cpu_in_single_runs_does_not_change_the_judgement_about_the_gil(
+def test_single_runs_on_a_faster_cpu_do_not_change_whether_the_gil_is_reported_as_held(
     holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task waits for 0.5 s and computes for 1.5 s, multiplied by `times` in single runs."""
@@ -142,7 +142,7 @@ def test_a_faster_cpu_in_single_runs_does_not_change_the_judgement_about_the_gil
 
 
 @pytest.mark.measures
-def test_holding_the_gil_in_c_delays_all_threads(run_try: Try) -> None:
+def test_a_task_that_holds_the_gil_in_c_is_reported_to_delay_all_threads(run_try: Try) -> None:
     ended = run_try("holds_the_gil_in_c")
     shown = flat(ended.stdout)
     takes_ms, stalled_ms = (
@@ -194,7 +194,9 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
         ("waits_without_yielding", "it waits without yielding, which blocks the event loop"),
     ],
 )
-def test_unusual_behaviour_of_a_task_is_reported(run_try: Try, name: str, word: str) -> None:
+def test_try_reports_unusual_behaviour_of_a_task_such_as_printing_or_forking(
+    run_try: Try, name: str, word: str
+) -> None:
     ended = run_try(name)
     assert ended.returncode == 0, ended.stderr
     assert re.search(word, flat(ended.stdout))
@@ -232,7 +234,7 @@ def found(**steps: object) -> TaskProfile:
     return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
 
 
-def test_all_built_in_tasks_are_tried_by_default(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
     monkeypatch.setattr("under_siege.try_task.task_profile.profile_task", profile)
     ended = run_cli("try")
@@ -266,7 +268,7 @@ def test_cpu_use_of_other_programs_excludes_the_task_and_its_children(monkeypatc
     assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
 
 
-def test_a_multithreaded_task_does_not_count_as_holding_the_gil() -> None:
+def test_the_gil_use_of_a_multithreaded_task_is_reported_as_unknown() -> None:
     shown = advice_text(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
     assert "using 3.8 CPUs with threads of its own" in shown
     assert "unknown: the task has threads of its own" in shown
@@ -279,7 +281,9 @@ def test_a_multithreaded_task_does_not_count_as_holding_the_gil() -> None:
     ("first_s", "others_s", "expected"),
     [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
 )
-def test_a_much_longer_first_run_suggests_a_cache(first_s: float, others_s: float, expected) -> None:
+def test_a_task_with_a_much_longer_first_run_is_reported_as_possibly_cached(
+    first_s: float, others_s: float, expected
+) -> None:
     again = RepeatedRuns(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
     assert ("cached?" in advice_text(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == expected
 

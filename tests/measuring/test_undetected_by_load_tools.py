@@ -67,7 +67,7 @@ class WarningRecorder(SilentWatcher):
         self.warnings.append(message)
 
 
-def test_a_private_network_has_its_own_ports(tmp_path) -> None:
+def test_a_private_network_has_separate_local_ports(tmp_path) -> None:
     """Also check that the load tool sends the given number of requests in this network."""
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
@@ -96,7 +96,7 @@ def descriptors() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def test_a_forbidden_private_network_causes_one_warning(monkeypatch) -> None:
+def test_a_run_without_permission_for_a_private_network_continues_with_one_warning(monkeypatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -115,7 +115,7 @@ def record_of(result: Result, server: str) -> Record:
 
 @pytest.mark.figures
 @pytest.mark.parametrize("tool", thorough([tool for tool in DRIVERS if tool != "jobs"], quick=("siege", "wrk")))
-def test_every_fault_is_detected_with_every_load_tool(tool: str, tmp_path) -> None:
+def test_every_fault_of_a_trap_server_is_detected_with_every_load_tool(tool: str, tmp_path) -> None:
     """Use an I/O-bound task to save CPU time."""
     needed(tool)
     traps = sorted((SERVERS / "traps").glob("*.py"))
@@ -145,12 +145,12 @@ def test_404_responses_are_not_counted_as_transactions(tool: str) -> None:
 
 
 def test_siege_sends_the_given_number_of_requests(tmp_path) -> None:
-    """test_a_private_network_has_its_own_ports checks the same for ab."""
+    """test_a_private_network_has_separate_local_ports checks the same for ab."""
     load_ = Load(tool="siege", time_s=LIMIT_S, requests=200, keep_alive=True)
     sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
 
 
-def test_an_unsupported_load_is_rejected_before_anything_starts(tmp_path) -> None:
+def test_a_run_with_a_load_that_the_tool_does_not_support_is_rejected(tmp_path) -> None:
     needed("wrk")
     with pytest.raises(BadInputError, match="wrk can't stop after a number of requests"):
         measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
@@ -158,7 +158,7 @@ def test_an_unsupported_load_is_rejected_before_anything_starts(tmp_path) -> Non
 
 @pytest.mark.measures
 @pytest.mark.parametrize("tool", thorough(["ab", "wrk"], quick=("wrk",)))
-def test_the_load_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
+def test_the_load_tool_is_reported_as_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
     needed(tool)
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
@@ -172,7 +172,7 @@ def test_the_load_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: st
     assert limits["nginx_static"], reasons
 
 
-def test_a_crash_under_load_from_a_tool_with_totals_is_reported_with_the_last_output(tmp_path) -> None:
+def test_a_crash_is_reported_with_the_last_server_output_if_the_tool_reports_only_totals(tmp_path) -> None:
     """test_crashing_servers.py checks this for siege, which reports single responses."""
     needed("ab")
     result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")

@@ -51,7 +51,7 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
 
 @pytest.mark.measures
 @pytest.mark.slow
-def test_timers_and_missing_storage_are_detected_with_locust(tmp_path: Path) -> None:
+def test_a_timer_and_servers_that_do_not_store_files_are_detected_with_locust(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "suite.toml", '["cheroot", "stores_nothing", "only_in_memory"]', 1)
     timers = [reason for reason in cases["cheroot"].reasons if reason.code == "timer"]
     assert [cases["cheroot"].verdict, len(timers)] == ["suspect", 1], cases["cheroot"].reasons
@@ -67,7 +67,7 @@ def test_timers_and_missing_storage_are_detected_with_locust(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_missing_storage_is_detected_with_stressor(tmp_path: Path) -> None:
+def test_a_server_that_does_not_store_files_is_detected_with_stressor(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "stressor.toml", '["cheroot", "stores_nothing"]', 1)
     assert cases["stores_nothing"].verdict == "failed"
     assert "wrong contents" in cases["stores_nothing"].reasons[0].message

@@ -48,7 +48,7 @@ def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite:
     )
 
 
-def test_identical_servers_reported_as_different_are_counted(
+def test_the_number_of_identical_servers_reported_as_different_is_checked(
     check: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert False in [*count_of(check, "wsgi", "wsgi").runs[0].compare_duplicates(check.IDENTITY["wsgi"])]
@@ -76,7 +76,7 @@ def test_a_suite_that_fails_to_run_is_reported(
 @pytest.mark.parametrize(
     ("pairs", "status"), [([], 3), (["busy_machine"], 3), (["busy_machine", False], 0), ([True], 1)]
 )
-def test_the_status_is_undecided_without_comparisons_and_wrong_if_duplicates_differ(
+def test_a_suite_is_undecided_without_comparisons_and_wrong_if_duplicates_differ(
     check: ModuleType, pairs: list[bool | str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check.Findings, "compare_duplicates", lambda *_: iter(pairs))

@@ -9,7 +9,7 @@ from under_siege.http_client import client
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_a_lost_request_is_not_sent_again(keep_alive: bool) -> None:
+def test_a_request_is_not_sent_again_if_the_connection_is_lost(keep_alive: bool) -> None:
     connections = []
 
     def disconnect(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

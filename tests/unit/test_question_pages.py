@@ -143,7 +143,7 @@ def test_every_number_in_a_short_answer_is_measured_or_listed_as_given(name: str
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_to_run_is_the_one_that_was_measured(name: str) -> None:
+def test_the_documented_command_is_the_command_that_was_measured(name: str) -> None:
     commands = [measured.command for measured in answer_of(name).measured]
     shown = re.search(r"```console\n\$ python (?:bench\.py )?(.*)\n```", sections(name)["Run it yourself"])[1]
     assert any(command.startswith(shown) for command in commands)

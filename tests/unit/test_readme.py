@@ -68,7 +68,7 @@ def test_documented_output_matches_the_command(
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(LINES))
-def test_documented_lines_occur_in_the_output(
+def test_documented_lines_occur_in_the_output_in_the_same_order(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also check the order of the lines. With --renew, replace them with the most similar lines."""

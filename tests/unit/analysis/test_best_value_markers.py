@@ -18,7 +18,7 @@ def marked(values: list[Estimate], shown: list[float] | None = None) -> list[boo
     return leaders([1] * len(values), values, shown or [one.mean for one in values], WAIT)
 
 
-def test_an_uncertain_case_ranked_below_an_unmarked_case_is_not_marked() -> None:
+def test_an_uncertain_case_ranked_below_an_unmarked_case_is_not_marked_as_best() -> None:
     best, worse, unknown = (
         Estimate(log, variance, degrees=3.0) for log, variance in ((0.0, 1e-4), (0.6, 1e-4), (0.7, 0.04))
     )
@@ -27,7 +27,7 @@ def test_an_uncertain_case_ranked_below_an_unmarked_case_is_not_marked() -> None
     assert marked([best, worse, unknown]) == [True, False, False]
 
 
-def test_no_marked_case_is_shown_as_worse_than_an_unmarked_one() -> None:
+def test_no_case_marked_as_best_has_a_worse_value_than_an_unmarked_case() -> None:
     values = [Estimate(log, 1e-6, degrees=9.0) for log in (0.0, 0.001, 0.5, 0.9)]
     assert marked(values) == [True, True, False, False]
     assert marked(values, [1.0, 1.5, 1.2, 2.4]) == [True, False, False, False]
@@ -36,7 +36,7 @@ def test_no_marked_case_is_shown_as_worse_than_an_unmarked_one() -> None:
 
 @pytest.mark.parametrize("equal", [11, 5, 2])
 @pytest.mark.parametrize("differing", [0.0, 0.5, 1.0])
-def test_best_cases_are_unmarked_in_at_most_5_of_100_results(equal: int, differing: float) -> None:
+def test_the_best_cases_are_not_marked_in_at_most_5_of_100_simulated_results(equal: int, differing: float) -> None:
     """Simulate `equal` best cases and others that are 20 % worse; `differing` is the ratio of their noise."""
     rng, alarms, results = np.random.default_rng(equal), 0, 100
     truth = np.where(np.arange(11) < equal, 0.0, 0.2)
@@ -52,7 +52,7 @@ def test_best_cases_are_unmarked_in_at_most_5_of_100_results(equal: int, differi
 
 
 @pytest.mark.parametrize("name", ["sample", "deployments", "published", "tasks"])
-def test_committed_results_have_no_marked_value_worse_than_an_unmarked_one(name: str) -> None:
+def test_no_value_marked_as_best_in_committed_results_is_worse_than_an_unmarked_value(name: str) -> None:
     cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json")).cases if one.rank]
     for case_load in {one.case.load for one in cases}:
         field = [one for one in cases if one.case.load == case_load]
@@ -67,7 +67,7 @@ def loss(case: Summary, figure: str, *, more: bool) -> float:
     return np.inf if value is None else -value if more else value
 
 
-def test_only_cases_of_rank_1_have_marked_rates() -> None:
+def test_exactly_the_cases_of_rank_1_have_rates_marked_as_best() -> None:
     cases = summarize(load(ROOT / "results" / "sample.json")).cases
     columns = columns_for(cases)
     names = [column.name for column in columns]

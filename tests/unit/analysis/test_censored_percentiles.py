@@ -51,13 +51,13 @@ def round_of(spans, users: int, end_s: float) -> Round:
     ("users", "workers", "task_s", "time_s"),
     [(25, 1, 0.04, 4.0), (25, 4, 0.28, 4.0), (5, 1, 0.28, 4.0), (25, 25, 0.28, 2.0)],
 )
-def test_the_median_of_a_closed_loop_is_users_divided_by_rate(users, workers, task_s, time_s) -> None:
+def test_the_median_response_time_of_a_closed_loop_is_users_divided_by_rate(users, workers, task_s, time_s) -> None:
     spans = siege_of(queue(users, workers, constant(task_s)), time_s)
     found = round_of(spans, users, time_s).responses.percentile(50)
     assert found == pytest.approx(users * task_s / workers, abs=task_s)
 
 
-def test_a_median_beyond_the_end_of_the_siege_is_unknown() -> None:
+def test_a_median_response_time_longer_than_the_siege_is_unknown() -> None:
     """25 users on one worker with 0.28 s per request wait for 7 s, of which 4 s are observed."""
     spans = siege_of(queue(25, 1, constant(0.28)), 4.0)
     found = round_of(spans, 25, 4.0).responses
@@ -65,7 +65,7 @@ def test_a_median_beyond_the_end_of_the_siege_is_unknown() -> None:
     assert found.seen_up_to_s() == 4.0
 
 
-def test_random_durations_do_not_bias_the_median() -> None:
+def test_random_task_durations_do_not_bias_the_median_response_time() -> None:
     medians = []
     for seed in range(60):
         spans = siege_of(queue(10, 10, uniform(0.4, seed)), 2.0)
@@ -74,7 +74,7 @@ def test_random_durations_do_not_bias_the_median() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_every_output_format_marks_percentiles_that_were_not_reached() -> None:
+def test_percentiles_that_were_not_reached_are_shown_as_lower_bounds_and_empty_in_csv() -> None:
     slow = record_of("1_x", speed=0.3, users=25, idle_answer_s=1.0)
     result = result_of([bare_record(users=25), slow])
     (case,) = summarize(result).cases
@@ -96,7 +96,7 @@ def test_pings_that_timed_out_are_censored() -> None:
     assert found.percentile(50) is None
 
 
-def test_intervals_of_percentiles_contain_the_percentiles() -> None:
+def test_confidence_intervals_of_percentiles_contain_the_percentiles() -> None:
     records = []
     for round_, factor in ((1, 1.0), (2, 1.01), (3, 0.99)):
         records += [bare_record(round_, speed=factor)]

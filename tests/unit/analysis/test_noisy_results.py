@@ -23,7 +23,7 @@ def comparison(request: pytest.FixtureRequest) -> Comparison:
         gc.enable()
 
 
-def test_every_case_of_a_noisy_result_is_ok(comparison: Comparison) -> None:
+def test_every_case_of_a_noisy_result_has_the_verdict_ok(comparison: Comparison) -> None:
     assert {case.server: case.reasons for case in comparison.cases if case.verdict != "ok"} == {}
 
 

@@ -39,17 +39,19 @@ def test_rates_above_the_ceiling_are_suspect(speed: float, expected: list[str]) 
 
 
 @pytest.mark.parametrize(("share", "expected"), [(1.0, []), (0.95, []), (0.8, ["unverified"]), (0.6, ["too_cheap"])])
-def test_too_little_cpu_time_is_suspect(share: float, expected: list[str]) -> None:
+def test_cpu_time_below_that_of_the_task_is_flagged_as_unverified_or_too_cheap(
+    share: float, expected: list[str]
+) -> None:
     assert two_rounds(*with_cpu(share, rounds_of())) == expected
 
 
-def test_noise_of_the_ceiling_does_not_affect_slow_servers() -> None:
+def test_noise_of_the_ceiling_does_not_change_the_verdict_of_slow_servers() -> None:
     bare = [bare_record(1), bare_record(2, speed=0.8)]
     (case,) = summarize(result_of([*bare, *rounds_of()])).cases
     assert (case.verdict, codes(case)) == ("ok", [])
 
 
-def test_a_disturbed_ceiling_makes_no_case_suspect() -> None:
+def test_a_ceiling_slowed_down_in_one_round_makes_no_case_suspect() -> None:
     bare = [bare_record(1), bare_record(2), bare_record(3, speed=0.6)]
     honest = [record_of("1_x", round_, workers=2) for round_ in (1, 2, 3)]
     (case,) = summarize(result_of([*bare, *honest])).cases
@@ -62,7 +64,7 @@ def test_a_round_without_a_ceiling_uses_the_ceilings_of_other_rounds() -> None:
     assert (case.verdict, case.ceiling_per_s) == ("ok", pytest.approx(CPUS / TASK_S, rel=0.02))
 
 
-def test_other_work_and_steal_time_do_not_change_the_verdict() -> None:
+def test_cpu_use_of_other_programs_and_steal_time_do_not_change_the_verdict() -> None:
     for machine in (Machine(8, 4.9, 0.0), Machine(8, 4.15, 0.8), Machine(8, 8, 0)):
         records = rounds_of()
         for record in records:
@@ -78,7 +80,7 @@ def test_a_case_without_samples_of_cpu_time_is_not_flagged_as_too_cheap() -> Non
     assert "too_cheap" not in codes(case)
 
 
-def test_other_rules_still_apply_without_a_ceiling() -> None:
+def test_rules_that_need_no_ceiling_are_applied_even_without_a_ceiling() -> None:
     record = record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
     (case,) = summarize(result_of([record])).cases
@@ -86,7 +88,7 @@ def test_other_rules_still_apply_without_a_ceiling() -> None:
     assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
 
 
-def test_work_is_not_verified_if_the_cost_of_the_task_is_unknown() -> None:
+def test_a_case_is_flagged_as_unverified_if_the_task_has_no_reference_runs() -> None:
     bare = bare_record()
     for column in (bare.alone_wall_s, bare.alone_cpu_s):
         column.clear()
@@ -95,7 +97,7 @@ def test_work_is_not_verified_if_the_cost_of_the_task_is_unknown() -> None:
     assert "the duration of the task alone is unknown" in case.reasons[0].message
 
 
-def test_a_ceiling_that_failed_or_has_no_rate_counts_as_missing() -> None:
+def test_a_ceiling_that_failed_or_has_no_rate_is_treated_as_missing() -> None:
     bare = bare_record()
     for name in bare.transactions.__struct_fields__:
         del getattr(bare.transactions, name)[2:]
@@ -130,7 +132,9 @@ def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
 @pytest.mark.parametrize(
     ("differ", "answered_s", "expected"), [(0.1, 0.58 * TASK_S, ["too_fast"]), (0.1, 0.6 * TASK_S, [])]
 )
-def test_reference_runs_that_vary_allow_faster_answers(differ: float, answered_s: float, expected: list[str]) -> None:
+def test_a_larger_spread_of_reference_runs_allows_faster_answers(
+    differ: float, answered_s: float, expected: list[str]
+) -> None:
     """Three standard errors of three runs, plus 15 %, are 41 %."""
     bare = bare_record()
     bare.alone_wall_s[:] = bare.alone_cpu_s[:] = [TASK_S * math.exp(times * differ) for times in (-1, 0, 1)]
@@ -140,7 +144,9 @@ def test_reference_runs_that_vary_allow_faster_answers(differ: float, answered_s
 @pytest.mark.parametrize(
     ("other_s", "answered_s", "is_suspect"), [(0.0, 0.12, True), (2.0, 0.12, False), (2.0, 0.02, True)]
 )
-def test_on_a_busy_machine_only_cpu_time_sets_the_shortest_possible_response(other_s, answered_s, is_suspect) -> None:
+def test_on_a_busy_machine_only_cpu_time_sets_the_shortest_possible_response_time(
+    other_s, answered_s, is_suspect
+) -> None:
     """On a busy machine the reference run waits for a CPU, as if the task itself waited."""
     record = record_of("1_x", idle_answer_s=answered_s)
     bare = bare_record()
@@ -150,7 +156,7 @@ def test_on_a_busy_machine_only_cpu_time_sets_the_shortest_possible_response(oth
     assert ("too_fast" in codes(judged(record, bare))) == is_suspect
 
 
-def test_a_very_wide_interval_makes_a_case_unclear() -> None:
+def test_a_very_wide_confidence_interval_of_the_rate_is_flagged() -> None:
     records = [record_of("1_x", 1, speed=0.3), record_of("1_x", 2, speed=1.0)]
     for record in records:
         record.samples.cpu_s[:] = [value * 4 for value in record.samples.cpu_s]

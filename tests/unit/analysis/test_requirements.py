@@ -31,7 +31,7 @@ def outcomes(result: Result, *texts: str) -> dict[str, str]:
     return {one.goal.text: one.outcome for one in found if one.case.server == found[0].case.server}
 
 
-def test_intervals_decide_requirements() -> None:
+def test_the_confidence_interval_decides_whether_a_requirement_is_met() -> None:
     found = outcomes(
         a_result(("1_a", 1, 1.0)),  # ten tasks a second
         "rate >= 9/s",
@@ -55,7 +55,7 @@ def test_intervals_decide_requirements() -> None:
 
 @pytest.mark.parametrize("operator", [">=", "<"])
 @pytest.mark.parametrize("rounds", [2, 3, 5])
-def test_a_value_at_its_limit_is_undecided_in_95_of_100_results(rounds: int, operator: str) -> None:
+def test_a_requirement_at_the_true_value_is_undecided_in_95_of_100_results(rounds: int, operator: str) -> None:
     rng, requirement, found = np.random.default_rng(rounds), goal(f"rate {operator} 30/s"), []
     for _ in range(400):
         values = 30 * np.exp(0.03 * rng.standard_normal((4, rounds)))
@@ -65,7 +65,7 @@ def test_a_value_at_its_limit_is_undecided_in_95_of_100_results(rounds: int, ope
         assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
 
 
-def test_a_value_far_from_its_limit_is_decided() -> None:
+def test_a_requirement_10_percent_below_the_true_value_is_met_in_95_of_100_results() -> None:
     rng, found = np.random.default_rng(1), []
     for _ in range(100):
         (estimate, *_) = estimates((33 * np.exp(0.02 * rng.standard_normal((6, 3)))).tolist())
@@ -82,7 +82,7 @@ def of_pings(waited_s: list[float]) -> Result:
     return result
 
 
-def test_a_required_maximum_can_be_missed_but_never_met() -> None:
+def test_a_requirement_on_the_maximum_ping_can_be_missed_but_never_met() -> None:
     assert outcomes(of_pings([0.01] * 79 + [3.0]), "ping max < 2s") == {"ping max < 2s": "missed"}
     assert outcomes(of_pings([0.01]), "ping max < 2s") == {"ping max < 2s": "undecided"}
 
@@ -103,7 +103,7 @@ def test_a_percentile_that_was_not_reached_has_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.999, 500), (0.99, 100), (0.9, 60), (0.5, 40)])
-def test_the_interval_of_a_share_covers_the_true_share(share: float, count: int) -> None:
+def test_the_confidence_interval_of_an_availability_contains_the_true_availability(share: float, count: int) -> None:
     rng, covered = np.random.default_rng(count), 0
     for _ in range(1000):
         low, high = share_between(rng.binomial(count, share, 3).tolist(), [count] * 3)
@@ -111,7 +111,7 @@ def test_the_interval_of_a_share_covers_the_true_share(share: float, count: int)
     assert covered >= 945  # the interval is conservative if failures are rare
 
 
-def test_failures_that_come_in_bursts_widen_the_interval() -> None:
+def test_failures_in_bursts_widen_the_confidence_interval_of_the_availability() -> None:
     even, burst = share_between([90, 90, 90], [100] * 3), share_between([100, 100, 70], [100] * 3)
     assert burst[1] - burst[0] > 2 * (even[1] - even[0])
     rng, covered, careless = np.random.default_rng(1), 0, 0
@@ -124,7 +124,7 @@ def test_failures_that_come_in_bursts_widen_the_interval() -> None:
     assert careless < 700 < 850 < covered
 
 
-def test_full_availability_of_few_requests_is_undecided() -> None:
+def test_an_availability_requirement_is_undecided_after_few_requests_without_failures() -> None:
     assert share_between([60], [60]) == pytest.approx((0.025 ** (1 / 60), 1.0))
     more = more_needed([60], [60], 0.999)
     low, _ = share_between([60 + more], [60 + more])
@@ -143,12 +143,12 @@ def test_full_availability_of_few_requests_is_undecided() -> None:
     assert report.exit_code() == 3
 
 
-def test_availability_of_a_suspect_case_is_decided() -> None:
+def test_availability_requirements_of_suspect_cases_are_decided_but_rates_are_not() -> None:
     found = outcomes(suspicious(a_result(("1_a", 1, 1.0)), "1_a"), "availability >= 99.9%", "rate >= 5/s")
     assert found == {"availability >= 99.9%": "missed", "rate >= 5/s": "undecided"}
 
 
-def test_failed_cases_miss_all_requirements_and_one_round_has_no_ping_interval() -> None:
+def test_failed_cases_miss_all_requirements_and_pings_of_one_round_are_undecided() -> None:
     failed = failing(a_result(*SERVERS), "1_a")
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
@@ -156,7 +156,7 @@ def test_failed_cases_miss_all_requirements_and_one_round_has_no_ping_interval()
     assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
 
 
-def test_requirements_apply_to_their_server_but_never_to_the_ceiling() -> None:
+def test_requirements_of_a_server_apply_only_to_that_server_and_none_to_the_ceiling() -> None:
     result = a_result(*SERVERS)
     result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
     found = judged(summarize(result))
@@ -230,7 +230,7 @@ def a_suite(tmp_path, require: str):
     return path
 
 
-def test_a_suite_has_requirements_for_all_and_for_single_servers(tmp_path) -> None:
+def test_a_suite_may_set_requirements_for_all_servers_and_for_single_servers(tmp_path) -> None:
     path = a_suite(tmp_path, 'all = ["availability  >= 99%", "rate >= 0.97 of base"]\ntwo = ["p99 < 1s"]')
     assert with_required(read_suite(path), ["rate > 1/s", "availability >= 99%"]).required == (
         Required("availability >= 99%"),
@@ -278,7 +278,7 @@ def test_requirements_relative_to_the_base_result_are_evaluated() -> None:
     assert of_base(a_result(("2_b", 1, 1.0)), same, "rate >= 0.5 of base") == ["undecided"]
 
 
-def test_equal_results_at_the_limit_are_decided_in_at_most_5_of_100_comparisons() -> None:
+def test_the_requirement_of_an_equal_rate_is_decided_in_at_most_5_of_100_equal_results() -> None:
     found = []
     for seed in range(30):
         base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))
@@ -300,7 +300,7 @@ def test_every_output_format_of_compare_shows_requirements(tmp_path) -> None:
     assert "needs a base to compare with; use it with bench.py compare" in refused.stderr
 
 
-def test_a_malicious_requirement_in_a_file_causes_a_one_line_error(tmp_path) -> None:
+def test_a_malicious_requirement_in_a_result_file_causes_a_one_line_error(tmp_path) -> None:
     result: Result = a_result(("1_a", 1, 1.0))
     result.requirements.append(Required("<script>\x1b[31m|`\n < 3"))
     save(result, tmp_path / "r.json")
@@ -316,7 +316,7 @@ def test_older_result_files_without_requirements_can_be_loaded() -> None:
     assert isinstance(load(ROOT / "results" / "published.json").records[0], Record)
 
 
-def test_a_wide_interval_can_decide_a_requirement() -> None:
+def test_an_unclear_case_with_a_wide_interval_can_meet_or_miss_a_requirement() -> None:
     noisy = a_result(("1_a", 1, 1.0), noise=0.4, seed=2)
     (case,) = summarize(noisy).cases
     assert [reason.code for reason in case.reasons] == ["wide_interval"]

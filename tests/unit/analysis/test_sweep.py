@@ -38,7 +38,9 @@ def fitted(truth: np.ndarray, at: list[float], count: int, **how) -> list[Scalin
     [(NUMBERS, 0.05, 0.002), ([1, 2, 3, 4, 6, 8], 0.2, 0.0), ([1, 5, 10, 25, 50, 100, 400], 0.3, 1e-4)],
 )
 @pytest.mark.parametrize("rounds", [2, 5])
-def test_intervals_of_the_scaling_law_cover_its_parameters(at, contention, coherency, rounds) -> None:
+def test_confidence_intervals_of_scaling_law_parameters_contain_the_true_values(
+    at, contention, coherency, rounds
+) -> None:
     found = fitted(law(at, contention, coherency), at, 250, rounds=rounds)
     covered = [
         [one.contention.low <= contention <= one.contention.high for one in found],
@@ -69,13 +71,13 @@ def test_four_points_or_one_round_are_too_few_for_the_scaling_law() -> None:
     assert scaling(NUMBERS, measured(law(NUMBERS, 0.1, 0.0), rng, rounds=1)) is None
 
 
-def test_equal_rates_have_their_knee_at_the_first_point_in_95_of_100_results() -> None:
+def test_equal_rates_have_the_knee_at_the_first_point_in_95_of_100_results() -> None:
     rng = np.random.default_rng(1)
     found = [knee(measured(np.full(6, 30.0), rng, noise=0.04)) for _ in range(300)]
     assert found.count(0) >= 0.95 * 300 - 2 * (0.05 * 0.95 * 300) ** 0.5
 
 
-def test_the_knee_of_a_plateau_and_of_slow_growth_is_found() -> None:
+def test_the_knee_is_at_the_start_of_a_plateau_and_later_for_slow_growth() -> None:
     rng = np.random.default_rng(1)
     wall = [knee(measured(np.minimum(NUMBERS, 4) * 10.0, rng)) for _ in range(100)]
     assert wall.count(2) >= 95
@@ -107,7 +109,7 @@ def along_users() -> Result:
     return result_of(records)
 
 
-def test_sentences_describe_knees_scaling_laws_and_pings() -> None:
+def test_sweep_sentences_describe_knees_scaling_laws_and_slower_pings() -> None:
     (said,) = sweep_sentences(summarize(along_workers()))
     assert said.startswith("More workers: throughput of 3_wall does not grow beyond 2 workers (")
     assert "throughput of 4_law does not grow beyond 8 workers (" in said
@@ -120,7 +122,7 @@ def test_sentences_describe_knees_scaling_laws_and_pings() -> None:
     assert "Universal" not in said  # four points are too few
 
 
-def test_a_sweep_with_one_round_is_not_described() -> None:
+def test_sweep_sentences_are_omitted_after_one_round() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
@@ -155,7 +157,7 @@ def test_every_metric_of_a_sweep_has_a_chart(figure: str, tmp_path: Path) -> Non
     assert ("the ceiling" in text) is (figure == "rate")
 
 
-def test_numeric_axes_include_fractions_and_exclude_words() -> None:
+def test_integers_and_fractions_are_numeric_axis_values_but_words_and_versions_are_not() -> None:
     assert [number(one) for one in (3, "0.5", "12", "3.11.7", "acme", "1e9", None)] == [3, 0.5, 12, *[None] * 4]
     cases = [record_of("1_a", parameters={"size": size, "who": size * 2}).case for size in ("0.5", "2.5")]
     assert axes_of_numbers(cases) == ["size", "who"][:1]

@@ -49,7 +49,7 @@ def covers(one: Capacity, per_s: float) -> bool:
     return (one.lower_per_s or 0.0) <= per_s <= (one.upper_per_s or math.inf)
 
 
-def test_load_generator_output_is_read_in_any_order() -> None:
+def test_output_lines_of_the_load_generator_are_parsed_in_any_order() -> None:
     process = SimpleNamespace(pid=os.getpid(), ended=lambda: False)
     one = Generator(process, None)
     one._due_s = [0.1, 0.2, 0.3]
@@ -64,7 +64,7 @@ def test_load_generator_output_is_read_in_any_order() -> None:
     assert told.outcome == ["", "unanswered"]
 
 
-def test_arrivals_with_the_same_seed_are_equal_and_those_of_other_steps_differ() -> None:
+def test_arrival_times_are_equal_for_the_same_seed_and_differ_between_steps() -> None:
     first, again, other = (typical_arrivals(300, seed) for seed in ([1, 1], [1, 1], [1, 2]))
     assert (first == again).all()
     assert not np.allclose(first, other)
@@ -73,7 +73,7 @@ def test_arrivals_with_the_same_seed_are_equal_and_those_of_other_steps_differ()
         assert 0 <= one[0] < one[-1] < 300
 
 
-def test_typical_arrivals_load_a_queue_like_an_endless_poisson_process() -> None:
+def test_typical_arrivals_cause_the_same_queueing_as_an_endless_poisson_process() -> None:
     def off(arrivals: np.ndarray) -> float:
         work = 0.8 * np.arange(len(arrivals)) - arrivals
         waits = work - np.minimum.accumulate(work) + 0.8
@@ -120,7 +120,7 @@ def test_the_number_of_workers_is_inferred_from_the_latencies() -> None:
         assert queue.is_alike
 
 
-def test_a_shared_cpu_is_not_mistaken_for_a_queue() -> None:
+def test_requests_that_share_a_cpu_are_not_modelled_as_a_queue() -> None:
     queue = queue_from([seen_in("shares", 50.0), seen_in("shares", 10.0)])
     assert queue is not None
     assert not queue.is_alike
@@ -134,7 +134,7 @@ def off(one: Capacity, per_s: float) -> float:
 @pytest.mark.parametrize(
     ("name", "allowed"), thorough([("M/D/1", 0.04), ("M/D/2", 0.04), ("M/M/2", 0.15)], quick=(("M/D/1", 0.04),))
 )
-def test_a_known_capacity_is_found_within_a_minute(name: str, allowed: float) -> None:
+def test_the_capacity_of_a_simulated_queue_is_found_within_a_minute(name: str, allowed: float) -> None:
     one, result, _ = found(name, 0)
     assert off(one, TRUTH[name]) < allowed
     assert covers(one, TRUTH[name])
@@ -144,7 +144,7 @@ def test_a_known_capacity_is_found_within_a_minute(name: str, allowed: float) ->
     assert exit_code(result) == 0
 
 
-def test_a_cpu_bound_capacity_is_found_on_a_noisy_machine() -> None:
+def test_the_capacity_of_a_cpu_bound_server_is_found_on_a_noisy_machine() -> None:
     for seed in range(2):
         one, _, machine = found("M/D/1 cpu", seed, noisy=True)
         speed = machine.mean_speed(cpus=1)
@@ -153,7 +153,7 @@ def test_a_cpu_bound_capacity_is_found_on_a_noisy_machine() -> None:
         assert one.steady_per_s > one.per_s
 
 
-def test_the_rate_at_constant_cpu_speed_is_reported_if_it_differs() -> None:
+def test_the_rate_at_constant_cpu_speed_is_reported_if_the_measured_rate_differs() -> None:
     one, _, _ = found("M/D/1 cpu", 0, noisy=True)
     changed = copy(one)
     changed.per_s, changed.steady_per_s = 16.1, 17.7
@@ -200,7 +200,7 @@ def test_a_server_that_meets_the_goals_at_every_rate_has_no_upper_bound() -> Non
     assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["fails"] is None
 
 
-def test_steps_limited_by_the_load_generator_are_ignored() -> None:
+def test_steps_limited_by_the_load_generator_are_ignored_and_reported() -> None:
     step = offered(SERVERS["M/D/1"], 40.0, 5.0, 1, 1)
     step.arrivals.sent_s[:] = [at + 0.2 for at in step.arrivals.sent_s]
     result = result_of([])
@@ -211,7 +211,7 @@ def test_steps_limited_by_the_load_generator_are_ignored() -> None:
     assert "at 40.0/s the load generator was the limit, and sent requests 200 ms late" in " ".join(conclusion([one]))
 
 
-def test_a_late_load_generator_does_not_narrow_the_interval() -> None:
+def test_a_late_load_generator_does_not_narrow_the_interval_of_the_capacity() -> None:
     result = result_of([])
     result.steps += [offered(SERVERS["M/D/1"], rate, 10.0, number, 1) for number, rate in enumerate((40.0, 13.0, 16.0))]
     late = result.steps[-1].arrivals
@@ -296,7 +296,9 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
         ("availability >= 100%", "can't be met at any rate"),
     ],
 )
-def test_an_unsuitable_goal_causes_a_one_line_error(wanted: str, said: str, run_cli: RunCli) -> None:
+def test_a_goal_that_capacity_cannot_search_for_causes_a_one_line_error(
+    wanted: str, said: str, run_cli: RunCli
+) -> None:
     ran = run_cli("capacity", "3", "--goal", wanted)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert said in ran.stderr
@@ -338,7 +340,9 @@ command = "{python} {script} --host {{host}} --port {{port}}"
 
 
 @pytest.mark.figures
-def test_the_capacity_of_a_real_server_does_not_exceed_its_limit(tmp_path: Path, run_cli: RunCli) -> None:
+def test_the_capacity_of_a_real_server_does_not_exceed_the_rate_of_its_single_worker(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
     script = TESTS / "servers" / "one_worker.py"
     (tmp_path / "one.toml").write_text(SUITE.format(python=sys.executable, script=script))
     ran = run_cli("capacity", "one.toml", "--goal", "p99 < 1s", "--time", "12s", "--out", "c.json", "--quiet")
@@ -365,7 +369,7 @@ def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() ->
     assert "misses a goal at 30.0/s, and no lower offered rate" in " ".join(conclusion([one]))
 
 
-def test_a_suite_with_open_loop_load_works_only_with_capacity(tmp_path: Path, run_cli: RunCli) -> None:
+def test_run_rejects_a_suite_with_open_loop_load_and_suggests_capacity(tmp_path: Path, run_cli: RunCli) -> None:
     suite = SUITE.format(python=sys.executable, script="x.py").replace("[servers", '[load]\ntool = "open"\n[servers')
     (tmp_path / "open.toml").write_text(suite)
     ran = run_cli("run", "open.toml")
@@ -374,7 +378,7 @@ def test_a_suite_with_open_loop_load_works_only_with_capacity(tmp_path: Path, ru
     assert run_cli("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2
 
 
-def test_edited_steps_are_shown_or_cause_a_one_line_error(tmp_path: Path) -> None:
+def test_a_capacity_result_with_edited_steps_is_shown_or_causes_a_one_line_error(tmp_path: Path) -> None:
     result = result_of([])
     result.steps.append(offered(SERVERS["M/D/1"], 10.0, 2.0, 1, 1))
     save(result, tmp_path / "c.json")
@@ -402,14 +406,14 @@ def shown_or_refused(folder: Path, told: object) -> bool:
 
 
 @pytest.mark.parametrize(("slow_pings", "is_missed"), [(2, False), (60, True)])
-def test_slow_pings_end_a_step_when_the_goal_is_out_of_reach(slow_pings: int, is_missed: bool) -> None:
+def test_a_step_ends_early_when_slow_pings_make_the_ping_goal_unreachable(slow_pings: int, is_missed: bool) -> None:
     step = offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)
     step.record.pings.waited_s[:slow_pings] = [0.2] * slow_pings
     offer = Offer(None, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
     assert offer._are_pings_missed(np.array([10.0])) is is_missed
 
 
-def test_a_single_worker_may_answer_requests_in_any_order() -> None:
+def test_the_service_time_of_one_worker_is_found_even_if_answers_change_order() -> None:
     in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
     answered = int(in_order.is_answered.sum())
     ends = in_order.due_s + in_order.wait_s

@@ -55,7 +55,7 @@ def complaint(chart: dict[str, object]) -> str:
     [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
     ids=lambda one: str(getattr(one, "width", one)),
 )
-def test_every_chart_matches_the_schema(name: str, theme: Theme) -> None:
+def test_every_chart_specification_is_valid_against_the_schema(name: str, theme: Theme) -> None:
     """Check one chart of each kind. Wide pages combine the width of a file and the colours of a narrow page."""
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
@@ -105,7 +105,7 @@ def rows(name: str, layer: str, theme: Theme = FILE, of: str = "sample") -> list
     return picture(name, of).draw(theme).rows[layer]
 
 
-def test_the_ceiling_and_the_bars_lie_within_their_intervals() -> None:
+def test_the_ceiling_line_and_every_bar_lie_within_the_drawn_confidence_intervals() -> None:
     comparison = summarize(result("sample"))
     ceiling = comparison.ceilings[0]
     band, line = rows("throughput", "ceiling_interval"), rows("throughput", "ceiling")
@@ -116,7 +116,7 @@ def test_the_ceiling_and_the_bars_lie_within_their_intervals() -> None:
         assert low < bar["x2"] < high, "a bar and its interval are at the same speed of the machine"
 
 
-def test_the_fastest_server_is_highlighted() -> None:
+def test_all_servers_of_rank_1_are_highlighted_in_the_throughput_chart() -> None:
     first = {case.server for case in summarize(result("sample")).cases if case.rank == 1}
     for theme in (FILE, SLIDE.theme):
         bars = rows("throughput", "bars", theme)
@@ -125,7 +125,7 @@ def test_the_fastest_server_is_highlighted() -> None:
         assert sum(text.startswith("★ ") for text in names) == len(first)
 
 
-def test_cumulative_answers_grow_with_the_rate() -> None:
+def test_the_height_of_each_answer_curve_is_proportional_to_the_number_of_answers() -> None:
     comparison = summarize(result("sample"))
     drawn = rows("moments", "answers")
     floors = [row["y"] for row in rows("moments", "grounds")[::2]]
@@ -142,7 +142,7 @@ def test_cumulative_answers_grow_with_the_rate() -> None:
     assert len(counts) == len(waits) == len(comparison.cases)
 
 
-def test_the_cpu_chart_shows_the_overhead_with_its_interval() -> None:
+def test_the_cpu_chart_shows_the_cpu_overhead_with_a_confidence_interval() -> None:
     comparison = summarize(result("sample"))
     task = task_cpu_s(comparison, comparison.cases[0].case.work)
     bars, intervals = rows("cpu", "cpu"), rows("cpu", "margins")
@@ -160,7 +160,7 @@ def comparison_cpu_s(comparison: Comparison, case: Summary) -> float:
 
 @pytest.mark.parametrize(("name", "of"), [("memory", "sample"), ("tradeoff", "sample"), ("tradeoff", "several")])
 @pytest.mark.parametrize("theme", [FILE, NARROW])
-def test_every_point_has_a_label(name: str, of: str, theme: Theme) -> None:
+def test_every_point_of_a_scatter_plot_has_a_label(name: str, of: str, theme: Theme) -> None:
     drawn = picture(name, of).draw(theme).rows
     names = [row["text"] for layer, found in drawn.items() if layer.startswith("names_") for row in found]
     assert len(names) == len(drawn["points"]) > 0
@@ -179,7 +179,7 @@ PIXELS = {"16:9": (1280, 720), "4:3": (1024, 768), "1:1": (900, 900)}
         ("throughput", "4:3"),
     ],
 )
-def test_a_slide_has_its_aspect_ratio_and_readable_text(name: str, aspect: str) -> None:
+def test_a_slide_has_the_requested_aspect_ratio_and_readable_text(name: str, aspect: str) -> None:
     committed = ROOT / "docs" / "slides" / f"{name}.svg"  # another test compares it with a new drawing
     drawn = committed.read_text() if aspect == "16:9" else picture(name).alone(aspect)
     width, height = (int(size) for size in re.search(r'width="(\d+)" height="(\d+)" viewBox', drawn).groups())
@@ -199,7 +199,7 @@ def sizes(drawn: str) -> Iterator[tuple[float, float]]:
         yield whole * part, float(size)
 
 
-def test_a_slide_shows_plain_server_names_and_a_computed_title() -> None:
+def test_a_slide_shows_plain_server_names_and_a_title_computed_from_the_result() -> None:
     drawn = (ROOT / "docs" / "slides" / "throughput.svg").read_text()
     assert "4_async_processexecutor" not in drawn
     assert "process pool" in drawn
@@ -249,7 +249,7 @@ def test_labels_of_distant_points_never_share_a_bracket() -> None:
     assert len(placed(points, ROOM)) == 3
 
 
-def test_a_single_label_keeps_its_distance_from_a_bracket() -> None:
+def test_a_single_label_does_not_touch_a_bracket_of_other_labels() -> None:
     names = ["thread pool", "one request at a time", "a plain def", "event loop itself"]
     close = [Point(600 + 5 * number, 200, name) for number, name in enumerate(names)]
     blocks = placed([*close, Point(430, 195, "event loop in slices")], ROOM)
@@ -258,7 +258,7 @@ def test_a_single_label_keeps_its_distance_from_a_bracket() -> None:
     assert not single.names.touches(bracket.names.wider(8, 5))
 
 
-def test_a_label_is_nearest_to_its_own_point() -> None:
+def test_each_label_is_nearer_to_its_own_point_than_to_other_points() -> None:
     first, second = placed([Point(300, 100, "loop in slices"), Point(360, 122, "greenlets")], ROOM)
     assert not first.names.touches(Box(353, 115, 367, 129).wider(5, 18))
     assert not second.names.touches(Box(293, 93, 307, 107).wider(5, 18))

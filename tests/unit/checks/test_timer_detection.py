@@ -44,7 +44,7 @@ TIMERS = {
 
 
 @pytest.mark.parametrize("name", TIMERS)
-def test_a_timer_is_detected_with_its_cause(name: str) -> None:
+def test_a_timer_that_delays_answers_is_reported_with_the_cause(name: str) -> None:
     record, cause = TIMERS[name]
     case = judged(record)
     assert case.verdict == "suspect"
@@ -76,7 +76,9 @@ def test_honest_servers_are_not_reported_as_timers(name: str) -> None:
         ("select of cheroot 8.1", 0.0955, 0.1155),
     ],
 )
-def test_a_timer_is_recognized_by_its_duration(cause: str, from_s: float, to_s: float) -> None:
+def test_the_cause_of_a_timer_is_recognized_by_the_duration_of_the_delay(
+    cause: str, from_s: float, to_s: float
+) -> None:
     for waited_s in (from_s, to_s):
         assert cause in (timer(Round(waiting(10, waited_s, 0.001)), None) or "")
     for waited_s in (from_s - 0.001, to_s + 0.001):
@@ -100,13 +102,13 @@ JUST = {
 
 
 @pytest.mark.parametrize("what", JUST)
-def test_a_timer_is_not_reported_beyond_the_limits_of_the_rule(what: str) -> None:
+def test_a_timer_is_reported_only_within_the_limits_of_the_rule(what: str) -> None:
     found, beyond = JUST[what]
     assert timer(Round(found), None)
     assert timer(Round(beyond), None) is None
 
 
-def test_uneven_sharing_of_workers_is_not_reported_as_a_timer() -> None:
+def test_users_shared_unevenly_among_workers_are_not_reported_as_a_timer() -> None:
     """Each worker handles its requests sequentially and waits for each; kept connections stay with their worker."""
     rng = random.Random(7)
     for _ in range(500):

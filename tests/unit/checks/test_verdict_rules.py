@@ -44,7 +44,7 @@ def test_answers_faster_than_the_task_are_flagged_as_too_fast() -> None:
     assert "an answer came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
 
 
-def test_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
+def test_answer_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
     record = record_of("1_x")
     record.checks.sent_s.append(1.0)
     record.checks.answered_s.append(1.02)
@@ -53,7 +53,7 @@ def test_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
     assert "too_fast" in codes(judged(record))
 
 
-def test_an_unanswered_check_lowers_availability() -> None:
+def test_an_unanswered_answer_check_lowers_availability() -> None:
     record = record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (1.0, 1.5, "no_answer", "none"), strict=True):
         getattr(record.checks, column).append(value)
@@ -87,7 +87,7 @@ def test_an_answer_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast(
     assert "too_fast" in codes(judged(record, bare))
 
 
-def test_too_little_cpu_time_is_suspect() -> None:
+def test_a_tenth_of_the_cpu_time_of_the_task_is_flagged_as_too_cheap() -> None:
     record = record_of("1_x")
     record.samples.cpu_s[:] = [value / 10 for value in record.samples.cpu_s]
     record.machine = Machine(total_s=8, busy_s=0.5, steal_s=0)
@@ -97,7 +97,9 @@ def test_too_little_cpu_time_is_suspect() -> None:
 
 
 @pytest.mark.parametrize(("late_s", "expected"), [(0.6, ["littles_law"]), (1.2, [])])
-def test_a_stall_of_the_machine_explains_missing_requests(late_s: float, expected: list[str]) -> None:
+def test_littles_law_is_not_flagged_if_a_machine_stall_explains_missing_requests(
+    late_s: float, expected: list[str]
+) -> None:
     """Users waited for 75 % of the time, and a ping was sent late by `late_s`."""
     record = record_of("1_x")
     record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
@@ -126,7 +128,7 @@ def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
 
 
 @pytest.mark.parametrize(("too_soon", "expected"), [(1, []), (2, ["too_fast"])])
-def test_one_fast_answer_in_twenty_is_allowed(too_soon: int, expected: list[str]) -> None:
+def test_one_answer_in_twenty_may_be_faster_than_the_task(too_soon: int, expected: list[str]) -> None:
     """A response that is reported late makes the next one look too fast; there are about 35 responses."""
     record = record_of("1_x")
     for place in range(20, 20 + too_soon):
@@ -146,7 +148,7 @@ def test_tasks_with_little_cpu_time_are_never_flagged_as_too_cheap() -> None:
 @pytest.mark.parametrize(
     ("factor", "message"), [(3.0, "but there are only 5 users"), (0.5, "so the tool sent requests too slowly")]
 )
-def test_littles_law_is_checked_in_both_directions(factor: float, message: str) -> None:
+def test_too_many_and_too_few_requests_in_flight_violate_littles_law(factor: float, message: str) -> None:
     record = record_of("1_x")
     record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
     case = judged(record)
@@ -164,7 +166,7 @@ def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, exp
     assert ("littles_law" in codes(judged(record))) == expected
 
 
-def test_lost_requests_explain_a_violation_of_littles_law() -> None:
+def test_littles_law_is_not_flagged_if_requests_were_lost() -> None:
     record = record_of("1_x", socket_failures=1)
     record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
     assert codes(judged(record)) == ["availability"]
@@ -180,7 +182,7 @@ def test_littles_law_is_checked_only_with_five_or_more_answers(answers: int, exp
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
-def test_a_user_without_answers_is_stuck_once_the_others_have_four_each(rounds: int, expected: bool) -> None:
+def test_a_user_without_answers_is_flagged_once_the_other_users_have_four_each(rounds: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[5 * rounds :]
@@ -203,7 +205,7 @@ def test_a_short_siege_does_not_violate_littles_law() -> None:
     assert "littles_law" not in codes(judged(slow, bare_record(users=25)))
 
 
-def test_failed_requests_are_reported() -> None:
+def test_failed_requests_are_flagged_and_lower_availability() -> None:
     errors = record_of("1_x")
     errors.transactions.status[10] = 503
     case = judged(errors)
@@ -214,7 +216,7 @@ def test_failed_requests_are_reported() -> None:
     assert judged(refused).availability_pct == pytest.approx(50)
 
 
-def test_a_starved_load_generator_is_reported() -> None:
+def test_a_load_generator_starved_of_cpu_time_is_flagged() -> None:
     case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
     assert codes(case) == ["generator"]
     assert "siege and the bench used 11 % of the machine's CPU time" in case.reasons[0].message
@@ -224,19 +226,19 @@ def test_a_starved_load_generator_is_reported() -> None:
     assert codes(judged(less)) == []
 
 
-def test_unanswered_pings_are_reported() -> None:
+def test_unanswered_pings_are_flagged() -> None:
     record = record_of("1_x")
     record.pings.problem[3] = "not answered"
     assert codes(judged(record)) == ["pings"]
 
 
-def test_unknown_lines_of_siege_are_reported() -> None:
+def test_unknown_output_lines_of_siege_are_flagged() -> None:
     case = judged(record_of("1_x", tool_unknown=2, tool_unknown_lines=["what is this"]))
     assert codes(case) == ["unknown_lines"]
     assert "siege printed 2 lines in an unknown format; the first: what is this" in case.reasons[0].message
 
 
-def test_a_siege_that_is_too_short_is_reported() -> None:
+def test_a_siege_that_is_too_short_is_flagged_and_has_no_rate() -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[2:]
@@ -244,7 +246,7 @@ def test_a_siege_that_is_too_short_is_reported() -> None:
     assert judged(record).rate_per_s is None
 
 
-def test_an_honest_server_is_not_suspect_if_few_ceiling_users_answered() -> None:
+def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_an_answer() -> None:
     ceiling = bare_record(users=30)
     answers = ceiling.transactions
     count = len(answers.user)
@@ -271,7 +273,7 @@ def test_an_honest_server_is_not_suspect_if_few_ceiling_users_answered() -> None
     ],
     ids=["died", "wrong bytes", "no transaction", "wrong check"],
 )
-def test_failed_cases_have_no_figures(spoil) -> None:
+def test_a_failed_case_has_one_reason_and_no_figures(spoil) -> None:
     record = record_of("1_x")
     spoil(record)
     case = judged(record)
@@ -296,7 +298,7 @@ def test_every_rule_has_a_unique_code_and_a_verdict() -> None:
     assert verdict_of([]) == "ok"
 
 
-def test_requests_sent_by_the_bench_count_towards_the_rate() -> None:
+def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     alone, checked = record_of("1_x"), record_of("1_x")
     for second in (1.0, 2.0, 3.0):
         checked.checks.sent_s.append(second)

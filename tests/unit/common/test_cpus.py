@@ -40,7 +40,7 @@ def test_cpu_affinity_limits_the_usable_cpus() -> None:
         ("1:cpu:/\n2:memory:/a:b\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
     ],
 )
-def test_cgroup_quotas_of_all_levels_are_read(own, files, quotas, tmp_path) -> None:
+def test_cgroup_cpu_quotas_of_all_levels_are_read(own, files, quotas, tmp_path) -> None:
     (tmp_path / "cgroup").write_text(own)
     for name, text in files.items():
         (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def test_a_cpu_quota_is_rounded_up_to_at_least_one_cpu(monkeypatch) -> None:
         assert cpus.usable_cpus() == expected
 
 
-def test_the_default_number_of_threads_equals_that_of_python() -> None:
+def test_the_default_number_of_threads_equals_that_of_thread_pool_executor() -> None:
     with ThreadPoolExecutor() as pool:
         if cpus.usable_cpus() == os.cpu_count():
             assert cpus.default_threads() == pool._max_workers

@@ -20,7 +20,7 @@ def in_tests_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [*BUILTIN_TASKS, "sample_tasks:short", "sample_tasks:in_slices"])
-def test_blocking_and_sliced_runs_return_the_same_answer(task: str) -> None:
+def test_a_task_returns_the_same_answer_in_one_piece_and_in_slices(task: str) -> None:
     assert perform(task).answer == asyncio.run(perform_in_slices(task)).answer
 
 
@@ -29,7 +29,7 @@ def test_a_task_with_a_bare_yield_returns_its_answer() -> None:
     assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
 
 
-def test_a_task_run_can_be_pickled_and_reports_its_cpu_worker_and_times() -> None:
+def test_a_task_run_keeps_worker_start_end_and_cpu_time_when_pickled() -> None:
     before = time.monotonic()
     run = perform("primes")
     assert before <= run.started_s < run.finished_s <= time.monotonic()
@@ -38,7 +38,7 @@ def test_a_task_run_can_be_pickled_and_reports_its_cpu_worker_and_times() -> Non
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301
 
 
-def test_a_waiting_task_uses_little_cpu_time() -> None:
+def test_an_io_bound_task_reports_little_cpu_time() -> None:
     run = perform("sign_up")
     assert run.finished_s - run.started_s >= 0.28
     assert run.cpu_s < 0.1
@@ -54,7 +54,7 @@ def test_the_cpu_time_of_a_task_excludes_concurrent_tasks() -> None:
         assert run.finished_s - run.started_s > 2 * alone
 
 
-def test_a_task_in_slices_lets_other_tasks_run() -> None:
+def test_a_task_that_runs_in_slices_lets_other_tasks_run() -> None:
     async def together():
         ticks = 0
         task = asyncio.create_task(perform_in_slices("primes"))

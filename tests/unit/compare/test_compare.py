@@ -25,7 +25,7 @@ def test_a_result_does_not_differ_from_itself() -> None:
     assert "worse" not in as_text(found).replace("better, worse", "")
 
 
-def test_slower_cases_are_worse_and_faster_cases_are_better() -> None:
+def test_slower_cases_are_reported_as_worse_and_faster_cases_as_better() -> None:
     base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 0.8), ("3_c", 2, 1.0), seed=2)
     found = compare_results(base, new)
     assert judgements(found)["1_a"]["rate_per_s"] == "worse"
@@ -38,7 +38,7 @@ def test_slower_cases_are_worse_and_faster_cases_are_better() -> None:
     assert back.exit_code == 0
 
 
-def test_more_memory_and_longer_pings_are_worse() -> None:
+def test_more_memory_and_longer_pings_are_reported_as_worse() -> None:
     base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
     for record in new.records:
         record.pings.waited_s[:] = [2.0 * wait for wait in record.pings.waited_s]
@@ -52,7 +52,7 @@ def test_more_memory_and_longer_pings_are_worse() -> None:
     }
 
 
-def test_changes_below_the_accuracy_are_reported_as_no_difference() -> None:
+def test_changes_smaller_than_the_measurement_accuracy_are_no_difference() -> None:
     base, new = (a_result(("1_a", 1, speed), noise=1e-5) for speed in (1.0, 1.015))
     (case,) = compare_results(base, new).cases
     assert case.changes[0].fraction == pytest.approx(0.015, abs=0.001)
@@ -105,7 +105,7 @@ def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
     assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
 
 
-def test_a_case_that_failed_in_the_base_is_failed_or_undecided() -> None:
+def test_a_case_failed_in_the_base_is_failed_if_it_fails_again_and_undecided_if_missing() -> None:
     failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
     found = compare_results(failed, failed)
     assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
@@ -116,7 +116,7 @@ def test_a_case_that_failed_in_the_base_is_failed_or_undecided() -> None:
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 @pytest.mark.parametrize("suspect_now", [True, False])
-def test_suspect_cases_are_never_better_or_worse(suspect_now, factor) -> None:
+def test_suspect_cases_are_never_reported_as_better_or_worse(suspect_now, factor) -> None:
     base, new = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), a_result(("1_a", 1, factor), ("2_b", 1, 1.0), seed=2)
     suspicious(new if suspect_now else base, "1_a")
     found = compare_results(base, new)
@@ -134,7 +134,7 @@ def test_suspect_cases_are_never_better_or_worse(suspect_now, factor) -> None:
     assert f"1_a: suspect {'now' if suspect_now else 'before'}: " in as_text(found)
 
 
-def test_new_suspect_or_failed_cases_set_the_exit_code() -> None:
+def test_new_cases_that_are_suspect_or_failed_set_the_exit_code() -> None:
     base, servers = a_result(("1_a", 1, 1.0)), (("1_a", 1, 1.0), ("2_b", 1, 1.0))
     assert compare_results(base, suspicious(a_result(*servers), "2_b")).exit_code == 3
     assert compare_results(base, failing(a_result(*servers), "2_b")).exit_code == 1
@@ -155,13 +155,13 @@ def test_comparisons_of_single_rounds_are_undecided() -> None:
         assert "One round is not enough to tell a change from noise" in as_text(found)
 
 
-def test_a_worse_case_takes_precedence_over_an_undecided_one() -> None:
+def test_the_exit_code_of_a_worse_case_takes_precedence_over_an_undecided_case() -> None:
     base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
     new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0)), "2_b")
     assert compare_results(base, new).exit_code == 1
 
 
-def test_memory_values_of_different_kinds_are_not_compared() -> None:
+def test_memory_values_measured_as_pss_and_as_rss_are_not_compared() -> None:
     base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
     for record in new.records:
         record.memory_kind = "rss" if record.memory_kind else ""
@@ -170,7 +170,7 @@ def test_memory_values_of_different_kinds_are_not_compared() -> None:
     assert "1_a: memory was measured as PSS before, and as RSS now" in as_text(found)
 
 
-def test_different_worker_counts_are_reported() -> None:
+def test_different_numbers_of_workers_in_the_two_results_are_reported() -> None:
     found = compare_results(a_result(("3_c", 2, 1.0)), a_result(("3_c", 1, 1.0)))
     assert "3_c: had 2 workers before and 1 now" in as_text(found)
 
@@ -221,7 +221,7 @@ def test_results_of_different_machines_are_compared_only_on_request(environment,
     assert as_markdown(compare_results(base, other)).startswith("**Warning: ")
 
 
-def test_slightly_different_memory_sizes_count_as_the_same_machine() -> None:
+def test_results_of_machines_with_slightly_different_memory_sizes_are_comparable() -> None:
     base = a_result(("1_a", 1, 1.0))
     check_comparable(base, a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096), anyway=False)
     similar = a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096)
@@ -230,7 +230,7 @@ def test_slightly_different_memory_sizes_count_as_the_same_machine() -> None:
 
 @pytest.mark.parametrize("waits", [False, True], ids=["computes", "waits"])
 @pytest.mark.parametrize("speeds", [STEADY, WILD], ids=["steady", "wild"])
-def test_a_slower_machine_makes_no_case_worse(speeds, waits) -> None:
+def test_no_case_is_reported_as_worse_because_the_machine_was_slower(speeds, waits) -> None:
     base = a_result(*SERVERS, seed=1, speeds=speeds, waits=waits)
     new = a_result(*SERVERS, seed=2, speeds=slower(speeds), waits=waits)
     for found in (compare_results(base, new), compare_results(new, base)):
@@ -280,7 +280,7 @@ OTHERS = ({"speed_probe": "3.14.0 500+1500"}, {"speed_probe": ""}, {"cpu_model":
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=["other work", "unknown", "other CPU"])
-def test_speed_samples_of_different_probes_are_not_compared(other) -> None:
+def test_changes_are_not_speed_adjusted_if_the_results_used_different_speed_probes(other) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     found = compare_results(base, a_result(*SERVERS, seed=2, speeds=slower(STEADY), **other))
     assert not found.has_common_speed
@@ -288,18 +288,18 @@ def test_speed_samples_of_different_probes_are_not_compared(other) -> None:
     assert "The speed of the machine in the two runs can't be compared" in as_text(found)
 
 
-def test_speed_samples_of_unknown_probes_are_not_compared() -> None:
+def test_changes_are_not_speed_adjusted_if_the_speed_probe_is_unknown() -> None:
     result = a_result(*SERVERS, seed=1, speeds=STEADY, speed_probe="")
     assert not compare_results(result, result).has_common_speed
 
 
-def test_results_without_speed_samples_are_compared_unadjusted() -> None:
+def test_results_without_speed_samples_are_compared_without_speed_adjustment() -> None:
     found = compare_results(a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2, speeds=STEADY))
     assert not found.has_common_speed
     assert by_server(found) == {"1_a": "no difference", "3_c": "no difference"}
 
 
-def test_the_load_of_servers_does_not_affect_the_speed_correction() -> None:
+def test_the_number_of_cpus_that_servers_leave_idle_does_not_affect_the_speed_correction() -> None:
     """Almost all servers left a CPU idle on the fast day, and hardly any did on the slow day."""
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
@@ -309,7 +309,7 @@ def test_the_load_of_servers_does_not_affect_the_speed_correction() -> None:
     assert correction.speed(bare[0]) == pytest.approx(correction.speed(server[0]), rel=0.01)
 
 
-def test_the_environment_records_the_speed_probe() -> None:
+def test_the_recorded_environment_names_the_version_of_the_speed_probe() -> None:
     import platform
 
     from under_siege.environments.machine import describe_environment

@@ -85,7 +85,7 @@ def test_only_the_case_that_is_ten_percent_slower_is_reported() -> None:
     assert others <= 5
 
 
-def test_the_smallest_visible_change_is_detected_in_half_of_the_comparisons() -> None:
+def test_the_smallest_detectable_change_is_detected_in_half_of_the_comparisons() -> None:
     rng = np.random.default_rng(8)
     sizes = [simulated(rng, 3, {}, 0.05)[0].changes[0].smallest_visible for _ in range(50)]
     truth = float(np.log1p(np.median(sizes)))
@@ -103,7 +103,7 @@ def test_different_machine_speeds_cause_no_additional_false_alarms() -> None:
     assert alarms <= most_alarms(DAYS)
 
 
-def test_the_degrees_of_freedom_depend_on_the_rounds_of_both_results() -> None:
+def test_degrees_of_freedom_match_welchs_test_and_are_zero_if_a_result_has_one_round() -> None:
     """They are at least those of Welch's t-test, and zero if either side has a single round."""
     sure, unsure, single = (
         Estimate(0.0, variance, degrees, variance) for variance, degrees in ((1, 2), (4, 2), (1, 0))

@@ -44,7 +44,7 @@ def test_a_missing_figure_leaves_an_empty_cell() -> None:
     assert back.exit_code == 3
 
 
-def test_metrics_too_noisy_to_show_a_doubling_are_named() -> None:
+def test_metrics_too_noisy_to_detect_a_doubling_are_named() -> None:
     result = a_result(("1_a", 1, 1.0))
     for record in result.records:
         record.pings.waited_s[:] = [0.001 * 10**record.round] * len(record.pings.waited_s)
@@ -103,11 +103,11 @@ def test_narrow_terminals_do_not_truncate_the_comparison() -> None:
     assert narrow.count("1_a ") == len(FIGURES)
 
 
-def test_percentages_are_formatted_with_their_sign() -> None:
+def test_percentages_are_formatted_with_a_plus_or_minus_sign() -> None:
     assert [percent(value) for value in (-0.5, -0.001, 0.034, 9.5)] == ["-50 %", "+0 %", "+3 %", "+950 %"]
 
 
-def test_the_compare_command_exits_with_the_code_of_its_judgement(monkeypatch, tmp_path) -> None:
+def test_the_exit_code_of_compare_reports_worse_undecided_and_incomparable_results(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     save(a_result(*SERVERS, seed=1), Path("base.json"))
     save(a_result(("1_a", 1, 0.5), ("3_c", 2, 1.0), seed=2), Path("worse.json"))

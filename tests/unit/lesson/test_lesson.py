@@ -99,7 +99,7 @@ ONE_ROUND.records = [one for one in ONE_ROUND.records if one.round == 1]
         ("decided", NOISY, NOT_HERE),
     ],
 )
-def test_the_interval_decides_a_claim(is_: str, result, expected: str) -> None:
+def test_the_confidence_interval_decides_whether_a_claim_holds(is_: str, result, expected: str) -> None:
     assert outcome(a_claim(is_), result) == expected
 
 
@@ -126,25 +126,25 @@ def test_a_claim_is_undecided_if_its_interval_includes_a_limit(is_: str) -> None
         ("at most 1 times", (0.0, 0.1, 0.9), HOLDS),
     ],
 )
-def test_an_interval_may_exceed_a_limit_by_a_margin(
+def test_a_claim_is_decided_by_comparing_the_interval_with_limits_that_include_a_margin(
     is_: str, between: tuple[float, float, float], expected: str
 ) -> None:
     assert outcome_of(is_, between) == expected
 
 
-def test_one_round_of_pings_does_not_decide_a_claim() -> None:
+def test_a_claim_about_pings_is_undecided_after_one_round() -> None:
     found = decide(a_claim("more", "ping p50"), ResultView(ONE_ROUND))
     assert (found.outcome, found.reason) == (UNDECIDED, "one round is not enough to estimate the noise")
 
 
-def test_a_suspect_figure_does_not_decide_a_claim() -> None:
+def test_a_claim_about_a_suspect_case_is_undecided() -> None:
     found = decide(a_claim("more"), ResultView(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
     assert found.outcome == UNDECIDED
     assert "3_c is suspect" in found.reason
     assert "no correct answer" in found.reason
 
 
-def test_an_unclear_case_decides_a_claim_by_its_interval() -> None:
+def test_a_claim_about_an_unclear_case_is_decided_by_the_confidence_interval() -> None:
     """The servers of the lesson are honest, so only noise can make them unclear."""
     result = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=0.5)
     assert {case.verdict for case in ResultView(result).comparison.cases} == {UNCLEAR}
@@ -166,7 +166,7 @@ def test_the_sentence_of_a_claim_contains_the_measured_figures() -> None:
     assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
 
 
-def test_a_small_difference_is_reported_as_small() -> None:
+def test_equal_and_slightly_different_figures_are_described_by_different_sentences() -> None:
     said = Claim("rate", "3", "same", "1", claim="so it is", says="{same}")
     several = {
         quality: decide(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
@@ -177,7 +177,7 @@ def test_a_small_difference_is_reported_as_small() -> None:
 
 
 @pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])
-def test_unknown_relations_are_rejected(is_: str) -> None:
+def test_unknown_relations_in_claims_are_rejected(is_: str) -> None:
     with pytest.raises(BadInputError, match="expected same, more, less"):
         limits_of(is_)
 
@@ -196,7 +196,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 
-def test_the_metric_at_once_counts_overlapping_tasks() -> None:
+def test_the_metric_at_once_is_the_number_of_overlapping_tasks() -> None:
     one_by_one, together = result_of([]), result_of([])
     one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
@@ -216,7 +216,7 @@ SAME, MORE = a_claim("same", name="same"), a_claim("more", name="more")
 BOTH = a_page(("same",), ("more",), claims=(SAME, MORE))
 
 
-def test_claims_about_a_capacity_search_use_the_figures_of_its_table() -> None:
+def test_claims_about_a_capacity_use_the_figures_of_the_capacity_table() -> None:
     result = load(ROOT / "results" / "capacity.json")
     table, view = as_markdown(result), ResultView(result)
     for metric in ("capacity sustained", "capacity lower"):
@@ -233,7 +233,7 @@ def test_the_right_answer_follows_from_the_claims() -> None:
     assert [decide_question(BOTH, ResultView(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
 
 
-def test_an_unusual_answer_is_right_only_if_the_usual_one_is_excluded() -> None:
+def test_an_unusual_answer_is_right_only_if_the_usual_answer_is_disproved() -> None:
     a_little = ResultView(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
     assert (decide(MORE, a_little).outcome, decide(SAME, a_little).outcome) == (HOLDS, UNDECIDED)
     found = decide_question(BOTH, a_little)
@@ -246,13 +246,13 @@ def test_an_answer_whose_claims_do_not_hold_is_not_right() -> None:
     assert "None of the answers fits" in terminal.verdict(BOTH, "A", found)
 
 
-def test_no_answer_is_right_while_its_claims_are_undecided() -> None:
+def test_no_answer_is_right_while_the_claims_are_undecided() -> None:
     found = decide_question(BOTH, ResultView(NOISY))
     assert (found.right, found.undecided) == ("", True)
     assert "does not decide whether that is right" in terminal.verdict(BOTH, "A", found)
 
 
-def test_an_unusual_answer_is_compared_with_the_usual_one() -> None:
+def test_the_feedback_on_an_unusual_right_answer_names_the_usual_answer() -> None:
     found = decide_question(BOTH, ResultView(TWICE))
     assert "You said B, and that is right. On most machines it is A" in terminal.verdict(BOTH, "B", found)
     assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
@@ -299,7 +299,7 @@ def test_the_explanation_of_a_question_has_at_most_125_words(one: LessonStep, pa
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_each_step_has_all_required_parts(one: LessonStep, page: Question) -> None:
+def test_each_lesson_step_has_all_required_parts(one: LessonStep, page: Question) -> None:
     assert 3 <= len(page.answers) <= 4
     assert len(page.usual) == 1
     assert page.answers[page.letters.index(page.usual)].when
@@ -320,7 +320,7 @@ def seen(path: Path) -> tuple[Result, ResultView]:
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_the_usual_answer_is_right_in_the_committed_result(one: LessonStep, page: Question) -> None:
+def test_the_usual_answer_of_each_step_is_right_in_the_committed_result(one: LessonStep, page: Question) -> None:
     """Also check every claim that is shown as a sentence."""
     path = committed_result(one, page)
     if not path.exists():
@@ -414,7 +414,7 @@ def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
     assert [line for line in lines if len(line) > terminal.WIDTH] == []
 
 
-def test_a_step_that_cannot_run_here_shows_the_committed_result(
+def test_a_step_that_cannot_run_on_this_machine_shows_the_committed_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
@@ -445,7 +445,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
 )
-def test_only_the_cases_listed_under_only_are_measured(
+def test_a_step_measures_only_the_cases_listed_in_the_key_only(
     one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
     planned = []
@@ -457,7 +457,7 @@ def test_only_the_cases_listed_under_only_are_measured(
     assert claimed <= set(page.run.only)
 
 
-def test_a_free_threaded_python_does_not_count_as_one_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_free_threaded_python_is_not_used_as_a_python_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """`python3.14` may be a link to `python3.14t`."""
     pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
     assert list(filter(measurement.is_python, PYTHONS)) == ["python3.14t"]
@@ -492,12 +492,14 @@ def test_a_step_whose_measurement_fails_shows_the_committed_result(
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 
 
-def test_an_error_of_the_default_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_default_python_ends_the_step_with_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
     assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 
-def test_the_teaching_page_has_the_right_letters_and_minutes() -> None:
+def test_the_teaching_page_lists_the_usual_answers_and_the_minutes_add_up() -> None:
     text = (ROOT / "docs" / "teaching.md").read_text()
     for one in STEPS:
         assert re.search(
@@ -558,7 +560,7 @@ def test_the_lesson_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.Mo
     assert html.escape(evil) in made
 
 
-def test_sentences_repeated_on_the_page_are_dropped() -> None:
+def test_sentences_already_shown_on_the_lesson_page_are_not_repeated() -> None:
     first_time = FirstTime()
     assert (
         first_time.new_sentences("A bar is a request. There are 8 users.\nWhy?")

@@ -32,7 +32,9 @@ def test_each_of_ten_questions_has_an_answer_with_a_claim() -> None:
 
 
 @pytest.mark.parametrize(("result", "what", "of", "is_", "against"), CLAIM.findall(ANSWERS))
-def test_the_committed_result_confirms_the_answer(result: str, what: str, of: str, is_: str, against: str) -> None:
+def test_the_committed_result_confirms_each_claim_of_the_answers(
+    result: str, what: str, of: str, is_: str, against: str
+) -> None:
     claim = Claim(metric=what, of=of, relation=is_, against=against, claim="it", says="{of} {against}")
     found = decide(claim, seen(result))
     assert found.outcome == HOLDS, f"{found.sentence} {found.reason}"

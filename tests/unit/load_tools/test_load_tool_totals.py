@@ -56,7 +56,7 @@ def test_errors_of_ab_never_exceed_complete_requests() -> None:
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.p50_s) == (0, 0, 5, None)
 
 
-def test_ab_exceptions_without_any_bytes_count_as_connection_errors() -> None:
+def test_ab_exceptions_without_any_bytes_are_reported_as_connection_errors() -> None:
     totals = of_ab(100, wrong=0, connect=1, exceptions=50, total=0)
     assert (totals.right, totals.unanswered, totals.connect_errors, totals.max_s) == (0, 151, 51, None)
 
@@ -65,11 +65,11 @@ def test_ab_exceptions_without_any_bytes_count_as_connection_errors() -> None:
     ("status", "totals"),
     [(111, Totals(0, 0, unanswered=1, connect_errors=1)), (119, Totals(0, 0, unanswered=USERS)), (1, None)],
 )
-def test_the_exit_status_of_ab_replaces_a_missing_report(status: int, totals: Totals | None) -> None:
+def test_totals_follow_from_the_exit_status_of_ab_if_there_is_no_report(status: int, totals: Totals | None) -> None:
     assert Ab().totals(ToolOutput(status), ORDER) == totals
 
 
-def test_the_request_and_time_limits_of_ab_exceed_the_load(tmp_path) -> None:
+def test_the_request_and_time_limits_passed_to_ab_exceed_those_of_the_load(tmp_path) -> None:
     words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
@@ -133,7 +133,7 @@ def test_wrk_reports_a_refused_connection_on_stderr() -> None:
 
 
 @pytest.mark.parametrize("broken", ["connect", "read", "write", "status"])
-def test_the_bytes_that_wrk_received_are_not_compared_after_an_error(broken: str) -> None:
+def test_the_bytes_received_by_wrk_are_not_compared_after_a_connection_or_status_error(broken: str) -> None:
     order = LoadSpec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
     nothing = dict.fromkeys(("connect", "read", "write", "status"), 0)
     for broke_off, odd in ((0, 950), (1, None)):
@@ -184,7 +184,7 @@ def test_totals_of_locust_are_parsed() -> None:
         "x(99, 'y')",
     ],
 )
-def test_connection_errors_of_locust_are_counted(error: str) -> None:
+def test_connection_errors_of_locust_are_included_in_the_totals(error: str) -> None:
     totals = of_locust({error: 3})
     assert (totals.unanswered, totals.connect_errors) == (3, 3)
 
@@ -212,7 +212,7 @@ def test_an_impossible_report_of_locust_is_discarded(report: dict[str, object]) 
     assert of_locust(**report) is None
 
 
-def test_the_time_limit_of_locust_exceeds_the_load(tmp_path) -> None:
+def test_the_time_limit_passed_to_locust_exceeds_the_duration_of_the_load(tmp_path) -> None:
     words = Locust().command("locust", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert words[words.index("-t") + 1] == "40s"
 
@@ -252,7 +252,9 @@ def test_totals_of_stressor_are_parsed() -> None:
         ("", 0),
     ],
 )
-def test_wrong_bodies_of_stressor_count_only_if_there_are_no_other_errors(kinds: str, contents: int) -> None:
+def test_errors_of_stressor_are_wrong_bodies_only_if_there_are_no_other_kinds_of_errors(
+    kinds: str, contents: int
+) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 
@@ -267,22 +269,22 @@ def test_errors_of_stressor_never_exceed_requests() -> None:
     ("words", "connect_errors"),
     [("NewConnectionError", 3), ("Connection refused", 3), ("Cannot assign requested address", 3), ("closed", 0)],
 )
-def test_connection_errors_of_stressor_are_counted(words: str, connect_errors: int) -> None:
+def test_connection_errors_of_stressor_are_included_in_the_totals(words: str, connect_errors: int) -> None:
     totals = of_stressor(("GetRequest(a)", 5, "0.2 sec", 3), kinds=kind(3, "ActivityError") + words)
     assert (totals.unanswered, totals.connect_errors) == (3, connect_errors)
 
 
-def test_siege_counts_only_5xx_responses_as_failures() -> None:
+def test_5xx_responses_are_subtracted_from_the_failed_transactions_of_siege() -> None:
     assert Siege().failures("Failed transactions:\t 9\n", [499, 500, 503, 200]) == 7
     assert Siege().failures("Failed transactions:\t 0\n", [500]) == 0
 
 
-def test_coloured_lines_of_siege_are_parsed() -> None:
+def test_coloured_output_lines_of_siege_are_parsed() -> None:
     line = "\x1b[0;32m   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55\x1b[0m"
     assert Siege().parse_line(line).size_bytes == 5
 
 
-def test_completed_and_lost_jobs_are_parsed() -> None:
+def test_output_lines_about_completed_and_lost_jobs_are_parsed() -> None:
     arrival = JobsTool().parse_line("3,503,0.250000,17\n")
     assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
     assert JobsTool().parse_line("3,503,0.25,17") is None

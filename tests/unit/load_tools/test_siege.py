@@ -8,7 +8,7 @@ from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.tool import LoadSpec, ToolResponse
 
 
-def test_the_line_of_a_transaction_is_parsed() -> None:
+def test_a_transaction_line_of_siege_is_parsed() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
     assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
     other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
@@ -16,7 +16,7 @@ def test_the_line_of_a_transaction_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
-def test_other_lines_are_not_parsed_as_transactions(line: str) -> None:
+def test_other_output_lines_of_siege_are_not_parsed_as_transactions(line: str) -> None:
     assert Siege().parse_line(line) is None
 
 
@@ -35,7 +35,7 @@ def test_the_home_directory_of_siege_is_removed_after_use() -> None:
     assert not home.exists()
 
 
-def test_siege_has_a_time_limit() -> None:
+def test_siege_is_started_with_a_time_limit_longer_than_the_load() -> None:
     with isolated_tool(Siege()) as siege:
         command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/"))
     assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
@@ -46,7 +46,7 @@ def test_the_install_command_names_siege() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
-def test_output_of_every_siege_version_is_parsed(path) -> None:
+def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
     assert [Siege().parse_line(line) for line in lines] == [

@@ -40,16 +40,16 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_the_error_for_a_body_names_the_wrong_field(name: str) -> None:
+def test_the_error_for_a_wrong_body_names_the_wrong_field(name: str) -> None:
     rule, body, problem = PROBLEMS[name]
     assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
 
 
-def test_long_values_in_the_error_for_a_body_are_shortened() -> None:
+def test_long_values_in_the_error_for_a_wrong_body_are_shortened() -> None:
     assert len(BodyRule(JSON).problem(changed(id="x" * 10_000), RIGHT)) < 100
 
 
-def test_differing_fields_are_listed_once() -> None:
+def test_each_differing_field_is_listed_once() -> None:
     assert BodyRule(JSON).differing_paths(changed(id=2, items=PENS), RIGHT) == ["id", "items.*.id"]
     assert BodyRule(JSON).differing_paths(b"Oops", b"Oh") == []
 

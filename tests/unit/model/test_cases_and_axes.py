@@ -53,7 +53,7 @@ def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> 
     return result_of(records)
 
 
-def test_all_values_identify_a_case_regardless_of_their_order() -> None:
+def test_cases_are_equal_only_if_all_axis_values_are_equal_in_any_order() -> None:
     one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
     assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
     for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
@@ -82,12 +82,12 @@ def test_only_strategies_with_a_pool_have_a_workers_axis() -> None:
     assert "--workers" not in plan.targets["2_async"].command_for(plan.cases[0])
 
 
-def test_scripts_with_unknown_workers_have_a_workers_axis() -> None:
+def test_scripts_whose_number_of_workers_is_unknown_have_a_workers_axis() -> None:
     plan = plan_of(TESTS / "servers" / "sends_no_http.py", workers=[2, 4])
     assert [case.get("workers") for case in plan.cases] == [2, 4]
 
 
-def test_cases_of_a_server_are_ranked_and_named_by_their_values() -> None:
+def test_cases_of_one_server_are_ranked_separately_and_named_by_axis_values() -> None:
     result = along()
     one, two, loop = (
         next(one for one in summarize(result).cases if (one.server, one.workers) == wanted)
@@ -101,7 +101,7 @@ def test_cases_of_a_server_are_ranked_and_named_by_their_values() -> None:
     assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
 
 
-def test_one_axis_becomes_a_column_and_two_axes_become_a_matrix() -> None:
+def test_a_table_shows_one_axis_as_a_column_and_two_axes_as_a_matrix() -> None:
     table = Report(along()).formatted("table")
     assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # rank ... workers
     assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
@@ -159,7 +159,7 @@ def test_the_axis_with_fewer_values_becomes_the_columns() -> None:
     assert across(cases) == ["path"]
 
 
-def test_long_values_are_shortened_to_their_differences() -> None:
+def test_long_axis_values_are_shortened_to_the_parts_that_differ() -> None:
     long = "/api/v1/customers/reports"
     assert told_apart([f"{long}/async", f"{long}/def"], 24) == {f"{long}/async": "…async", f"{long}/def": "…def"}
     assert told_apart(["/a/async?size=10", "/a/def?size=10"], 10) == {
@@ -179,13 +179,13 @@ def test_every_output_format_shows_all_cases(format_: str) -> None:
         assert word in shown
 
 
-def test_a_round_of_some_cases_includes_their_ceilings() -> None:
+def test_another_round_of_some_cases_includes_the_ceilings_of_these_cases() -> None:
     plan = plan_of("2", "4", workers=[1, 2])
     wanted = [case for case in plan.cases if case.get("workers") == 2]
     assert plan.among([*plan.cases, *plan.ceilings], wanted) == [*wanted, *plan.ceilings]
 
 
-def test_a_different_number_of_workers_is_a_change_unless_workers_is_an_axis() -> None:
+def test_a_different_number_of_workers_is_reported_unless_workers_is_an_axis() -> None:
     one, two = along(workers=(1,)), along(workers=(2,))
     (found,) = [pair for pair in compare_results(one, two).cases if pair.case.server == "4_pool"]
     assert found.changes[0].judgement == "better"
@@ -215,14 +215,14 @@ def test_the_kind_of_a_strategy_is_inferred_from_its_code(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
-def test_finding_a_strategy_reads_only_its_own_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
     strategies.find_strategy(name)
     assert read == ["3_async_threadexecutor"]
 
 
-def test_rules_without_their_data_are_skipped() -> None:
+def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
     """Use a server without CPU samples and pings."""
     whole, bare = record_of("1_x", workers=2, speed=3), record_of("2_x", workers=2, speed=3)
     for record in (whole, bare):
@@ -243,7 +243,7 @@ def test_rules_without_their_data_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
-def test_each_rule_reports_nothing_without_its_data(code: str) -> None:
+def test_a_verdict_rule_raises_no_flag_if_the_data_is_empty(code: str) -> None:
     """Remove responses, pings, CPU time and reference runs."""
     empty = record_of("2_x", machine=None)
     for columns in (empty.transactions, empty.pings, empty.samples):

@@ -40,7 +40,7 @@ def test_a_goal_relative_to_the_base_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-def test_the_operator_decides_which_values_meet_a_goal(operator: str) -> None:
+def test_the_comparison_operator_decides_which_values_meet_a_goal(operator: str) -> None:
     held = [goal(f"p99 {operator} 2s").holds(value) for value in (1.0, 2.0, 3.0)]
     assert (
         held

@@ -41,7 +41,7 @@ def test_a_saved_result_is_loaded_unchanged(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]  # no temporary file is left
 
 
-def test_two_records_do_not_share_their_columns() -> None:
+def test_two_records_do_not_share_column_lists() -> None:
     assert a_record().transactions.finished_s is not a_record().transactions.finished_s
 
 
@@ -66,7 +66,7 @@ def test_result_files_of_every_schema_can_be_loaded(path) -> None:
 
 
 @pytest.mark.parametrize("schema", [1, 2, 3, 4])
-def test_saving_a_result_of_an_older_version_keeps_its_values(schema, tmp_path) -> None:
+def test_saving_a_result_of_an_older_schema_keeps_the_values(schema, tmp_path) -> None:
     old = load(TESTS / "data" / f"schema-{schema}.json")
     save(old, tmp_path / "r.json")
     new = load(tmp_path / "r.json")

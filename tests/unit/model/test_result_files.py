@@ -109,7 +109,7 @@ def test_an_unreadable_file_causes_a_one_line_error(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_a_result_of_a_later_version_causes_an_error(tmp_path: Path) -> None:
+def test_a_result_written_by_a_later_version_causes_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadResultError, match="written by a later version"):
         load(written(tmp_path, {"schema": SCHEMA + 1}))
 
@@ -173,7 +173,7 @@ def bounds(struct: str, field: str) -> tuple[float, float]:
     return least - 1, least
 
 
-def test_every_number_of_a_result_has_limits() -> None:
+def test_every_number_of_a_result_is_rejected_outside_its_limits() -> None:
     fields = [(struct.__name__, field) for struct in STRUCTS for field in msgspec.structs.fields(struct)]
     looked_at = 0
     for struct, field in fields:
@@ -265,7 +265,7 @@ def test_numbers_that_are_not_finite_cause_an_error(number: str, tmp_path: Path)
         load(written(tmp_path, text))
 
 
-def test_results_with_empty_records_and_unknown_keys_are_shown(tmp_path: Path) -> None:
+def test_results_with_empty_columns_and_unknown_keys_are_shown(tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     raw["unknown"] = raw["records"][0]["unknown"] = {"x": [1]}
     for table in ("transactions", "pings", "samples"):
@@ -421,7 +421,7 @@ def test_an_impossible_server_timing_header_is_limited_to_the_request_duration(h
 @example("\u00b2")
 @example("\u0663")
 @example("9" * 5000)
-def test_an_impossible_number_of_workers_is_ignored(header: str) -> None:
+def test_an_impossible_number_of_workers_in_a_response_header_is_ignored(header: str) -> None:
     told = _workers_told(HttpResponse(200, b"", {"x-workers": header}))
     assert told is None or 1 <= told <= MOST_WORKERS
 

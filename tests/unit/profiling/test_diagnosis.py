@@ -53,13 +53,15 @@ def test_a_profile_with_few_samples_names_no_line() -> None:
         ((90, 1, 0), "with lock:", "waits for a lock"),
     ],
 )
-def test_cpu_and_gil_samples_show_how_a_function_blocks(counts: tuple[int, int, int], source: str, how: str) -> None:
+def test_a_blocking_function_is_classified_by_cpu_and_gil_samples(
+    counts: tuple[int, int, int], source: str, how: str
+) -> None:
     frame = Frame("work", "shop/work.py", 3, "app", source)
     (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).blocking
     assert spot.how == how
 
 
-def test_a_diagnosis_is_uncertain_if_other_processes_use_the_cpus() -> None:
+def test_a_diagnosis_is_reported_as_uncertain_if_other_processes_use_the_cpus() -> None:
     profile = blocked(94)
     profile.other_work = 0.6
     headline, *rest = diagnosed(profile)
@@ -87,7 +89,7 @@ def test_a_library_that_logs_occasionally_is_not_reported_as_logging() -> None:
     assert spot.how == "blocking I/O (requests)"
 
 
-def test_a_stack_sampled_only_in_the_gil_pass_does_not_break_the_flame_graph() -> None:
+def test_a_stack_sampled_only_in_the_gil_pass_is_left_out_of_the_flame_graph() -> None:
     unseen = Frame("load", "shop/db.py", 41, "app", "rows = connection.execute(query)")
     stacks = [(1, MAIN, [LOOP, ROUTE, RENDER], (90, 90, 90)), (1, MAIN, [LOOP, ROUTE, unseen, THREAD], (0, 0, 1))]
     drawn = as_svg(flame_graph(Diagnosis(profile_of(*stacks)), FILE), FILE)
@@ -100,7 +102,7 @@ def test_threads_that_compute_with_the_gil_are_reported_as_waiting_for_it() -> N
     assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
 
 
-def test_threads_that_compete_for_the_gil_are_detected_on_busy_cpus() -> None:
+def test_threads_that_compete_for_the_gil_are_detected_even_if_the_cpus_are_busy() -> None:
     # Each thread waits for a CPU most of the time, even the one that could take the GIL next.
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (31, 18, 4)) for number in range(8)]
     threads += [(1, f"pool_{number}", [THREAD], (69, 0, 0)) for number in range(8)]
@@ -127,7 +129,7 @@ def test_an_event_loop_that_waits_in_the_kernel_indicates_gil_contention(main: F
     assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
 
 
-def test_threads_of_several_processes_do_not_share_a_gil() -> None:
+def test_threads_of_different_processes_are_not_reported_as_sharing_a_gil() -> None:
     workers = [(pid, "pool", [THREAD, RENDER], (95, 95, 95)) for pid in (2, 3)]
     assert finding(profile_of(IDLE, *workers)).startswith("Nothing blocks the event loop")
 
@@ -142,14 +144,14 @@ def test_threads_that_wait_for_a_lock_are_detected() -> None:
     assert "shop/main.py:15  report  waits for a lock" in first
 
 
-def test_a_pool_is_reported_as_full_only_if_users_wait_for_it() -> None:
+def test_a_pool_is_reported_as_busy_only_if_there_are_more_users_than_threads() -> None:
     query = Frame("query", "shop/db.py", 4, "app", "time.sleep(1)")
     threads = [(1, f"pool_{number}", [THREAD, query], (99, 0, 0)) for number in range(8)]
     assert finding(profile_of(IDLE, *threads, users=25)).startswith("All 8 threads of the pool were busy 100 %")
     assert finding(profile_of(IDLE, *threads, users=8)).startswith("Nothing blocks the event loop")
 
 
-def test_idle_processes_among_busy_ones_are_counted() -> None:
+def test_the_number_of_idle_processes_among_busy_processes_is_determined() -> None:
     busy = (1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99))
     idle = [(pid, MAIN, [LOOP, SELECT], (100, 1, 1)) for pid in (2, 3)]
     assert Diagnosis(profile_of(busy, *idle)).idle_processes() == (2, 3)
@@ -165,7 +167,7 @@ def test_an_idle_event_loop_in_a_thread_of_the_master_is_ignored() -> None:
     assert Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)), control)).loop_processes == [1]
 
 
-def test_the_advice_mentions_background_tasks() -> None:
+def test_the_advice_mentions_a_background_task_that_blocks_the_event_loop() -> None:
     task = Frame("BackgroundTask.__call__", "starlette/background.py", 30, "library", "")
     send = Frame("send_mail", "shop/mail.py", 7, "async", "time.sleep(1)")
     assert "background task" in diagnosed(profile_of((1, MAIN, [LOOP, task, send], (90, 0, 0))))[-1]
@@ -185,7 +187,7 @@ def test_functions_with_few_samples_are_not_classified() -> None:
     assert "--time 60s" in advice
 
 
-def test_a_line_that_waits_for_a_lock_is_separate_from_lines_that_compute() -> None:
+def test_a_line_that_waits_for_a_lock_is_listed_separately_from_lines_that_compute() -> None:
     at_lock = Frame("report", "shop/main.py", 15, "app", "with lock:")
     computes = Frame("report", "shop/main.py", 16, "app", "total += price")
     threads = [(1, f"pool_{number}", [THREAD, at_lock], (75, 0, 0)) for number in range(4)]
@@ -197,7 +199,7 @@ def test_a_line_that_waits_for_a_lock_is_separate_from_lines_that_compute() -> N
     ]
 
 
-def test_only_event_loops_of_listening_processes_count_as_serving_requests() -> None:
+def test_only_event_loops_of_listening_processes_are_assumed_to_serve_requests() -> None:
     loops = [(pid, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)) for pid in (1, 2)]
     profile = profile_of(*loops)
     assert Diagnosis(profile).loop_processes == [1, 2]
@@ -205,7 +207,7 @@ def test_only_event_loops_of_listening_processes_count_as_serving_requests() -> 
     assert Diagnosis(profile).loop_processes == [1]
 
 
-def test_idle_processes_are_reported() -> None:
+def test_the_diagnosis_reports_idle_processes_among_busy_processes() -> None:
     busy = (1, "pool", [THREAD, RENDER], (99, 99, 99))
     idle = (2, "pool", [THREAD, RENDER], (5, 2, 2))
     assert finding(profile_of(busy, idle)).startswith("1 of 2 processes were idle while others were busy")

@@ -52,14 +52,14 @@ def test_files_of_the_application_are_distinguished_from_libraries(path: str, fi
     assert (frame.file, frame.line, frame.kind) == (file, 3, kind)
 
 
-def test_a_coroutine_function_is_recognized_and_its_line_is_kept(tmp_path: Path) -> None:
+def test_a_frame_of_a_coroutine_function_is_marked_async_and_keeps_the_source_line(tmp_path: Path) -> None:
     source = tmp_path / "app.py"
     source.write_text("def wait():\n    pass\n\n\nasync def report():\n    wait()\n")
     assert sampler._frame(f"report ({source}:6)", tmp_path) == ("report", "app.py", 6, "async", "wait()")
     assert sampler._frame(f"wait ({source}:2)", tmp_path).kind == "app"
 
 
-def test_code_without_readable_source_is_still_named(tmp_path: Path) -> None:
+def test_functions_without_readable_source_are_still_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_bytes(b"\xff\x00 def (")
     for name in ("broken.py", "gone.py"):
         assert sampler._frame(f"work ({tmp_path / name}:1)", tmp_path)[:4] == ("work", name, 1, "app")

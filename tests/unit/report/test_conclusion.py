@@ -66,7 +66,7 @@ def test_a_rank_is_one_plus_the_number_of_significantly_better_cases() -> None:
     assert leaders([load] * 4, rates, shown, MEASURES["rate_per_s"]) == [True, True, False, False]
 
 
-def test_all_cases_not_significantly_worse_than_the_best_are_marked() -> None:
+def test_all_cases_not_significantly_worse_than_the_best_are_marked_as_best() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.001), ("3_c", 2, 1.0))
     with_pings(result, 0.4, "1_a")
     best = {case.server: set(case.best) for case in summarize(result).cases}
@@ -80,7 +80,7 @@ def test_all_cases_not_significantly_worse_than_the_best_are_marked() -> None:
     )  # all values are equal, so none is the best
 
 
-def test_a_single_round_ranks_differences_above_the_usual_noise() -> None:
+def test_after_one_round_only_differences_above_the_usual_noise_change_the_rank() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95), ("3_c", 2, 1.0))
     result.records[:] = [record for record in result.records if record.round == 1]
     comparison = summarize(result)
@@ -106,7 +106,7 @@ def test_reports_begin_with_the_conclusion_in_plain_names() -> None:
     assert Report(result).formatted("markdown").startswith("**Use a process pool (3_c).**")
 
 
-def test_the_conclusion_compares_two_cases_by_their_ratio() -> None:
+def test_the_conclusion_states_the_throughput_ratio_of_two_cases() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
     assert re.search(r"; 2\.00 ± 0\.0\d\d times as fast as 1_a$", dict(answer.facts)["throughput"])
     assert not any(remark.startswith("Slower") for remark in answer.remarks)
@@ -135,12 +135,12 @@ def test_titles_without_a_colon_are_not_used_as_names() -> None:
     assert answer_to(three_rounds(("my_server", 2, 1.0), ("other", 1, 1.0))).headline == "Use my_server."
 
 
-def test_the_conclusion_reports_ties() -> None:
+def test_the_conclusion_states_that_tied_strategies_do_not_differ_significantly() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0)))
     assert dict(answer.facts)["throughput"].endswith("; no strategy is significantly faster or slower")
 
 
-def test_the_conclusion_describes_a_server_without_competitors() -> None:
+def test_the_conclusion_for_a_single_server_states_the_throughput() -> None:
     answer = answer_to(three_rounds(("1_a", 1, 1.0)))
     assert answer.headline == "Measured: one request at a time (1_a)."
     assert re.fullmatch(r"10\.0 ± 0\.\d+ trans/s, 50 % of the ceiling", dict(answer.facts)["throughput"])
@@ -204,7 +204,7 @@ def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> Non
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_flags_name_the_values_that_distinguish_the_cases() -> None:
+def test_flags_name_cases_by_the_axis_values_that_distinguish_them() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     more = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     for record in more.records:

@@ -61,7 +61,7 @@ def test_comparisons_contain_no_invisible_characters(format_: str, hostile_resul
     assert hidden(shown) == set()
 
 
-def test_numbers_line_ends_and_printable_text_are_kept(hostile_result: Path) -> None:
+def test_replacing_invisible_characters_keeps_numbers_line_ends_and_printable_text(hostile_result: Path) -> None:
     raw = json.loads(hostile_result.read_text())["records"][1]
     record = load(hostile_result).records[1]
     assert record.transactions.finished_s == raw["transactions"]["finished_s"]
@@ -71,7 +71,7 @@ def test_numbers_line_ends_and_printable_text_are_kept(hostile_result: Path) -> 
     assert made_legible({"a\x1b": ["\u202e", 1, ("x",)]}) == {"a\ufffd": ["\ufffd", 1, ("x",)]}
 
 
-def test_a_lone_surrogate_can_be_saved_and_shown(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_name_is_replaced_before_the_result_is_saved(tmp_path: Path) -> None:
     result = made_legible(result_of([record_of("1_\udcff")]))
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json").records[0].server == "1_\ufffd"

@@ -17,14 +17,14 @@ def expectations(plan: Plan, expected: Expectation):
     return {case.work: expected for case in plan.cases}
 
 
-def test_the_requested_duration_is_kept() -> None:
+def test_a_requested_duration_is_not_changed_by_slow_answers() -> None:
     length = Length(2.5, 4, WAITS)
     for user in range(4):
         length.answer(user, 1.9)
     assert length.end_s == 2.5
 
 
-def test_the_duration_depends_on_when_the_rate_settles() -> None:
+def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> None:
     """With 25 users on one worker and 0.28 s per request, 90 % of the users have an answer after 6.4 s."""
     length = Length(None, 25, WAITS)
     for user in range(25):
@@ -59,7 +59,7 @@ def test_slow_servers_get_a_longer_siege() -> None:
     assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
 
 
-def test_only_the_first_answer_of_each_user_changes_the_duration() -> None:
+def test_only_the_first_answer_of_each_user_changes_the_automatic_duration() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s
     for at_s in (0.1, 0.2, 0.3):
@@ -67,7 +67,7 @@ def test_only_the_first_answer_of_each_user_changes_the_duration() -> None:
     assert length.end_s == before
 
 
-def test_the_duration_of_a_siege_has_an_upper_limit() -> None:
+def test_the_automatic_duration_of_a_siege_has_an_upper_limit() -> None:
     assert Length(None, 400, COMPUTES).end_s < 4 * 400 * 0.04 * 2
     slow = Length(None, 400, COMPUTES)
     limit_s = slow.end_s

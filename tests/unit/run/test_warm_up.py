@@ -58,7 +58,7 @@ def test_the_timeout_of_the_warm_up_covers_the_whole_queue(monkeypatch) -> None:
     assert server.longest == 80
 
 
-def test_the_warm_up_of_a_process_does_not_wait_for_all_its_threads(monkeypatch) -> None:
+def test_the_warm_up_of_a_threaded_process_does_not_wait_for_all_threads(monkeypatch) -> None:
     server = SingleQueueServer("40", "1/thread_{}".format)
     assert warmed_up(server, monkeypatch).workers == 40
     assert 2 <= server.longest <= server.requests <= 1 + 2 * usable_cpus()
@@ -84,7 +84,9 @@ def test_the_warm_up_continues_until_no_new_process_answers(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("header", ["", "many", "-1", "0", "²", "٣", "1001", "9" * 5000])
-def test_an_invalid_number_of_workers_is_ignored(header: str, monkeypatch) -> None:
+def test_an_invalid_number_of_workers_reported_by_the_server_is_ignored_in_the_warm_up(
+    header: str, monkeypatch
+) -> None:
     server = SingleQueueServer(header)
     assert warmed_up(server, monkeypatch).workers is None
     assert server.longest <= 2 * usable_cpus()

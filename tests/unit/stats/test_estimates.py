@@ -30,7 +30,9 @@ def logs(rng, cases: int, rounds: int, spread: float, differing: float) -> np.nd
 @pytest.mark.parametrize("differing", [0.0, 0.5])
 @pytest.mark.parametrize("rounds", [2, 3, 5])
 @pytest.mark.parametrize("cases", [2, 4, 10])
-def test_confidence_intervals_cover_the_true_value(cases: int, rounds: int, differing: float) -> None:
+def test_confidence_intervals_contain_the_true_value_as_often_as_stated(
+    cases: int, rounds: int, differing: float
+) -> None:
     rng, covered = np.random.default_rng(cases * 10 + rounds), []
     for _ in range(1500 // cases):
         for estimate in estimates(np.exp(logs(rng, cases, rounds, 0.01, differing)).tolist()):
@@ -51,7 +53,7 @@ def test_equal_cases_differ_significantly_in_at_most_5_of_100_results(rounds: in
     assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
 
 
-def test_a_real_difference_is_detected() -> None:
+def test_a_difference_of_8_percent_is_detected_in_90_of_100_results() -> None:
     rng, found = np.random.default_rng(1), 0
     for _ in range(100):
         values = np.exp(logs(rng, 8, 3, 0.01, 0.3))
@@ -68,7 +70,7 @@ def weighted(values: np.ndarray):
 
 @pytest.mark.parametrize("spread", [0.02, 0.05])
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_intervals_from_pooled_noise_cover_the_true_value(rounds: int, spread: float) -> None:
+def test_confidence_intervals_from_pooled_noise_contain_the_true_value(rounds: int, spread: float) -> None:
     rng, covered = np.random.default_rng(rounds), []
     for _ in range(150):
         for estimate in weighted(logs(rng, 10, rounds, spread, 0.2)):
@@ -79,7 +81,7 @@ def test_intervals_from_pooled_noise_cover_the_true_value(rounds: int, spread: f
     assert np.mean(covered) <= COVERS[1] or rounds == 1
 
 
-def test_a_disturbed_round_has_less_weight() -> None:
+def test_a_disturbed_round_has_less_weight_in_the_estimate() -> None:
     calm, disturbed = [(0.0, 0.0), (0.02, 0.0)], [(0.0, 0.0), (0.1, 0.04)]
     fine, odd = weighted_estimates([calm, disturbed])
     assert fine.log == pytest.approx(0.01)
@@ -134,7 +136,7 @@ def test_the_p_value_of_a_difference_matches_welchs_test_if_variances_are_equal(
     assert ratio(*pair).mean == pytest.approx(np.exp(np.mean(np.log(one)) - np.mean(np.log(other))))
 
 
-def test_a_case_with_one_round_has_the_noise_of_the_other_cases() -> None:
+def test_the_interval_of_a_case_with_one_round_uses_the_noise_of_the_other_cases() -> None:
     found = estimates([[10.0], [20.0, 20.2], []])
     assert found[0].mean == pytest.approx(10.0)
     assert found[0].interval() is not None
@@ -147,7 +149,7 @@ def test_a_case_with_one_round_has_the_noise_of_the_other_cases() -> None:
     assert estimates([]) == []
 
 
-def test_differences_below_the_accuracy_are_not_reported() -> None:
+def test_differences_smaller_than_the_measurement_accuracy_are_not_significant() -> None:
     near, far = [[1.01, 1.0101, 1.0099], [1.0, 1.0001, 0.9999]], [[1.05, 1.0501, 1.0499], [1.0, 1.0001, 0.9999]]
     assert not differ(*estimates(near), 1)
     assert differ(*estimates(far), 1)
@@ -158,7 +160,7 @@ def test_equal_rounds_have_a_variance_above_zero() -> None:
     assert all(spread.variance > 0 for spread in same)
 
 
-def test_a_case_with_much_larger_variance_keeps_its_variance() -> None:
+def test_a_much_larger_variance_of_one_case_is_not_reduced_towards_the_others() -> None:
     rng = np.random.default_rng(3)
     calm = [list(rng.normal(0, 0.01, 5)) for _ in range(8)]
     wild = [0.5, -0.4, 0.3, -0.6, 0.2]

@@ -32,13 +32,13 @@ def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = 0) -> Stu
 
 
 @pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
-def test_confidence_intervals_cover_the_true_value(kind: str) -> None:
+def test_confidence_intervals_of_simulated_servers_contain_the_true_value(kind: str) -> None:
     # The intervals of a run share their noise; 400 runs give a coverage of 95 to 97 %.
     assert 0.88 < np.mean(study(kind).covered) <= 1
 
 
 @pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
-def test_almost_all_honest_servers_are_ok_and_none_is_suspect(kind: str) -> None:
+def test_almost_all_honest_servers_get_the_verdict_ok_and_none_is_suspect(kind: str) -> None:
     verdicts = study(kind).verdicts
     assert verdicts["suspect"] == 0
     assert verdicts["ok"] >= 0.98 * verdicts.total()
@@ -56,7 +56,7 @@ def test_slower_servers_are_detected_on_a_noisy_machine() -> None:
     assert study("quiet").found["10_percent_slower"] == RUNS["quiet"]
 
 
-def test_automatic_rounds_decide_within_the_time_limit() -> None:
+def test_automatic_rounds_detect_a_20_percent_slower_server_within_the_time_limit() -> None:
     found = studied(range(4), rounds=None)
     assert found.found["20_percent_slower"] == 4
     assert found.undecided_runs == found.told_apart == 0
@@ -65,7 +65,7 @@ def test_automatic_rounds_decide_within_the_time_limit() -> None:
     assert quiet.seconds[0] < 0.8 * LIMIT_S
 
 
-def test_confidence_intervals_are_narrow() -> None:
+def test_the_median_interval_is_below_6_percent_on_a_noisy_and_2_on_a_quiet_machine() -> None:
     assert np.median(study("noisy").half_widths) < 0.06
     assert np.median(study("quiet").half_widths) < 0.02
 
@@ -123,7 +123,7 @@ def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:
 
 
 @pytest.mark.parametrize("odd_s", [0.1, 0.0])
-def test_an_interrupted_speed_sample_has_little_effect(odd_s: float) -> None:
+def test_one_interrupted_speed_sample_has_little_effect_on_the_speed_of_a_round(odd_s: float) -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
     before = speeds_of(record)
@@ -133,7 +133,7 @@ def test_an_interrupted_speed_sample_has_little_effect(odd_s: float) -> None:
     assert after.highest(0, 4) == pytest.approx(before.highest(0, 4))
 
 
-def test_results_without_a_speed_probe_are_not_adjusted() -> None:
+def test_results_without_a_speed_probe_are_not_speed_adjusted() -> None:
     result = NoisyMachine(1).run(HONEST[:3], rounds=2)
     for record in result.records:
         for column in (record.beats.at_s, record.beats.cpu, record.beats.took_s):
@@ -179,7 +179,7 @@ def test_lost_cpu_time_is_the_time_threads_waited_while_other_programs_ran(
     assert taken_by_others(disturbed(used, waited, other, processes)) == pytest.approx(lost, abs=0.02)
 
 
-def test_notes_report_the_size_of_disturbances() -> None:
+def test_notes_state_the_size_of_speed_variations_and_steal_time() -> None:
     result = NoisyMachine(2).run(HONEST[:2], rounds=2)
     for record in result.records:
         record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
@@ -189,7 +189,7 @@ def test_notes_report_the_size_of_disturbances() -> None:
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 
-def test_pings_that_are_sent_late_cause_a_note_but_no_suspicion() -> None:
+def test_pings_that_are_sent_late_cause_a_note_but_do_not_make_a_case_suspect() -> None:
     records = [bare_record(), record_of("1_a")]
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
@@ -204,7 +204,7 @@ def test_the_simulated_task_has_its_nominal_duration() -> None:
     assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
 
 
-def test_a_task_that_only_waits_for_a_cpu_counts_as_cpu_bound() -> None:
+def test_a_task_that_waits_only_for_a_cpu_is_treated_as_cpu_bound() -> None:
     """Rates of CPU-bound tasks are corrected for other programs; rates of I/O-bound tasks are not."""
     corrected = {}
     for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):

@@ -57,7 +57,7 @@ def test_a_slow_start_does_not_lower_the_steady_rate() -> None:
     assert rate_of(queue(25, 2, cold), 25, 4.0) == pytest.approx(2 / 0.04, rel=WITHIN)
 
 
-def test_a_pause_in_the_middle_lowers_the_rate() -> None:
+def test_a_pause_in_the_middle_of_the_siege_lowers_the_rate() -> None:
     answers = queue(25, 2, constant(0.04), pause=(1.9, 2.4))
     settled_s = 0.46
     truth = 2 / 0.04 * (1 - 0.5 / (4.0 - settled_s))
@@ -119,13 +119,13 @@ def test_a_rate_is_not_settled_if_concurrent_tasks_all_end_near_the_end_of_the_s
     assert steady_rate(siege_of(iter(one_after_another), 1.05), 25, 1.05).is_settled
 
 
-def test_wrong_answers_do_not_count_towards_the_rate() -> None:
+def test_wrong_answers_are_not_included_in_the_rate() -> None:
     ended = [0.1 * number for number in range(1, 41)]
     spans = spans_of(ended, [0.1] * 40, [0] * 40, [number % 2 == 0 for number in range(40)])
     assert steady_rate(spans, 1, 4.0).per_s == pytest.approx(5, rel=0.03)
 
 
-def test_a_request_starts_when_the_previous_one_of_its_user_is_answered() -> None:
+def test_a_request_starts_when_the_previous_request_of_the_same_user_is_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
     assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for one request
 

@@ -78,7 +78,7 @@ def test_supported_keys_are_accepted(name: str, command: str, folder: Path) -> N
     refuse_unsupported(command, suite_of([str(folder / "shop.toml")]))
 
 
-def test_the_expected_response_has_the_headers_of_its_server(folder: Path) -> None:
+def test_the_expected_response_has_the_headers_set_for_the_server(folder: Path) -> None:
     (folder / "shop.toml").write_text(
         f"{SERVER}headers = {{ X-Served-By = '{{size}}' }}\n[axes]\nsize = [1, 2]\n".replace(
             "serve {port}", "serve {port} {size}"
@@ -135,7 +135,7 @@ def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_the_load_of_a_drill_keeps_connections_open_and_its_checks_do_not(keep_alive: bool) -> None:
+def test_with_keep_alive_drill_users_reuse_connections_and_recovery_checks_do_not(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:

@@ -51,7 +51,7 @@ def test_pauses_of_cpu_bound_tasks_are_not_io_waits() -> None:
     assert waits(("1/a", [(0.0, 0.1, 0.1), (0.2, 0.3, 0.1)]), ("2/a", PAUSING)) == [[], [(0.01, 0.31)]]
 
 
-def test_io_waits_have_their_own_mark_on_the_terminal() -> None:
+def test_io_waits_have_a_separate_mark_on_the_terminal() -> None:
     result, page = result_of([]), io.StringIO()
     result.traces.append(trace_of(("1/a", PAUSING)))
     Console(file=page, width=80, color_system=None).print(TimelinesAsText(result))

@@ -69,7 +69,7 @@ def test_answers_sent_late_and_tasks_that_take_turns_are_reported() -> None:
     assert "ready" not in summary_line(drawn(in_slices()))
 
 
-def test_io_bound_tasks_count_as_parallel() -> None:
+def test_io_bound_tasks_that_overlap_are_reported_as_parallel() -> None:
     sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
     assert drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0)).parallelism == 4
     assert drawn(traced("1_s", "t", ["1/a"] * 4, sequential_spans(4, 0.2, cpu=0.001), 1.0)).parallelism == 1
@@ -94,7 +94,7 @@ def in_turn(server: str = "4_pool") -> Trace:
 CANT_SHOW = "other programs used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def test_a_trace_on_a_machine_with_one_free_cpu_does_not_claim_one_task_at_a_time() -> None:
+def test_a_trace_with_one_free_cpu_says_that_parallel_tasks_cannot_be_shown() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
     assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
@@ -111,12 +111,12 @@ def result_with(*traces: Trace) -> Result:
 
 
 @pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
-def test_other_work_is_ignored_if_cpus_stayed_free_or_there_is_only_one(share: float, cpus: int) -> None:
+def test_other_programs_are_ignored_if_cpus_stayed_idle_or_there_is_only_one_cpu(share: float, cpus: int) -> None:
     found = drawn(beside_other_work(in_turn(), share, cpus))
     assert headline([found]) == "One at a time, but pings are quick"
 
 
-def test_patterns_visible_despite_other_work_are_reported() -> None:
+def test_patterns_visible_despite_the_cpu_use_of_other_programs_are_reported() -> None:
     assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
     one = drawn(beside_other_work(one_by_one(1.0), 0.5))
     assert headline([one]) == "One at a time, and pings wait until all are done"
@@ -128,7 +128,7 @@ def test_the_headline_names_traces_that_cannot_show_parallel_tasks() -> None:
     assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
 
 
-def test_other_work_during_a_trace_is_saved(tmp_path: Path) -> None:
+def test_the_cpu_use_of_other_programs_during_a_trace_is_saved(tmp_path: Path) -> None:
     trace = beside_other_work(in_turn(), 0.5)
     trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
     save(result_with(trace), tmp_path / "r.json")
@@ -149,12 +149,12 @@ def test_better_patterns_are_listed_first(result: Result) -> None:
     assert heading(*grouped([drawn(failed)])[0]) == "Failed"
 
 
-def test_the_headline_names_the_best_group(result: Result) -> None:
+def test_the_headline_names_the_best_pattern_and_its_servers(result: Result) -> None:
     assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
     assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
-def test_the_terminal_shows_groups_conditions_and_missing_strategies(result: Result) -> None:
+def test_the_terminal_groups_timelines_by_pattern_and_names_missing_strategies(result: Result) -> None:
     shown = Report(result).formatted("timeline")
     places = [
         shown.index(text)
@@ -177,7 +177,7 @@ def test_each_request_is_described_in_a_sentence(result: Result) -> None:
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
-def test_trace_step_prints_all_requests_without_a_terminal(
+def test_trace_step_prints_all_requests_if_stdout_is_not_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from under_siege.result_output import Report
