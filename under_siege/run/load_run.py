@@ -149,18 +149,6 @@ async def _listen(
 ) -> None:
     name, began_s, has_count = tool.driver.name, record.load_began_s or 0.0, spec.requests is not None
 
-    def take(line: str, arrived_s: float) -> None:
-        at_s = arrived_s - began_s
-        if (response := tool.driver.parse_line(line)) is not None:
-            columns = response.took_s, response.status, response.size_bytes, response.user
-            append_row(record.transactions, round(at_s, 6), *columns)
-            length.answer(response.user, at_s)
-            tell()
-        elif line.strip():
-            record.tool_unknown += 1
-            if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
-                record.tool_unknown_lines.append(line.strip()[:200])
-
     if has_count:
         length.last_until(REQUESTS_LIMIT_S)
     start_cpu_s = _let_begin(process) if tool.driver.waits_to_begin else 0.0
@@ -170,7 +158,7 @@ async def _listen(
         _check_memory(process.pid, most_bytes, record)
         return process.ended() or time.monotonic() >= began_s + length.end_s
 
-    with reading_lines(terminal, take) as read_the_rest:
+    with reading_lines(terminal, _recorder(tool, record, length, tell)) as read_the_rest:
         await until(is_over, math.inf, CALM_LOOK_S)
         if process.ended() is not has_count:
             why = f"did not finish within {REQUESTS_LIMIT_S:.0f} s" if has_count else "exited before the siege was over"
@@ -183,6 +171,25 @@ async def _listen(
         read_the_rest()
     if has_count:
         length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
+
+
+def _recorder(tool: Tool, record: Record, length: Length, tell: Callable[[], None]) -> Callable[[str, float], None]:
+    """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
+    began_s = record.load_began_s or 0.0
+
+    def take(line: str, arrived_s: float) -> None:
+        at_s = arrived_s - began_s
+        if (response := tool.driver.parse_line(line)) is not None:
+            columns = response.took_s, response.status, response.size_bytes, response.user
+            append_row(record.transactions, round(at_s, 6), *columns)
+            length.answer(response.user, at_s)
+            tell()
+        elif line.strip():
+            record.tool_unknown += 1
+            if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
+                record.tool_unknown_lines.append(line.strip()[:200])
+
+    return take
 
 
 def _let_begin(process: ManagedProcess) -> float:
