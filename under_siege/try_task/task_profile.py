@@ -161,7 +161,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Return the completed steps, and the reason why a step was stopped; empty if no step was stopped."""
+    """Wait for the profiler; return the completed steps, and why a step was stopped (empty if none was)."""
     steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
     def has_progressed() -> bool:
