@@ -32,7 +32,7 @@ DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # has the state of the sources and the missing packages; written once everything is installed
+_DONE = "done.json"  # the state of the sources and the missing packages; written once an environment is complete
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
@@ -231,7 +231,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return the reason why uv failed in one line: its causes, a build hint, or the compiler's last error."""
+    """Return, in one line, why uv failed: the causes that it reports, and a build hint or the compiler's last error."""
     if _UNREACHED.search(output):
         return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")

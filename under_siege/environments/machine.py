@@ -33,7 +33,7 @@ FEW_BYTES = 1_000_000_000
 
 def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
     """Return a description of this machine and its software, for a result file."""
-    with ThreadPoolExecutor() as threads:  # each thread waits for another program
+    with ThreadPoolExecutor() as threads:  # both wait for other programs
         commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
@@ -89,7 +89,7 @@ class OtherWork:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Wait until `watch_s` after `__init__`; return how much of all CPUs others used until then, in percent."""
+        """Return the others' CPU usage in percent of all CPUs, once `watch_s` seconds have passed since `__init__`."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))

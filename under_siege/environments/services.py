@@ -160,7 +160,7 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return a command prefix that drops the privileges of root, and the new user id; without root, `[]` and None.
+    """Return a command prefix that drops the privileges of root, and the new user id, or `[]` and None if not root.
 
     A killed PostgreSQL leaves shared memory behind, so services run in an IPC namespace that ends with them.
     """

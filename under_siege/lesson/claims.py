@@ -23,7 +23,7 @@ from under_siege.stats.round_statistics import Round, alone_wall_s
 from under_siege.stats.steady_rate import median_of
 from under_siege.trace.timeline import NOT_REPORTED
 
-MUCH_MORE = 1.1  # the highest rate that met the goals is shown, too, if it exceeds the lower bound by this factor
+MUCH_MORE = 1.1  # the highest rate that met the goals is shown if it exceeds the lower bound by this factor
 IN_FLIGHT = "at once"  # metric of a trace: the maximum number of requests in flight
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
@@ -34,7 +34,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # Texts for a ratio near 1; the key is whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
-SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # limits of the ratio for `same`, `more` and `less`, and `about`
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest deviation for `about`
 MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
 
 
@@ -111,7 +111,7 @@ class ResultView:
         return self._of_siege(metric, index)
 
     def reference(self, metric: str, against: str, case: str) -> Figure:
-        """Return the figure to compare with: of another case, of `task` or `users`, or fixed (`50 ms`; default: 1)."""
+        """Return the figure to compare with: that of another case, `task`, `users`, an amount such as `50 ms`, or 1."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
@@ -381,7 +381,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer; only if they exclude the usual answer, another one can be right."""
+    """Decide all claims, and find the right answer. Unless claims exclude the usual answer, no other one is right."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}

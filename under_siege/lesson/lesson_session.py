@@ -55,7 +55,7 @@ class LessonSession:
         if self._answers and len(self._answers) != len(questions):
             count = f"{len(self._answers)} letters for {len(questions)} questions"
             raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
-        for (step, question), letter in zip(questions, self._answers, strict=False):  # no iteration without --answer
+        for (step, question), letter in zip(questions, self._answers, strict=False):  # no letters without --answer
             if letter not in question.letters:
                 raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
 
@@ -183,7 +183,7 @@ class LessonSession:
         return self._is_asking and sys.stdin.isatty() and sys.stdout.isatty()
 
     def _pause(self, prompt: str) -> None:
-        """On a terminal, wait for Enter; `q` exits."""
+        """On a terminal, wait until the user presses Enter; exit if the user enters `q`."""
         if self._is_interactive:
             click.echo(click.style(f"[{prompt}] ", dim=True), nl=False)
             if sys.stdin.readline().strip().lower() == "q":

@@ -54,7 +54,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether this Python is installed, and is free-threaded if its name ends in `t`, or else not."""
+    """Return whether this Python is installed and, if and only if its name ends in `t`, free-threaded."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:

@@ -132,7 +132,7 @@ def all_steps() -> list[LessonStep]:
 
 
 def find_step(name: str) -> LessonStep:
-    """Return the step with a number (`3`) or name (`03_threads_and_the_gil`); raise BadInputError if there is none."""
+    """Return the step with this number (`3`) or name (`03_threads_and_the_gil`), or raise BadInputError."""
     steps = all_steps()
     for step in steps:
         if name in (step.name, str(step.number), f"{step.number:02}"):

@@ -119,7 +119,7 @@ def _lua(text: bytes) -> str:
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return how many received bytes are missing or surplus, except those in flight, or None after any error."""
+    """Return by how many bytes received and requested bodies differ beyond those in flight, or None after an error."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

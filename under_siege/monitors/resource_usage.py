@@ -49,7 +49,7 @@ class Wakefulness:
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return how many CPUs it used or waited for in the last `last_s` seconds, on average, or None if unknown."""
+        """Return how many CPUs the process used or waited for, on average over the last seconds, or None if unknown."""
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
         if len(looks) < FEWEST_LOOKS:
             return None

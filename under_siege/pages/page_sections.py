@@ -29,7 +29,7 @@ from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headli
 
 # If there are more loads, only the first two have charts. A chart shows at most MOST_CASES cases.
 MOST_SETTINGS, MOST_CASES = 4, 24
-ON_PAGE = ("rate", "p99", "ping")  # metrics along an axis that the page shows; files contain the others, too
+ON_PAGE = ("rate", "p99", "ping")  # metrics that the page shows along an axis; files show the others, too
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."

@@ -50,7 +50,7 @@ class Sampled:
 
     @property
     def callees(self) -> tuple[Frame, ...]:
-        """Return the frames called by the innermost frame of the application, or all frames if it has none."""
+        """Return the frames called by the innermost application frame, or all frames if there is no such frame."""
         own = [index for index, frame in enumerate(self.frames) if frame.kind != "library"]
         return self.frames[own[-1] + 1 :] if own else self.frames
 
@@ -101,7 +101,7 @@ class Diagnosis:
     def __init__(self, profile: Profile) -> None:
         self.profile, rows = profile, stacks_of(profile)
         looping = {row[:2] for row in rows if row[0] in (profile.listeners or [row[0]]) and any(map(_is_loop, row[2]))}
-        # A master process may run an event loop that serves no requests in another thread than its main thread.
+        # A master process may run an event loop outside its main thread, and this loop serves no requests.
         self._loops = {key for key in looping if key[1] == "MainThread"} or {
             row[:2] for row in rows if row[:2] in looping and any(frame.kind != "library" for frame in row[2])
         }
@@ -124,7 +124,7 @@ class Diagnosis:
 
     @property
     def gil_held(self) -> float:
-        """Return the largest share of the time in which the application threads of a process held the GIL."""
+        """Return for how much of the time application threads held the GIL, in the process where it was longest."""
         return max((_total(stacks, "gil") for stacks in self._by_process().values()), default=0.0)
 
     @cached_property

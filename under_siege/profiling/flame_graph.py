@@ -24,9 +24,7 @@ _HOW = (
     "boxes below it are what it called. A box is as wide as its share of the time in which threads were not idle."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
-_Folded = tuple[
-    list[tuple[bool, str]], float
-]  # for each frame, whether it is application code and its label; share of time
+_Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) for each frame; share of time
 _Box = tuple[bool, str, float, float, int]  # whether it is application code, label, left edge, width, level
 
 
@@ -48,7 +46,7 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
 
 
 def flame_graph(diagnosis: Diagnosis, theme: Theme) -> Drawing:
-    """Draw the stacks from top to bottom; the width of a box is its share of the time in which threads were busy."""
+    """Draw a flame graph from top to bottom; the width of a box is its share of the time in which threads were busy."""
     width = theme.width - 8.0
     # Stacks that occur only in the CPU and GIL passes have no width.
     busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]

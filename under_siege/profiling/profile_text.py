@@ -10,7 +10,7 @@ from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UN
 from under_siege.report.case_names import full_name
 
 MUCH_OTHER_WORK = 0.3  # share of all CPUs; beyond it, threads that wait for a CPU seem to wait for something else
-MUCH_WAITING = 0.3  # if threads wait for a lock for at least this share of their time, the locks are reported
+MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 _NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
 _ADVICE = {  # for a function that blocks the event loop

@@ -1,4 +1,4 @@
-"""Name cases by their server and the axes in which they differ."""
+"""Name cases by their server and the values that distinguish them."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence

@@ -71,7 +71,6 @@ def _latency(name: str, percentile: str) -> CellText:
 
 
 def _workers(summary: Summary) -> str:
-    """Return the number of workers that the server reports or, if it reports none, the configured number."""
     return str(summary.workers or summary.case.get("workers") or "")
 
 

@@ -53,7 +53,6 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
 
 
 def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
-    """Yield a matrix if there are several loads or axes, or else a table of the cases that have figures."""
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
         yield Text(f"{_legend_of_cells(comparison)}; for all figures use --format markdown, csv or html", style="dim")

@@ -49,7 +49,7 @@ class JobLoad:
                 os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
 
     async def _job(self, session: aiohttp.ClientSession) -> JobOutcome:
-        """Post a job, poll until it is done, and return its outcome; raise ValueError if it moves to another server."""
+        """Post a job, and poll until it is done; raise ValueError if `Location` is on another server."""
         async with session.post(self._url, headers=self._headers, data=self._body, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)

@@ -182,7 +182,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
 
 
 def _perform(task: str) -> TaskRun:
-    """Perform the task; if it forks, end the child process in which it returns, too."""
+    """Perform the task; if it has forked, end the child process that also returns from it."""
     own_pid = os.getpid()
     run = perform(task)
     if os.getpid() != own_pid:

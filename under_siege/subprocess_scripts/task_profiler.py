@@ -74,7 +74,7 @@ def _step(report: Any, name: str, measure: Callable[[], StepResult]) -> StepResu
 
 
 def _once(spec: str) -> TaskRun:
-    """Perform the task; if it forks, end the child process in which it returns, too."""
+    """Perform the task; if it has forked, end the child process that also returns from it."""
     own_pid = os.getpid()
     run = perform(spec)
     if os.getpid() != own_pid:

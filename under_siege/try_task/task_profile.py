@@ -117,7 +117,7 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[TaskProfile | None, int | None]:
-    """Return the profile (None if there is none) and the signal that stopped the profiler (None if it ended by itself).
+    """Return the profile, if any, and the signal that stopped the profiler, if any.
 
     Args:
         limit_s: timeout of the first run; it also sets the timeouts of later steps.
