@@ -1,4 +1,4 @@
-"""Define the theme and marks of charts, render charts as SVG, and add a title and conditions for files."""
+"""Define the style of charts, and render charts as SVG: for pages, or as files with a title and conditions."""
 
 import re
 import textwrap
@@ -17,14 +17,14 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 # Width and height in pixels, and the scale factor that makes a slide readable from the last row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
-_EDGE = 14  # pixels
+_EDGE = 14  # margin of an image in pixels
 _LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter divided by the font size
 _TITLE, _BELOW = 1.25, 1.45  # line height divided by the font size
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Sizes in pixels, and CSS colours that also differ in lightness (Okabe and Ito, 2008)."""
+    """Sizes in pixels, and CSS colours that colour-blind readers can distinguish (Okabe and Ito, 2008)."""
 
     width: int = 860
     ink: str = "#1b2733"
@@ -37,7 +37,7 @@ class Theme:
     mute: str = "#8db7d6"
     ping: str = "#d55e00"
     limit: str = "#1b2733"
-    height: float | None = None  # fixed height of a slide; None: as high as needed
+    height: float | None = None  # height of a slide; None if the chart is as high as needed
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#00795a", "#a8437f", "#8a6d00", "#1b2733")
 
     @property
@@ -124,7 +124,7 @@ def either(test: str, value: Any, otherwise: Any) -> VegaLite:
 
 
 def layer(data: str, mark: str, encoding: VegaLite, **style: Any) -> VegaLite:
-    """Return a layer with one mark per data row, or one line through all rows."""
+    """Return a layer with a mark for each data row or, if `mark` is `line`, a line through all rows."""
     return {"data": {"name": data}, "mark": {"type": mark, **style}, "encoding": encoding}
 
 
@@ -138,7 +138,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A canvas with vertical positions in pixels and horizontal positions in data units."""
+    """A canvas whose vertical positions are pixels, and whose horizontal positions are values on the scale `across`."""
 
     width: float
     height: float
@@ -147,7 +147,7 @@ class Sheet:
     rows: dict[str, Rows] = field(default_factory=dict)  # data of each layer
 
     def of(self, name: str, rows: Rows, mark: str, encoding: VegaLite, **style: Any) -> VegaLite:
-        """Return a layer whose marks are in an SVG group with the class `mark-… NAME_marks`."""
+        """Keep the rows, and return a layer that draws them in an SVG group of the class `NAME_marks`."""
         self.rows[name] = rows
         return {"name": name, **layer(name, mark, encoding, **style)}
 
@@ -162,24 +162,24 @@ class Sheet:
         return quantity("y", scale={"domain": [self.height, 0], "nice": False}, axis=None)
 
     def text(self, name: str, rows: Rows, at: float | None = None, **style: Any) -> VegaLite:
-        """Return the texts in the field `text`, `at` pixels from the left or at the position in the field `x`."""
+        """Return a layer with the text of each row at its `x` or, if `at` is set, `at` pixels from the left."""
         across = self.x if at is None else {"value": at}
         return self.of(name, rows, "text", {"x": across, "y": self.y, "text": kind("text")}, **style)
 
     def bars(self, name: str, rows: Rows, more: VegaLite | None = None, **style: Any) -> VegaLite:
-        """Return rectangles from `x`, `y` to `x2`, `y2`."""
+        """Return a layer of rectangles from (`x`, `y`) to (`x2`, `y2`)."""
         return self.of(name, rows, "rect", {**self._across, **self._down, **(more or {})}, **style)
 
     def rules(self, name: str, rows: Rows, **style: Any) -> VegaLite:
-        """Return horizontal lines from `x` to `x2`."""
+        """Return a layer of horizontal lines from `x` to `x2`."""
         return self.of(name, rows, "rule", {**self._across, "y": self.y}, **style)
 
     def posts(self, name: str, rows: Rows, **style: Any) -> VegaLite:
-        """Return vertical lines from `y` to `y2`."""
+        """Return a layer of vertical lines from `y` to `y2`."""
         return self.of(name, rows, "rule", {"x": self.x, **self._down}, **style)
 
     def segments(self, name: str, rows: Rows, **style: Any) -> VegaLite:
-        """Return lines from `x`, `y` to `x2`, `y2`."""
+        """Return a layer of lines from (`x`, `y`) to (`x2`, `y2`)."""
         return self.of(name, rows, "rule", {**self._across, **self._down}, **style)
 
     @property
@@ -223,7 +223,7 @@ class ChartFile:
 
     title: str
     below: str
-    aspect: str | None = None  # aspect ratio of a slide; None: as high as needed
+    aspect: str | None = None  # aspect ratio of a slide; None if the image is as high as needed
     under: str = ""  # a list of names below the title, in smaller letters
 
     @property
@@ -234,7 +234,7 @@ class ChartFile:
         return replace(FILE, width=int(width - 2 * _EDGE), height=height - (self._head + self._foot))
 
     def around(self, drawing: Drawing) -> str:
-        """Return the chart with its texts as SVG."""
+        """Return an SVG image of the chart with the texts around it."""
         svg = canvas.as_svg(drawing, self.theme)
         head, foot = self._head, self._foot
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
@@ -289,7 +289,7 @@ class ChartFile:
 
 
 def as_png(svg: str, *, is_slide: bool) -> bytes:
-    """Return the image as PNG, with more pixels than the SVG for sharp text."""
+    """Return the image as PNG, at a higher resolution than the SVG, so that text is sharp."""
     png: bytes = vl_convert.svg_to_png(svg, scale=1.5 if is_slide else 2)
     return png
 

@@ -1,4 +1,4 @@
-"""Render HTML pages from templates, with charts and with glossary terms whose explanations open without a script."""
+"""Render HTML pages from templates, with charts, and with buttons that open glossary explanations without a script."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
 
 
 def page(name: str, result: Result, **values: Any) -> str:
-    """Render a page about a result, with these values and the conditions of the measurement."""
+    """Render a page about a result; besides `values`, the template gets the conditions of the measurement."""
     return rendered(
         name,
         explained=Explained(),
@@ -61,13 +61,13 @@ _LINK = Markup('<a href="https://github.com/under-siege/under-siege/blob/main/{0
 
 
 class Explained:
-    """The glossary terms that a page uses."""
+    """The glossary terms of one page, each of which gets a button where it first occurs."""
 
     def __init__(self) -> None:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
-        """Return the text with its terms explained, and with links to the documentation pages that it names."""
+        """Return the text as HTML, with buttons for glossary terms, and links to the documentation that it mentions."""
         parts = _DOCS_PAGE.split(text)
         return Markup().join(_LINK.format(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
 
@@ -117,7 +117,7 @@ class Picture:
 
     name: str  # file name
     title: str  # title on the page
-    how: str  # how to read it
+    how: str  # how to read the chart
     draw: Callable[[Theme], Drawing]
     alternative: str  # text alternative
     on_page: bool = True  # whether the page shows the chart; files always do
@@ -133,7 +133,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """A chart on a page, for wide and narrow screens."""
+    """A chart on a page, drawn once for wide and once for narrow screens."""
 
     title: str
     headline: str
@@ -224,7 +224,7 @@ _OF_HEADINGS = {
 
 
 def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the first occurrence of each term in a text, from left to right: start, end, and the term."""
+    """Yield (start, end, term) for the first occurrence of each term in the text, from left to right."""
     matches = []
     for term in terms:
         forms = "|".join(map(re.escape, (term, *_OTHER_FORMS.get(term, ()))))
@@ -238,5 +238,5 @@ def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def term_of(heading: str) -> str:
-    """Return the term that explains a column heading; empty if the heading needs no explanation."""
+    """Return the glossary term that explains a column heading, or an empty string if there is none."""
     return heading if heading in GLOSSARY else _OF_HEADINGS.get(heading, "")

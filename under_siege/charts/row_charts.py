@@ -15,13 +15,13 @@ from under_siege.report.case_names import plain_name, with_file
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.steady_rate import Floats
 
-_LINE, _GAP = 18, 12  # pixels
-_AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide: above, left and right
+_LINE, _GAP = 18, 12  # height of a line of text, and gap between rows, in pixels
+_AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide in pixels: above, left and right
 _LETTERS = 36  # maximum length of a name on a slide
 _RATE, _PING, _CPU = 20, 26, 16  # height of the marks in a row, in pixels
 _ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # heights in a row of the chart over time, in pixels
 _ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are labelled `off the scale`
-_LEAST_S = 0.0005  # seconds; shorter pings are drawn at this value
+_LEAST_S = 0.0005  # shorter pings are drawn as this long, because the axis is logarithmic
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Rows:
     """
 
     cases: Sequence[Summary]
-    wanted: float  # height of the marks in pixels
+    wanted: float  # preferred height of the marks in pixels
     theme: Theme
     best: str = ""  # metric whose best cases get a star, as in `Summary.best`
 
@@ -110,7 +110,7 @@ def throughput_chart(cases: Sequence[Summary], theme: Theme, ceilings: Sequence[
 
     Args:
         cases: cases with a rate and the same load.
-        ceilings: the ceiling of each case, None if unknown.
+        ceilings: the ceiling of each case, or None if it is unknown.
     """
     ceilings = ceilings or [None] * len(cases)
     rows = Rows(cases, _RATE, theme, "rate_per_s")
@@ -143,7 +143,7 @@ def throughput_chart(cases: Sequence[Summary], theme: Theme, ceilings: Sequence[
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
 ) -> tuple[VegaLite, Sequence[VegaLite]]:
-    """Return a grey band and a line for the ceiling: through all rows if they share one ceiling, else in each row."""
+    """Return a grey band and a dashed line for the ceiling: through all rows if they share it, or else in each row."""
     theme = rows.theme
     known = [
         (rows.top(row), ceiling) for row, ceiling in enumerate(ceilings) if ceiling is not None and ceiling.rate_per_s
@@ -256,7 +256,7 @@ def _scattered(number: int) -> float:
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: Theme, *, beside_task: bool) -> Drawing:
-    """Draw the CPU time of each case as a bar with an interval, pale if it is not significantly above 0.
+    """Draw the CPU time of each case as a bar with an interval; a bar is pale if it is not significantly above 0.
 
     Args:
         spent: CPU seconds per answer, for each case.
@@ -297,7 +297,6 @@ def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, theme: Them
 
 
 def _in_two_digits(value_ms: float) -> str:
-    """Format the value with at most two decimal places, and without a negative zero."""
     return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
@@ -311,7 +310,7 @@ def moments_chart(
     rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, theme, "rate_per_s")
     part = rows.marks / rows.wanted
     answers_px, pings_px = _ANSWERS * part, _PINGS * part
-    climb_px = answers_px - (0 if theme.is_slide else 6)  # below the name of the row
+    climb_px = answers_px - (0 if theme.is_slide else 6)  # the curve stays below the name of the row
     first = [case[0] for case in rounds]
     end_s = max(run.record.load_s or run.record.time_s for run in first)
     most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
@@ -348,7 +347,7 @@ def _axis(theme: Theme) -> VegaLite:
 
 
 def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
-    """Return (seconds, answers so far) for each answer, from 0 answers at the start to all at the end."""
+    """Return the points of the curve, as (seconds, answers so far), from the start to the end of the load."""
     finished_s = sorted(at for at in run.record.transactions.finished_s if at <= end_s)
     lasted_s = min(end_s, run.record.load_s or run.record.time_s)
     points = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
@@ -358,7 +357,7 @@ def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
 def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
-    """Return two labelled lines, at the heights of a round number of answers and of a round ping latency."""
+    """Return two labelled scale lines: one for a round number of answers, and one for a round ping latency."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
         {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},

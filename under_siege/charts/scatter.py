@@ -13,14 +13,15 @@ from under_siege.charts.canvas import Drawing, Sheet, Theme, either
 from under_siege.checks.verdict_rules import OK
 from under_siege.report.case_names import plain_name, short
 
-_DOT = 7.0  # pixels
-_CLOSE = (26.0, 14.0)  # horizontal and vertical distance in pixels; closer points share a bracket
-_WIDEST = 160.0  # pixels; larger groups get no bracket
-_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # vertical offsets in pixels
-# Horizontal and vertical distance in pixels. A name that is closer to another point or bracket seems to belong to it.
+_DOT = 7.0  # half of the width of a point in pixels
+_CLOSE = (26.0, 14.0)  # points within this horizontal and vertical distance in pixels share a bracket
+_WIDEST = 160.0  # groups that would span more pixels than this are not joined
+# Vertical offsets to try for names, in pixels.
+_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)
+# A name within this horizontal and vertical distance in pixels of another point or bracket seems to belong to it.
 _APART = (5.0, 18.0)
 
-_HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
+_HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # height of the plot and of a line of text, and width of a letter, in pixels
 _LEFT, _FOOT = 54, 40  # margins for the axes, in pixels
 Row = dict[str, Any]
 
@@ -77,7 +78,7 @@ class PlotArea:
 
 
 def placed(points: Sequence[Point], room: PlotArea, lines: Sequence[Box] = ()) -> list[Block]:
-    """Return a block for each group of close points; groups whose names would overlap are joined.
+    """Place the names of each group of close points in a block; join groups whose names would overlap.
 
     Args:
         lines: lines that names should not cross if there is room elsewhere.
@@ -94,14 +95,14 @@ def placed(points: Sequence[Point], room: PlotArea, lines: Sequence[Box] = ()) -
 
 
 def _join(groups: list[list[Point]], one: int, other: int) -> None:
-    """Join two groups, and sort the points from top to bottom, or from left to right if the group is wide."""
+    """Join two groups, and sort the points from top to bottom or, if the group is wide, from left to right."""
     both = [*groups[one], *groups.pop(other)]
     wide, high = (max(side) - min(side) for side in ([point.x for point in both], [point.y for point in both]))
     groups[one] = sorted(both, key=lambda point: (point.x, point.y) if wide > high else (point.y, point.x))
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """Return the first two groups that are close together, or whose names overlap and that are not far apart."""
+    """Return two groups to join, or None: close groups or, once blocks are placed, groups whose names overlap."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
@@ -289,7 +290,7 @@ class _Scatter:
 
 
 def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, theme: Theme) -> Drawing:
-    """Draw throughput against a cost, as a labelled point per case; cases that are best in both get a star."""
+    """Draw throughput against a cost, with a labelled point for each case; cases that are best in both get a star."""
     drawn = _Scatter(cases, across, ceiling, theme)
     blocks = drawn.blocks()
     width = theme.width - 4

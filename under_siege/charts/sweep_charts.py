@@ -1,4 +1,4 @@
-"""Draw charts of metrics over axes: curves along a numeric axis, and a heat map of several loads or axes."""
+"""Draw how metrics depend on axes: as curves along a numeric axis, or as a heat map of several loads or axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,15 +16,15 @@ from under_siege.report.case_names import across, at, cases_of, in_plain_words, 
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
-_WIDE_RANGE = 16  # minimum ratio of the largest to the smallest value for a logarithmic axis
+_WIDE_RANGE = 16  # an axis is logarithmic if its largest value is at least this multiple of its smallest
 
 
 @dataclass(frozen=True, slots=True)
 class SweepMetric:
-    """The metric that a chart shows along an axis."""
+    """A metric, and how a chart shows it along an axis."""
 
-    name: str  # file name of the chart
-    figure: str  # the name of the metric
+    name: str  # first part of the chart's file name
+    figure: str  # name of the metric in a comparison
     title: str  # title of the vertical axis
     scaled: Callable[[float], float] = lambda value: value
     in_steps: bool = False  # whether the axis is logarithmic
@@ -40,7 +40,7 @@ FIGURES = (
 
 
 def curves(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric, theme: Theme) -> Drawing:
-    """Draw a metric of these cases along a numeric axis; strategies differ in colour, dash and mark."""
+    """Draw the metric `over` of the cases at `places` along a numeric axis, as one curve for each strategy."""
     rows = _rows(comparison, places, along, over)
     names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
     key = legend(theme, "bottom", labelLimit=theme.width // (1 if theme.is_narrow else 3) - 40, symbolSize=120)
@@ -82,7 +82,7 @@ def _up(over: SweepMetric) -> VegaLite:
 
 
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric) -> list[dict[str, Any]]:
-    """Return one row per `ok` case: its value on the axis, the metric and its interval."""
+    """Return a row for each `ok` case, with its metric and interval; for rates, add a row for its ceiling."""
     rows: list[dict[str, Any]] = []
     cases = cases_of(comparison.cases)
     for place in places:
@@ -99,14 +99,14 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Sweep
     return rows
 
 
-_CELL, _HEAD = 44, 38  # pixels
+_CELL, _HEAD = 44, 38  # height of a row and of the headings, in pixels
 _LETTER = 7  # approximate width in pixels
 FEW_LETTERS = 4
-Setting = tuple[Value | None, ...]  # values on the axes that form the columns
+Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
 
 
 def heat_map(cases: Sequence[Summary], theme: Theme) -> Drawing:
-    """Draw a cell per case with its rate and share of the ceiling; a stronger colour means nearer to the ceiling."""
+    """Draw a cell for each case with its rate and its share of the ceiling; larger shares have stronger colours."""
     axes = across(cases_of(cases))
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
     called = {label(case, cases, without=axes): _plainly(case, cases, axes) for case in cases}
@@ -142,7 +142,7 @@ def heat_map(cases: Sequence[Summary], theme: Theme) -> Drawing:
 
 
 def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
-    """Return the columns of a case; a case that does not depend on an axis appears in all columns of that axis."""
+    """Return the indices of a case's columns; a case without a value on an axis appears under all of its values."""
     return [
         place
         for place, setting in enumerate(settings)
@@ -151,7 +151,7 @@ def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
 
 
 def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
-    """Return the values of a column, one per line; values that are too long lose their unit first, then their end."""
+    """Return the lines of a column heading, one for each value; a value that is too long loses its unit or its end."""
     most, lines = int(wide / _LETTER), []
     for name, value in zip(axes, setting, strict=True):
         brief = str(value).split(":")[-1]

@@ -28,11 +28,11 @@ from under_siege.paths import ROOT, cache_directory, server_environment
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter, interpreter
 
-DIRECTORY = cache_directory() / ".pythons"  # git ignores it
+DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # file with the state of the sources and the missing packages; written last
+_DONE = "done.json"  # the state of the sources and the missing packages; written once an environment is complete
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
@@ -43,10 +43,10 @@ _Tell = Callable[[str], None]
 
 
 async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
-    """Return a Python with the packages that servers need, in addition to those of the user's environment.
+    """Return an interpreter with the packages of the user's environment and those that servers need.
 
     Args:
-        needed: the packages to install; None: the packages of all servers.
+        needed: names of the packages to install, or None for the packages of all servers.
 
     Raises:
         BadInputError: no virtual environment can be created.
@@ -81,7 +81,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
 
 
 async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
-    """Return the directory, like `environment_of`, or the reason why the packages can't be installed."""
+    """Return what `environment_of` returns or, if it fails, the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
@@ -89,13 +89,13 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
 
 
 def _directory(python: Interpreter, *parts: str) -> Path:
-    """Return the path of an environment, named after the Python version and a digest of its interpreter and `parts`."""
+    """Return the path of an environment, whose name contains a digest of the interpreter and `parts`."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return the text of a requirements file, or the suite's folder for a local directory; empty for a package."""
+    """Return what else defines the environment: the text of a requirements file, or the base of a local directory."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def _contents(requirement: str, suite: Path) -> str:
 
 
 def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
-    """Return the number of source files in each local directory, and the modification time of the newest."""
+    """Return a text with the number of source files in each local directory, and the newest modification time."""
     states = []
     for requirement in sorted(requirements):
         if requirement.startswith("."):
@@ -157,7 +157,7 @@ def _locked(lock: IO[str]) -> bool:
 
 
 def _missing(directory: Path, state: str) -> _Missing | None:
-    """Return the packages that can't be installed; None if the environment is incomplete or outdated."""
+    """Return the packages that can't be installed, or None if the environment is incomplete or outdated."""
     try:
         done = json.loads((directory / _DONE).read_text())
     except FileNotFoundError:
@@ -171,7 +171,8 @@ async def _make(
 ) -> tuple[_Missing, bool]:
     """Create the environment; return the packages that can't be installed, and whether a retry would be useless.
 
-    A suite's servers need all of their packages. If one strategy lacks a package, the other strategies still run.
+    Raise BadInputError if a package of a suite can't be installed. A package of the strategies may be missing, because
+    the strategies that don't need it still run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
@@ -221,7 +222,6 @@ def _requirements() -> list[str]:
 
 
 def _package(requirement: str) -> str:
-    """Return the name of a package, without versions and extras."""
     return re.split(r"[^\w.-]", requirement)[0]
 
 
@@ -231,7 +231,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return the reason why uv failed in one line: its causes, a build hint, or the compiler's last error."""
+    """Return, in one line, why uv failed: the causes that it reports, and a build hint or the compiler's last error."""
     if _UNREACHED.search(output):
         return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
@@ -282,7 +282,7 @@ class Tool:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables with the tool's own home directory, and without the user's settings."""
+        """Return environment variables that set the tool's own home directory and omit the user's settings."""
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
@@ -334,7 +334,7 @@ async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tu
 def _is_supported(version: str, requirement: str) -> bool:
     try:
         return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # the program does not start
+    except InvalidVersion:  # the program can't be started
         return False
 
 
@@ -377,7 +377,7 @@ def find(driver: Driver) -> str:
 
 
 def _programs(driver: Driver) -> list[str]:
-    """Return the paths of the program on the PATH, and next to the Python that runs the bench."""
+    """Return the paths at which the program exists: on the PATH, or next to the Python that runs the bench."""
     paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
     return [path for path in dict.fromkeys(paths) if path]
 

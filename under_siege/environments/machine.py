@@ -25,15 +25,15 @@ from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter
 
-TIME_WAIT_S = 60  # how long Linux keeps the port of a closed connection
+TIME_WAIT_S = 60  # how long Linux reserves the port of a closed connection
 OLDEST_SIEGE = (4, 0, 4)
 FEW_FILES = 1024
 FEW_BYTES = 1_000_000_000
 
 
 def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
-    """Return the description of this machine and the software versions for a result."""
-    with ThreadPoolExecutor() as threads:  # each thread waits for a program
+    """Return a description of this machine and its software, for a result file."""
+    with ThreadPoolExecutor() as threads:  # both wait for other programs
         commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
@@ -63,7 +63,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Return the commit of this checkout, followed by `+` if files have changed since; empty outside git."""
+    """Return the commit of this checkout, with a `+` if files have changed since, or an empty string outside git."""
     if IS_INSTALLED or shutil.which("git") is None:
         return ""
     # Without this option, a killed bench or a full disk could leave a lock in the user's repository.
@@ -89,7 +89,7 @@ class OtherWork:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return their CPU usage since creation in percent of all CPUs; wait until `watch_s` seconds have passed."""
+        """Return the others' CPU usage in percent of all CPUs, once `watch_s` seconds have passed since `__init__`."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
@@ -178,7 +178,7 @@ def _limits() -> Iterator[Finding]:
 
 
 def _settings(path: str) -> list[str]:
-    """Return the words of a file; empty if the file does not exist on this system."""
+    """Return the words of a settings file, or an empty list if this system does not have it."""
     try:
         return Path(path).read_text().split()
     except OSError:

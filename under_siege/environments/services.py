@@ -63,14 +63,14 @@ SERVICES = {
 
 
 class Services:
-    """The running services, by name. Each starts when it is first needed, and restarts if it has died."""
+    """The running services. Each is started when it is first needed, and again if it has died."""
 
     def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
         self._stack = stack or contextlib.AsyncExitStack()
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Start the needed services that aren't running, and return all addresses; raise CaseFailedError on failure."""
+        """Start the needed services that aren't running; return all addresses by name, or raise CaseFailedError."""
         names = [name for name in needs if name in SERVICES]
         for name in names:
             if name not in self._running or self._running[name].process.ended():
@@ -86,14 +86,14 @@ class Services:
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
-        """Return the CPU time of the needed services in seconds; None if none of them runs."""
+        """Return the CPU time of the needed services in seconds, or None if none of them has been started."""
         pids = [self._running[name].process.pid for name in needs if name in self._running]
         used_s = [usage.cpu_s for pid in pids if (usage := tree_usage(pid, memory=False)) is not None]
         return sum(used_s) if used_s else None
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Record the CPU time that the services use during the context."""
+        """Record the CPU time that the services use while the context is active."""
         before_s = self.cpu_s(needs)
         try:
             yield
@@ -149,7 +149,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
 
 
 def _path(service: str, program: str) -> str:
-    """Return the path of a program; Debian's PostgreSQL programs are not on the PATH."""
+    """Return the path of a program, even if it is not on the PATH, like the PostgreSQL programs of Debian."""
     debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
     newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
@@ -160,9 +160,9 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return the command that drops all privileges, and the resulting user id (None if the bench is not root).
+    """Return a command prefix that drops the privileges of root, and the new user id, or `[]` and None if not root.
 
-    A killed PostgreSQL leaves shared memory behind, so it runs in its own IPC namespace, which is removed with it.
+    A killed PostgreSQL leaves shared memory behind, so services run in an IPC namespace that ends with them.
     """
     if os.getuid() != 0:
         return [], None
@@ -205,6 +205,6 @@ def _last_line(output: str) -> str:
 
 
 def _last_error(output: str) -> str:
-    """Return the reason why a service failed, which may not be the last line."""
+    """Return a text with the last line that contains an error, which may not be the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
     return f"it says: {errors[-1][:200]}" if errors else _last_line(output)

@@ -1,1 +1,1 @@
-"""The lesson: predict, measure, compare, understand."""
+"""The interactive lesson: predict, measure, compare and understand."""

@@ -1,4 +1,4 @@
-"""Look up the figures of claims, decide whether claims hold, and find the right answer to a question."""
+"""Look up the figures that claims compare, decide which claims hold, and find the right answer to a question."""
 
 import math
 import re
@@ -23,7 +23,7 @@ from under_siege.stats.round_statistics import Round, alone_wall_s
 from under_siege.stats.steady_rate import median_of
 from under_siege.trace.timeline import NOT_REPORTED
 
-MUCH_MORE = 1.1  # if the highest rate that met the goals is this multiple of the lower bound, it is shown, too
+MUCH_MORE = 1.1  # the highest rate that met the goals is shown if it exceeds the lower bound by this factor
 IN_FLIGHT = "at once"  # metric of a trace: the maximum number of requests in flight
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
@@ -34,7 +34,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # Texts for a ratio near 1; the key is whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
-SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest deviation for `about`
 MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
 
 
@@ -42,7 +42,7 @@ class Figure(NamedTuple):
     """A figure with its interval. For a count, both ends of the interval are the count itself."""
 
     text: str
-    value: float | None = None  # None: unknown, or beyond the measured range
+    value: float | None = None  # None if it is unknown, or beyond the measured range
     low: float | None = None
     high: float | None = None
     estimate: Estimate | None = None  # used for ratios to other figures of the same metric
@@ -62,7 +62,7 @@ def _rate(per_s: float | None, doubt: str) -> Figure:
 
 
 def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
-    """Return the only match of the selector; raise LookupError if there is none, or more than one."""
+    """Return the only object whose case the selector matches; raise LookupError if none or several match."""
     matches = [each for each in several if fits(selector, each.case)]
     if len(matches) != 1:
         raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
@@ -70,7 +70,7 @@ def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
 
 
 class ResultView:
-    """The figures of a result."""
+    """The figures of a result, looked up by metric and case."""
 
     def __init__(self, result: Result) -> None:
         self._result = result
@@ -89,7 +89,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return the value of a metric of `--require` or of the lesson; raise LookupError if the case lacks it."""
+        """Return a figure of the case for a metric of `--require` or the lesson; raise LookupError if there is none."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -111,7 +111,7 @@ class ResultView:
         return self._of_siege(metric, index)
 
     def reference(self, metric: str, against: str, case: str) -> Figure:
-        """Return the reference of a comparison: a case, `task`, `users`, a number of ms, or 1."""
+        """Return the figure to compare with: that of another case, `task`, `users`, an amount such as `50 ms`, or 1."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
@@ -158,7 +158,7 @@ class ResultView:
 
 
 def _of_server(metric: str, summary: Summary, rounds: Sequence[Round]) -> Figure:
-    """Return the time to start, the number of jobs left when the load ended, or the time until they were done."""
+    """Return the start-up time, the number of jobs left when the load ended, or the time until these jobs were done."""
     drains = [each.record.drain for each in rounds if each.record.drain]
     value = {
         "ready": summary.ready_s,
@@ -195,14 +195,14 @@ def _in_flight(trace: Trace) -> Figure:
 
 
 def _doubt(summary: Summary) -> str:
-    """Return why the figures can't be trusted. Noise is not a reason, because the intervals include it."""
+    """Return why figures can't be trusted, or an empty string; noise is no reason, because intervals include it."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
     return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
 
 
 def _first_reason(summary: Summary) -> str:
-    """Return `: ` and the first reason for the verdict, without its advice; empty if there is none."""
+    """Return `: ` and the first reason for the verdict, without its advice, or an empty string without reasons."""
     messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
     return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
 
@@ -228,7 +228,7 @@ def _estimated_rate(capacity: Capacity) -> Figure:
 
 
 def _growth(capacity: Capacity) -> Figure:
-    """Return the p99 response time at the highest offered rate, as a multiple of that at the lowest."""
+    """Return the p99 response time at the highest offered rate, divided by that at the lowest offered rate."""
     waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
     if len(waits) < 2:
         return unknown(capacity.failure or "too few rates were offered")
@@ -253,11 +253,11 @@ class ClaimResult(NamedTuple):
     claim: Claim
     outcome: str
     sentence: str  # for an undecided claim: the claim and its figures
-    reason: str = ""  # reason why the claim is undecided, unless its interval is too wide
-    possible: str = ""  # interval, if it is too wide
+    reason: str = ""  # why the claim is undecided; empty if its interval is too wide
+    possible: str = ""  # text about the interval, if it is too wide
 
 
-Ratio = tuple[float, float, float]  # lower end, value and upper end of one figure as a multiple of another
+Ratio = tuple[float, float, float]  # one figure divided by another: lower end, value and upper end
 
 
 def limits_of(relation: str) -> tuple[float, float]:
@@ -311,7 +311,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
-    """Return the outcome; a relation holds if the value and, within `MARGIN`, the whole interval fulfil it."""
+    """Return whether the relation holds: the value and, within `MARGIN`, the whole interval must fulfil it."""
     low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
@@ -324,7 +324,7 @@ def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> 
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
-    """Return the ratio, from both estimates if possible, else from both intervals; None without intervals."""
+    """Return the ratio, computed from both estimates or else from both intervals, or None if intervals are missing."""
     value = None
     if figure.value is not None and reference.value is not None:
         value = _quotient(figure.value, reference.value)
@@ -381,7 +381,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer, which is the usual one unless the claims exclude it."""
+    """Decide all claims, and find the right answer. Unless claims exclude the usual answer, no other one is right."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}

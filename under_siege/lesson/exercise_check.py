@@ -29,7 +29,7 @@ from under_siege.targets.strategies import find_strategy, read_strategy, strateg
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
-NOISE = {"wide_interval"}  # reasons to ignore, because claims have their own intervals
+NOISE = {"wide_interval"}  # codes of reasons that are ignored, because claims have their own intervals
 
 
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def check(file: Path, folder: Path) -> int:
 
 
 def _plan(file: Path, exercise: Exercise) -> Plan:
-    """Return a plan for the server, the server that the exercise compares it with, and the ceiling."""
+    """Return a plan that measures the server, the server with which the exercise compares it, and the ceiling."""
     target = replace(read_strategy(file), ready_within_s=READY_WITHIN_S)
     beside = find_strategy(exercise.beside)
     others = () if beside.path == target.path else (beside,)
@@ -89,7 +89,7 @@ def undecided_cases(name: str, exercise: Exercise, result: Result) -> Collection
 
 
 class CheckReport:
-    """The faults of a server and the claims of its exercise, and the lines that report them."""
+    """A report on a server: which faults it has, and which claims of its exercise hold."""
 
     def __init__(self, name: str, exercise: Exercise, view: ResultView, *, is_exercise: bool) -> None:
         self._exercise, self._view, self._is_exercise = exercise, view, is_exercise

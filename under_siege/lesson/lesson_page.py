@@ -1,4 +1,4 @@
-"""Write the HTML page of the lesson: each completed step with its questions, charts and answers, all escaped."""
+"""Write the HTML page of the lesson, with the questions, charts and answers of each completed step."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def _step(step: LessonStep, progress: LessonProgress) -> dict[str, Any]:
             result = load(path)
             machine = result.environment if completed.result else None
             questions.append(_question_data(step, question, predicted, result, completed.instead))
-        except BadInputError as error:  # the file was removed
+        except BadInputError as error:  # for example because the user removed the file
             questions.append(_question_data(step, question, predicted, None, str(error)))
     exercise = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(" ".join(step.exercise.split()))))
     return {"step": step, "questions": questions, "exercise": Markup(exercise), "machine": machine}  # noqa: S704 (escaped)

@@ -55,7 +55,7 @@ class LessonSession:
         if self._answers and len(self._answers) != len(questions):
             count = f"{len(self._answers)} letters for {len(questions)} questions"
             raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
-        for (step, question), letter in zip(questions, self._answers, strict=False):  # without --answer there are none
+        for (step, question), letter in zip(questions, self._answers, strict=False):  # no letters without --answer
             if letter not in question.letters:
                 raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
 
@@ -95,7 +95,7 @@ class LessonSession:
             self._print(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
-        """Return a result, the reason why it was not measured here (or an empty text), and the name of its file."""
+        """Return a result, why it was not measured here (empty if it was), and the name of its file."""
         if question.run is None:
             self._print(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""
@@ -183,7 +183,7 @@ class LessonSession:
         return self._is_asking and sys.stdin.isatty() and sys.stdout.isatty()
 
     def _pause(self, prompt: str) -> None:
-        """On a terminal, wait for Enter; `q` exits."""
+        """On a terminal, wait until the user presses Enter; exit if the user enters `q`."""
         if self._is_interactive:
             click.echo(click.style(f"[{prompt}] ", dim=True), nl=False)
             if sys.stdin.readline().strip().lower() == "q":

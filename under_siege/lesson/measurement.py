@@ -39,7 +39,7 @@ MORE_ROUNDS = 3  # at most this many extra rounds while a claim is undecided
 
 
 def missing_here(question: Question) -> str:
-    """Return what this machine lacks, as the end of the sentence `This machine …`; empty if it lacks nothing."""
+    """Return the end of the sentence `This machine …` if the machine lacks anything, or else an empty string."""
     for need in question.needs:
         if need.startswith("cpus>="):
             cpus = int(need.removeprefix("cpus>="))
@@ -54,7 +54,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether the name is an installed Python that is free-threaded if and only if the name ends in `t`."""
+    """Return whether this Python is installed and, if and only if its name ends in `t`, free-threaded."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:
@@ -64,7 +64,7 @@ def is_python(name: str) -> bool:
 def measure(
     question: Question, out: Path, watcher: ProgressListener, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Result, int | None]:
-    """Run the measurement and save the raw values; return the result, and the signal that stopped the run or None.
+    """Run the measurement and save the raw values; return the result, and the signal that stopped the run, if any.
 
     Raises:
         BadInputError: the measurement can't be run; nothing was started.

@@ -29,17 +29,17 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
-    """A relation between a figure of one case and a reference. A result decides whether it holds."""
+    """A claim about how a figure of one case relates to a reference. A measured result decides whether it holds."""
 
     metric: str  # metric name, as in ResultView.figure
     of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
-    # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided` if the interval
-    # contains 1, else `decided`; for counts `there`, `none`, `identical`, `different`.
+    # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` if the interval of
+    # the ratio contains 1, or else `decided`; for counts, `there`, `none`, `identical` or `different`.
     relation: str
     against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
-    name: str = ""  # name by which answers refer to the claim
-    claim: str = ""  # wording of the claim
-    says: str = ""  # text if it holds, with {of}, {against} and {times}; empty if only answers use it
+    name: str = ""  # name that answers use in `when`
+    claim: str = ""  # the claim as a clause, for example after `whether`
+    says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty if only answers use it
     otherwise: str = ""  # text if the claim does not hold
 
 
@@ -51,17 +51,17 @@ class Choice(_Strict, frozen=True):
 
 
 class Run(_Strict, frozen=True):
-    """The measurement of a step: a drill if it has `faults`, a capacity search if `goals`, else sieges and traces."""
+    """A measurement: a drill if it has `faults`, a capacity search if it has `goals`, or else sieges and traces."""
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)
-    only: tuple[str, ...] = ()  # selectors of the cases to run; empty: all
+    only: tuple[str, ...] = ()  # selectors of the cases to run; empty for all cases
     users: tuple[int, ...] = (8,)
     workers: tuple[int, ...] = ()
     pythons: tuple[str, ...] = ()
-    time_s: float = 0.0  # duration of each siege; 0: no siege
+    time_s: float = 0.0  # duration of each siege; 0 for no siege
     rounds: int = 3
-    requests: int = 0  # number of traced requests; 0: no trace
+    requests: int = 0  # number of traced requests; 0 for no trace
     faults: tuple[str, ...] = ()
     goals: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ class Run(_Strict, frozen=True):
 
 
 class Code(_Strict, frozen=True):
-    """Lines of code to read, starting with the first line of the file that contains `line`."""
+    """An excerpt of a file. It begins with the first line that contains the text `line`."""
 
     file: str
     line: str
@@ -96,7 +96,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
     usual: str  # letter of the right answer on a machine with two or more CPUs
     claims: tuple[Claim, ...]
     run: Run | None = None
-    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; if missing, a committed result is shown
+    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; if one is missing, a committed result is shown
     result: str = ""  # path of the committed result, if it differs from that of the step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
@@ -109,7 +109,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
         return LETTERS[: len(self.answers)]
 
     def is_about(self, case: Case) -> bool:
-        """Return whether a claim is about the case, or uses it as a reference."""
+        """Return whether any claim is about the case or uses it as a reference."""
         return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.against) if selector)
 
     def answer(self, letter: str) -> str:
@@ -132,7 +132,7 @@ def all_steps() -> list[LessonStep]:
 
 
 def find_step(name: str) -> LessonStep:
-    """Return a step by number (`3`) or name (`03_threads_and_the_gil`); raise BadInputError if there is none."""
+    """Return the step with this number (`3`) or name (`03_threads_and_the_gil`), or raise BadInputError."""
     steps = all_steps()
     for step in steps:
         if name in (step.name, str(step.number), f"{step.number:02}"):
@@ -152,18 +152,18 @@ def read_step(path: Path) -> LessonStep:
 
 
 def committed_result(step: LessonStep, question: Question) -> Path:
-    """Return the committed result file to show if the question can't be measured here."""
+    """Return the path of the committed result, which is shown if the question can't be measured here."""
     own = ROOT / "results" / "lesson" / f"{step.name}.json"
     return ROOT / question.result if question.result and (question.run is None or not own.exists()) else own
 
 
 class Exercise(_Strict, frozen=True):
-    """The measurement of a server, and the claims to check besides the usual checks."""
+    """How to measure a solution of an exercise, and which claims to check in addition to the usual checks."""
 
     beside: str = "1"  # the strategy to compare with
     task: str = "primes"
     users: int = 4
-    workers: int | None = None  # number of workers of both servers; None: their defaults
+    workers: int | None = None  # number of workers of both servers; None for their defaults
     hint: str = ""
     claims: tuple[Claim, ...] = ()
 
@@ -188,7 +188,7 @@ class _ProgressData(msgspec.Struct):
 
 
 class LessonProgress:
-    """A folder with the results of the steps and the file of completed steps."""
+    """The user's progress: a folder with a result for each step, and a list of the completed steps."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._file, self._data = folder, folder / "progress.json", _ProgressData()

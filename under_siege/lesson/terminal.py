@@ -1,4 +1,4 @@
-"""Format a step in at most 80 columns: the question, then charts, tables and the answer."""
+"""Format a step of the lesson for a terminal with 80 columns: the question, charts, tables and the answer."""
 
 import math
 import textwrap
@@ -41,7 +41,7 @@ def lesson_console() -> Console:
 
 
 def paragraph(text: str, indent: str = "") -> str:
-    """Return the text wrapped into lines; empty lines separate paragraphs."""
+    """Wrap the text into lines; empty lines, which separate paragraphs, are kept."""
     paragraphs = (" ".join(each.split()) for each in text.strip().split("\n\n"))
     return "\n\n".join(_filled(each, indent, indent) for each in paragraphs)
 
@@ -82,11 +82,11 @@ CAPACITY_LEGEND = (
     "p99: 99 of 100 took less; two blocks more: 10 times as long; never: refused or lost",
     "✗: the promise is broken",
 )
-_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # range of the bars
+_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # times that the shortest and the longest bar show
 
 
 def _capacity_table(question: Question, view: ResultView) -> Table:
-    """Return a row for each offered rate, with bars for waiting times, and a row for the ceiling."""
+    """Return a table with a row for each offered rate, in which bars show waiting times, and a row for the ceiling."""
     table = _table(CAPACITY_COLUMNS, ["right", "right", "right", "left", "right", "left"])
     for capacity in (each for each in view.capacities if question.is_about(each.case)):
         for step in capacity.steps:
@@ -144,7 +144,7 @@ def _cell(view: ResultView, metric: str, case: Case) -> str:
 
 
 def _name(summary: Summary) -> str:
-    """Return the number and the plain name, such as `4 process pool`."""
+    """Return the number and the plain name of the server, such as `4 process pool`."""
     plain, number = in_plain_words(summary.server, summary.title), summary.server.split("_")[0]
     is_strategy = number.isdecimal() and plain != summary.server
     return f"{number} {plain}" if is_strategy else summary.server.rpartition("/")[2]
@@ -175,7 +175,7 @@ def why(question: Question, decision: QuestionResult) -> str:
 
 
 def committed_traces(step: LessonStep, question: Question) -> Result | None:
-    """Return a committed result from a quieter machine with traces of these servers; None if there is none."""
+    """Return a committed result, from a quieter machine, that has traces of the question's servers, or None."""
     if question.run is None or not question.run.requests:
         return None
     path = committed_result(step, question)
@@ -191,7 +191,7 @@ def committed_traces(step: LessonStep, question: Question) -> Result | None:
 
 
 def committed_findings(step: LessonStep, question: Question) -> str:
-    """Return the findings of the committed result as text; empty if there is none."""
+    """Return the findings of the committed result as text, or an empty string if there is no such result."""
     path = committed_result(step, question)
     if question.run is None or not path.exists():
         return ""
@@ -204,7 +204,7 @@ def committed_findings(step: LessonStep, question: Question) -> str:
 
 
 def code_text(question: Question) -> str:
-    """Return the lines of code to read, each with its file and a note."""
+    """Return the excerpts of code to read, each below its file name and a note."""
     lines = []
     for code in question.code:
         lines.append(paragraph(": ".join(filter(None, [code.file, code.says])), "  "))

@@ -1,4 +1,4 @@
-"""The load tools: a module for each, with its command line and the parser of its output. No module starts a process."""
+"""Load tools: the module of each tool builds its command line and parses its output, but starts no process."""
 
 import json
 import re

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
-TIMEOUT_S = 30  # timeout of a response, beyond the time of the burst
+TIMEOUT_S = 30  # timeout of a response, in addition to the duration of the burst
 _PERCENTILES, _BODY = "percentiles.csv", "body"
 _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of the Apache Portable Runtime
 
@@ -63,7 +63,7 @@ class Ab(Driver):
         complete = int(labels["Complete requests"])
         errors = {kind: int(count) for kind, count in _ERRORS.findall(output.stdout)}
         connect_errors = errors.get("Connect", 0)
-        # With -r, complete requests include responses that broke off, but no other errors.
+        # With -r, complete requests include responses that broke off, but no requests that failed otherwise.
         broken = min(complete, errors.get("Receive", 0))
         answered, unanswered = complete - broken, broken + connect_errors + errors.get("Exceptions", 0)
         wrong = min(int(labels.get("Non-2xx responses", 0)), answered)
@@ -87,10 +87,10 @@ class Ab(Driver):
 
 
 def _percentiles_s(text: str, complete: int) -> dict[int, float]:
-    """Return the response time in seconds for each percentage in the file of `-e`.
+    """Return the response time in seconds for each percentage in the file that `-e` writes.
 
     For high percentages of few requests, ab reads beyond the last time that it has measured (ab.c, `output_results`).
-    The longest time replaces these values.
+    These values are replaced by the longest time.
     """
     times_s = {int(percent): float(time_ms) / 1000 for percent, time_ms in _PERCENTILE.findall(text)}
     return {

@@ -1,4 +1,4 @@
-"""Drive Locust, with one process per thread; this project's locustfile reports totals."""
+"""Drive Locust, with one process per thread, and a locustfile that reports totals."""
 
 import json
 from pathlib import Path

@@ -32,7 +32,7 @@ class Stressor(Driver):
     version_pattern = r"(\d+\.\d+\S*)"
     reports_percentiles = False
     runs_scripts = True
-    fixed_threads = "one thread"  # at a time, because of the GIL
+    fixed_threads = "one thread"  # only one thread runs at a time, because of the GIL
     least_s, start_s = 2.0, 1.0
 
     def refusal(self, spec: LoadSpec) -> str:

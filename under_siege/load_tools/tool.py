@@ -24,7 +24,7 @@ class LoadSpec:
     keep_alive: bool = False
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
-    paths: tuple[tuple[str, int], ...] = ()  # random alternatives to the URL's path, with body sizes
+    paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, with body sizes
     script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
@@ -32,7 +32,7 @@ class LoadSpec:
     timeout_s: float = 3600.0  # timeout of a response
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
-    order: tuple[int, ...] = ()  # indexes into the mix, in the order in which users repeat its requests
+    order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request of the mix."""
@@ -110,9 +110,7 @@ class Driver:
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
     fixed_threads = ""  # description of the threads if their number can't be set
-    waits_to_begin = (
-        False  # whether the tool prints `ready` after a long start, and starts the load when it reads a line
-    )
+    waits_to_begin = False  # whether the tool prints `ready`, and starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request and after the last response
     step_s = 0.0  # the resolution of streamed response times
@@ -123,7 +121,7 @@ class Driver:
         return match[1] if match else "unknown"
 
     def refusal(self, spec: LoadSpec) -> str:
-        """Return why the tool can't generate this load, in one line; empty if it can."""
+        """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
         if spec.requests is not None and not self.counts_requests:
             return f"{self.name} can't stop after a number of requests; set a time, or use ab"
         if spec.script and not self.runs_scripts:
@@ -147,21 +145,21 @@ class Driver:
         return spec.threads
 
     def parse_line(self, line: str) -> ToolResponse | None:
-        """Return the response that a line of stdout reports; None for any other line."""
+        """Return the response that a line of stdout reports, or None if it reports none."""
         match = self.response_line and self.response_line.fullmatch(line.rstrip())
         if not match:
             return None
         return ToolResponse(int(match["user"]), int(match["status"]), float(match["took_s"]), int(match["size"]))
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
-        """Return the number of unanswered requests, from the end of stderr and the status of each response."""
+        """Return the number of unanswered requests, given the end of stderr and the status of each response."""
         return 0
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
-        """Return the totals in the output; None if there are none."""
+        """Return the totals in the output, or None if there are none."""
         return None
 
 
 def whole_seconds(time_s: float) -> int:
-    """Round a time for a tool that accepts only whole seconds; return at least 1."""
+    """Round a time to at least 1 s, for a tool that accepts only whole seconds."""
     return max(1, round(time_s))

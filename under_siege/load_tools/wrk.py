@@ -1,4 +1,4 @@
-"""Drive wrk; this project's Lua script reports totals."""
+"""Drive wrk, with a Lua script that reports totals."""
 
 from pathlib import Path
 from types import MappingProxyType
@@ -65,7 +65,7 @@ class Wrk(Driver):
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. The timeout exceeds the run, because wrk omits timed-out requests from its latencies."""
+        """Return the command. Its timeout exceeds the run, because wrk excludes timed-out requests from latencies."""
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
@@ -103,7 +103,7 @@ class Wrk(Driver):
 
 
 def _mix(spec: LoadSpec) -> str:
-    """Return Lua source of the requests and their order."""
+    """Return Lua code that returns the requests and their order."""
     requests = []
     for path, request in spec.mix:
         headers = ", ".join(f"[{_lua(name.encode())}] = {_lua(value.encode())}" for name, value in request.headers)
@@ -119,7 +119,7 @@ def _lua(text: bytes) -> str:
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return the difference between received and requested bytes beyond those in flight; None after any error."""
+    """Return by how many bytes received and requested bodies differ beyond those in flight, or None after an error."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

@@ -1,4 +1,4 @@
-"""Measure the machine during a case: its speed (by a CPU loop and by the task alone) and its CPU utilization."""
+"""Measure the machine during a case: its speed, with a CPU loop and with the task alone, and its CPU usage."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ async def script_process(
     folder: Path | None = None,
     may_hide: bool = True,
 ) -> AsyncIterator[ManagedProcess]:
-    """Start one of the subprocess scripts and call `take` for each line that it prints; stop it at the end."""
+    """Run one of the subprocess scripts while the context is active, and call `take` for each line that it prints."""
     process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
     try:
         assert process.process.stdout is not None
@@ -50,7 +50,7 @@ async def script_process(
 
 @contextlib.asynccontextmanager
 async def watching_machine(record: Record) -> AsyncIterator[None]:
-    """Record the CPU times of the machine and of the bench inside the context."""
+    """Record the CPU times of the machine and of the bench while the context is active."""
     before, own_before_s = psutil.cpu_times(), time.process_time()
     try:
         yield
@@ -84,14 +84,14 @@ def _busy_s(times_s: dict[str, float]) -> float:
 
 
 class SpeedProbe:
-    """Receive the samples of a process that runs during all cases, so that their speeds are comparable."""
+    """Receive the samples of a single probe process for all cases, so that speeds can be compared between cases."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line of the process's output."""
+        """Parse a sample that the process has printed, and keep it."""
         at_s, cpu, took_s = line.split(",")
         sample = float(at_s), int(cpu), float(took_s)
         self._recent.append(sample)
@@ -102,7 +102,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """Record every sample inside the context, and recent samples since `since_s` (`time.monotonic`)."""
+        """Record samples while the context is active, and recent ones since `since_s` (`time.monotonic`)."""
         for sample in self._recent:
             if sample[0] >= since_s:
                 append_row(record.beats, *sample)
@@ -116,7 +116,7 @@ class SpeedProbe:
 
 @contextlib.asynccontextmanager
 async def speed_probe() -> AsyncIterator[SpeedProbe]:
-    """Start the speed probe; stop it at the end."""
+    """Run the speed probe while the context is active."""
     probe = SpeedProbe()
     async with script_process(SPEED_PROBE, probe.take, may_hide=False):
         yield probe
@@ -150,12 +150,12 @@ class LoneTaskTimer:
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """Return the start of the runs that ended the previous case; infinity if there are no recent ones."""
+        """Return when the runs after the previous case began, or infinity if they are too old to be reused."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record several runs of the task, or the recent runs of the previous case; record none after a failure."""
+        """Record the runs made after the previous case, if recent, or else several new runs until one of them fails."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
             while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
@@ -187,7 +187,7 @@ class LoneTaskTimer:
 async def lone_task_timer(
     task: str, python: Interpreter, timeout_s: float, folder: Path | None = None
 ) -> AsyncIterator[LoneTaskTimer]:
-    """Start a process that times the task alone; stop it at the end."""
+    """Run a process that times the task alone while the context is active."""
     worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
@@ -197,7 +197,7 @@ async def lone_task_timer(
 
 @contextlib.asynccontextmanager
 async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
-    """Record the speed of the machine inside the context, and runs of the task alone before and after it."""
+    """Record the speed of the machine while the context is active, with runs of the task alone before and after."""
     began_s = time.monotonic()
     async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
         if baseline:

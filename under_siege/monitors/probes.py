@@ -1,8 +1,8 @@
-"""Send the bench's own requests during the load (pings and answer checks), and wait until the server is idle after it.
+"""Send pings and answer checks during the load; after the load, wait until the server is idle.
 
 Pings and checks are open loops: each request is sent when it is due, even if earlier requests are still unanswered. The
-latency of a ping begins at its due time. A closed loop would send fewer requests to a server that stalls, which would
-hide the stall (coordinated omission).
+latency of a ping is measured from its due time. A closed loop would send fewer requests to a server that stalls, which
+would hide the stall (coordinated omission).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _Work = Coroutine[Any, Any, None]
 
 LOOK_S = 0.2
 SHORT_LOOK_S = 0.05  # polling interval for new processes, which may be short-lived
-BUSY_CPUS = 0.2  # CPUs; an idle server uses less
+BUSY_CPUS = 0.2  # an idle server uses fewer CPUs than this, on average
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -39,7 +39,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 @contextlib.asynccontextmanager
 async def in_background(work: _Work) -> AsyncIterator[None]:
-    """Run the work inside the context, then cancel it."""
+    """Run the work while the context is active, then cancel it."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -51,7 +51,7 @@ async def in_background(work: _Work) -> AsyncIterator[None]:
 async def _open_loop(
     send: Callable[[float], _Work], times_s: Iterable[float], timeout_s: float | None
 ) -> AsyncIterator[None]:
-    """Start `send(due_s)` at each time inside the context, then wait for unfinished calls."""
+    """While the context is active, start `send(due_s)` at each of the times; then wait for unfinished calls."""
     pending: set[asyncio.Task[None]] = set()
 
     async def send_when_due() -> None:
@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """Send pings from `began_s + first_s` on inside the context, then wait up to `timeout_s` for missing answers."""
+    """While the context is active, send pings from `began_s + first_s` on; then wait `timeout_s` for answers."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -104,12 +104,12 @@ async def _ping(
 
 
 def check_interval_s(task_s: float) -> float:
-    """Return the interval of checks: 1 s, or longer for long tasks, so that they use at most 10 % of one worker."""
+    """Return the interval of checks: 1 s, or more for long tasks, so that checks use at most 10 % of one worker."""
     return max(1.0, 10 * task_s)
 
 
 class AnswerCheck:
-    """Request the task and compare the answers, because siege only counts their bytes.
+    """Request the task and verify the answers, because siege only counts their bytes.
 
     The rate includes these requests, because they are also work for the server. They begin together with the users, so
     that they don't lengthen the queue in the middle of the measurement.
@@ -131,7 +131,7 @@ class AnswerCheck:
             append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Check at a fixed rate until `end_s()`, which may change, then wait for missing answers."""
+        """Send checks at a fixed rate until `end_s()`, which may change, then wait for missing answers."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
@@ -154,11 +154,11 @@ async def watch_drain(
     limit_s: float,
     started: Collection[int] = (),
 ) -> None:
-    """Wait until the server is idle, or has no jobs left if it reports them; then write the drain into the record.
+    """Wait until the server is idle or, if it reports its jobs, has none left; then record the drain.
 
     Args:
-        cpu_s: returns the CPU time of the server; None if it is unknown.
-        jobs: returns the number of queued jobs; None if the server doesn't report it.
+        cpu_s: returns the CPU time of the server, or None if it is unknown.
+        jobs: returns the number of queued jobs; it is None if the server doesn't report them.
         backlog: number of queued jobs at the end of the load.
         limit_s: timeout.
         started: processes that the server has started since the end of the load; the set may grow during the wait.
@@ -198,5 +198,5 @@ async def watch_new_processes(record: Record, children: Callable[[], set[int]], 
 
 
 def _cpus(before_s: float | None, after_s: float | None, took_s: float) -> float:
-    """Return the average CPUs in use between two readings of the CPU time; 0 if one is unknown."""
+    """Return the average number of CPUs in use between two readings of CPU time, or 0 if a reading is unknown."""
     return 0.0 if before_s is None or after_s is None else (after_s - before_s) / max(took_s, LOOK_S)

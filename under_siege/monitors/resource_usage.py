@@ -49,7 +49,7 @@ class Wakefulness:
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return the average number of CPUs that it used or waited for in the last seconds; None if unknown."""
+        """Return how many CPUs the process used or waited for, on average over the last seconds, or None if unknown."""
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
         if len(looks) < FEWEST_LOOKS:
             return None
@@ -64,7 +64,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _scheduled_s(pid: int) -> tuple[float, float]:
-    """Return how long all threads ran and waited for a CPU, in seconds; zeros if the system does not report it."""
+    """Return how long all threads ran, and waited for a CPU, in seconds, or zeros if the system doesn't report it."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -92,7 +92,7 @@ class Usage(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def sampling(pid: int | None, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
-    """Sample the process and its children inside the context, and once more at its end."""
+    """Sample the process and its children while the context is active, and once more at its end."""
 
     async def sample() -> bool:
         usage = await asyncio.to_thread(tree_usage, pid, memory=memory)  # reading /proc must not delay a ping
@@ -122,7 +122,7 @@ async def sampling(pid: int | None, record: Record, began_s: float, *, memory: b
 
 
 def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
-    """Return the current usage of the process and its descendants; None if the process is unknown or has ended."""
+    """Return the current usage of the process and its descendants, or None if the process is unknown or has ended."""
     if pid is None:
         return None
     try:
@@ -144,7 +144,7 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:
-    """Return PSS, because RSS counts shared memory once per process; USS or RSS if the system has no PSS."""
+    """Return the memory and its kind: PSS if the system has it, because RSS counts shared memory once per process."""
     try:
         full = process.memory_full_info()
     except psutil.AccessDenied:
@@ -157,7 +157,7 @@ def _memory(process: psutil.Process) -> tuple[int, str]:
 
 @contextlib.asynccontextmanager
 async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
-    """Record how many local ports are in use inside the context, because a load tool may exhaust them."""
+    """Record how many local ports are in use while the context is active, because a load tool may exhaust them."""
     span, reuse = (_words(_PROC / "sys/net/ipv4" / name) for name in ("ip_local_port_range", "tcp_tw_reuse"))
     if len(span) == 2 and all(word.isdecimal() for word in span):
         record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
@@ -173,6 +173,6 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
 
 
 def _taken_ports() -> int | None:
-    """Return the number of TCP sockets with a port, including TIME_WAIT; None if the system does not report it."""
+    """Return the number of TCP sockets with a port, including TIME_WAIT, or None if it is unknown."""
     counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(_words(_PROC / "net/sockstat")))
     return int(counts[1]) + int(counts[2]) if counts else None

@@ -1,4 +1,4 @@
-"""Select the charts of the page, explain how to read each one, and write its text alternative."""
+"""Select the charts of the result page, and write an explanation and a text alternative for each chart."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
 
-MOST_SETTINGS, MOST_CASES = (
-    4,
-    24,
-)  # maximum loads with charts (of more loads, only the first two have charts), and maximum cases in a chart
-ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
+# If there are more loads, only the first two have charts. A chart shows at most MOST_CASES cases.
+MOST_SETTINGS, MOST_CASES = 4, 24
+ON_PAGE = ("rate", "p99", "ping")  # metrics that the page shows along an axis; files show the others, too
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
@@ -51,7 +49,7 @@ _CEILING = "The dashed line is the ceiling, the rate that the same users reach {
 
 
 def sections(comparison: Comparison) -> Iterator[Section]:
-    """Yield each section for which the result has charts."""
+    """Yield the sections of the page that have charts."""
     loads = comparison.loads()
     if comparison.result.traces:
         yield Section("What ran when", [traced(comparison.result)])
@@ -111,7 +109,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
 
 
 def _sweeps(comparison: Comparison) -> Iterator[Picture]:
-    """Yield a chart of each figure along each numeric axis, for each load unless the axis is part of the load."""
+    """Yield a chart for each metric along each numeric axis, and for each combination of the load's other axes."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]
@@ -155,14 +153,14 @@ def _rate(case: Summary) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The cases with a rate and the same load, as indices into the comparison."""
+    """Cases with the same load and a known rate, stored as indices into the comparison."""
 
     comparison: Comparison
     places: list[int]
     detail: float  # share of the marks to draw
 
     def of(self, theme: Theme) -> Field:
-        """Return the field; on a slide, keep only the fastest cases, starting with the fastest."""
+        """Return the field unchanged or, for a slide, a field with only its fastest cases, fastest first."""
         if not theme.is_slide:
             return self
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
@@ -184,7 +182,7 @@ class Field:
 
     @property
     def alone_s(self) -> float | None:
-        """Return the duration of the task alone in seconds; None if the cases have different tasks."""
+        """Return how long the task takes alone, in seconds, or None if the cases have different tasks."""
         works = {summary.case.work for summary in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 
@@ -298,13 +296,13 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 
 
 def _by_the_clock(field: Field) -> str:
-    """Return a text with the wall-clock time of the task, which other charts on the page show."""
+    """Return a text with the task's wall-clock time, because other charts on the page show that time."""
     alone_s = field.alone_s
     return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:
-    """Return the explanation of the GIL if all strategies ran a task that holds it, on several cores."""
+    """Return an explanation of the GIL if all strategies ran a task that holds it and several cores were usable."""
     holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
@@ -329,7 +327,6 @@ def _first(field: Field, case: Summary) -> Round:
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:
-    """Return the server that measured the ceiling as text, or `without a server`."""
     names = {ceiling.server for ceiling in comparison.ceilings if not ceiling.title.startswith("No server")}
     return f"with {next(iter(names))}" if names else "without a server"
 

@@ -21,7 +21,7 @@ from under_siege.processes.supervisor import TIDY_S, inherited, is_resource_trac
 from under_siege.processes.supervisor_client import Child
 
 LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
-LONGEST = 200  # characters of an error
+LONGEST = 200  # maximum number of characters of an error
 _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
@@ -92,7 +92,7 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
 
 
 def last_error(stderr: str) -> str:
-    """Return the last line of the last traceback, such as `KeyError: 'x'`; empty without a complete traceback."""
+    """Return the last line of the last traceback, such as `KeyError: 'x'`, or an empty string if there is none."""
     heads = list(_TRACEBACK.finditer(stderr))
     if not heads:
         return ""
@@ -112,7 +112,7 @@ def how_it_ended(status: int) -> str:
 
 
 class ManagedProcess:
-    """A process that leads its own session. The supervisor is an ancestor of the process and its descendants."""
+    """A process that leads its own session, as a child of the supervisor."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ManagedProcess:
             self.process.terminate()
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
-        # After other processes have ended, Python's resource trackers remove their semaphores.
+        # Once the other processes have ended, Python's resource trackers remove the semaphores of these processes.
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
@@ -158,7 +158,7 @@ class ManagedProcess:
         self.process.supervisor.end_if_idle()
 
     def _left(self) -> list[psutil.Process]:
-        """Return the processes that have the mark, and unmarked orphans that the supervisor has inherited since.
+        """Return the processes that have the mark, and unmarked orphans that are younger than this process.
 
         Unmarked orphans have cleared their environment, so it is unknown which process started them. They are ignored
         if `may_hide` is False, because then this process never hides its children.

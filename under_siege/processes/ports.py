@@ -1,4 +1,4 @@
-"""Claim local ports, find the processes that listen on them, and enter a network namespace with all ports free.
+"""Claim local ports, find the processes that listen on them, and enter a network namespace in which all ports are free.
 
 Responses count only if they come from the processes that the bench started for the case.
 """
@@ -57,12 +57,12 @@ def port_is_free(port: int) -> bool:
 
 
 def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
-    """Raise CaseFailedError if a process listens on the port that is neither `pid` nor one of its descendants.
+    """Raise CaseFailedError if the process that listens on the port is neither `pid` nor one of its descendants.
 
     If the system does not report which process listens, don't raise an error.
 
     Args:
-        supervisor_pid: the process that inherits processes that left the server's session; these may listen, too.
+        supervisor_pid: the process that inherits the orphans of the server; these may listen, too.
     """
     try:
         if (
@@ -78,7 +78,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 
 
 def listening_processes(pid: int, port: int) -> int:
-    """Return how many processes, among `pid` and its descendants, listen on the port; at least 1."""
+    """Return how many of `pid` and its descendants listen on the port, or 1 if that is unknown."""
     try:
         return max(1, len(listeners(pid, port)))
     except psutil.Error:
@@ -91,7 +91,7 @@ def listeners(pid: int, port: int) -> list[int]:
 
 
 def where_it_listens(pid: int) -> str:
-    """Return `; it listens on port 5000 instead: ...`; empty if it listens on no or unknown ports."""
+    """Return a text such as `; it listens on port 5000 instead: ...`, or an empty string if no port is known."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
@@ -101,7 +101,7 @@ def where_it_listens(pid: int) -> str:
 
 
 def _ports(pid: int) -> list[tuple[int, int]]:
-    """Return (process id, port) pairs of `pid` and its listening descendants; raise psutil.Error if unknown."""
+    """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
     root = psutil.Process(pid)
     listening = _listening()
     ports: list[tuple[int, int]] = []
@@ -120,9 +120,9 @@ def _ports(pid: int) -> list[tuple[int, int]]:
 
 
 def _listening() -> dict[str, int] | None:
-    """Return the ports of all listening sockets, by the inode of the socket; None if Linux does not report them.
+    """Return the ports of all listening sockets by inode, or None if the system does not report them.
 
-    During a siege, there are thousands of other sockets, and psutil would parse all of them.
+    psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
     try:
         tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
@@ -179,7 +179,7 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
 
 
 def _call(name: str, *numbers: int) -> None:
-    """Make a system call that `os` provides only since Python 3.12; raise OSError if it fails."""
+    """Make a system call for which `os` has a function only since Python 3.12; raise OSError if it fails."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Start all other processes for the bench, and kill them when the bench has ended for any reason.
+"""Start all processes of the bench, and kill them when the bench has ended, for whatever reason.
 
 Descendants are hard to find: some fork twice, leave their session and clear their environment. On Linux, the orphans
 among a subreaper's descendants become its children (prctl(2)), so the supervisor adopts all of them. On other systems,
@@ -102,7 +102,7 @@ class Supervisor:
             self._bench.sendall(json.dumps(message).encode() + b"\n")
 
     def _report_ended(self) -> None:
-        """Report the processes that ended, which keep their pid until they are reaped, and reap all orphans."""
+        """Report processes that have ended, but don't reap them, so that they keep their pids; reap all orphans."""
         for pid in list(self._running):
             end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is not None:
@@ -139,7 +139,7 @@ class Supervisor:
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:
-    """Return the ids of all processes that started with this environment variable, as far as it is readable."""
+    """Return the ids of all processes that started with this environment variable, if the variable can be read."""
     if not HAS_CHILDREN_FILES:
         return [pid for pid in psutil.pids() if inherited(pid, name) == value]
     wanted = f"{name}={value}".encode()
@@ -148,7 +148,7 @@ def pids_with_variable(name: str, value: str) -> list[int]:
 
 
 def inherited(pid: int, name: str) -> str | None:
-    """Return the value of an environment variable at the start of the process; None if unset or not readable."""
+    """Return the value of an environment variable at the start of the process, or None if it is unset or unreadable."""
     if not HAS_CHILDREN_FILES:
         try:
             return psutil.Process(pid).environ().get(name)

@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """Start a process in that directory (None: the bench's); return its pid; raise OSError if it can't start."""
+        """Start a process in `folder`, or else the current directory; return its pid, or raise OSError."""
         order = {
             "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -89,7 +89,7 @@ class SupervisorClient:
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """Return the exit status (negative: a signal); None while the process runs. `reap` frees the pid."""
+        """Return the exit status, which is negative after a signal, or None while the process runs."""
         with self._lock:
             self._receive(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
@@ -119,7 +119,7 @@ class SupervisorClient:
 
     @contextlib.contextmanager
     def removing(self, folder: Path) -> Iterator[None]:
-        """Let the supervisor remove the directory if the bench is killed inside the context."""
+        """Let the supervisor remove the directory if the bench is killed while the context is active."""
         self._send({"folder": str(folder)})
         self.folders.append(folder)
         try:
@@ -134,7 +134,7 @@ class SupervisorClient:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _receive(self, *, wait: bool) -> None:
-        """Read messages of the supervisor; if there are none and `wait` is set, wait up to `TIMEOUT_S`."""
+        """Read messages from the supervisor; if there are none and `wait` is set, wait up to `TIMEOUT_S`."""
         self._socket.settimeout(TIMEOUT_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
@@ -168,7 +168,7 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """Use a new supervisor inside the context, and the former one again afterwards.
+    """Use a new supervisor while the context is active, and the former one again afterwards.
 
     The new supervisor removes the same directories, because the processes that it kills may still write into them.
     """
@@ -186,7 +186,7 @@ def another_supervisor() -> Iterator[None]:
 
 
 class Child:
-    """A process that leads its own session. Its stream attributes are None unless they are pipes."""
+    """A process that leads its own session. `stdin`, `stdout` and `stderr` are None unless they are pipes."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Child:
                 raise
 
     def poll(self) -> int | None:
-        """Return the exit status; None while the process runs. It is not reaped yet, so its pid can't be reused."""
+        """Return the exit status, or None while the process runs. It is not reaped yet, so its pid can't be reused."""
         return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:
@@ -236,7 +236,7 @@ class Child:
 
 
 def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
-    """Return the bench's end of a pipe (or None) and the process's descriptor, which `theirs` closes if it is new."""
+    """Return the bench's end of a pipe, if any, and the process's descriptor, which `theirs` closes if it is new."""
     if not isinstance(wanted, int):
         return None, wanted.fileno()
     if wanted == subprocess.DEVNULL:

@@ -1,1 +1,1 @@
-"""Sample the stacks of a server under load, and say what blocks it."""
+"""Sample the stacks of a server under load, and report what blocks it."""

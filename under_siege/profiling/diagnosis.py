@@ -13,10 +13,10 @@ from scipy.stats import binomtest
 from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
-LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is named
+LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named if it has at least this share of the time and this number of samples
 LEAST_BLOCKED_S = 0.002  # blocking the event loop for less time per request is not reported
 BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time
-MANY = 1.3  # mean number of computing threads, above which they compete for the GIL
+MANY = 1.3  # if more threads than this compute on average, they compete for the GIL
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 _IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
@@ -45,18 +45,18 @@ class Sampled:
 
     @property
     def own(self) -> Frame | None:
-        """Return the innermost frame of the application."""
+        """Return the innermost frame of the application, or None if the stack has none."""
         return next((frame for frame in reversed(self.frames) if frame.kind != "library"), None)
 
     @property
     def callees(self) -> tuple[Frame, ...]:
-        """Return the frames called by the innermost frame of the application; all frames if there is none."""
+        """Return the frames called by the innermost application frame, or all frames if there is no such frame."""
         own = [index for index, frame in enumerate(self.frames) if frame.kind != "library"]
         return self.frames[own[-1] + 1 :] if own else self.frames
 
     @property
     def named(self) -> Frame | None:
-        """Return the frame to report: the innermost of the application, or the outermost that serializes or logs."""
+        """Return the innermost application frame, or else the outermost frame that serializes or logs, if any."""
         return self.own or next((frame for frame in self.frames if _purpose([frame])), None)
 
     @property
@@ -85,7 +85,7 @@ class Hotspot:
 
     @property
     def entry(self) -> Frame | None:
-        """Return the outermost application function on the stack, unless it is this function itself."""
+        """Return the outermost application function that leads to this one, or None if it is this function itself."""
         entries = [next(frame for frame in each.frames if frame.kind != "library") for each in self.stacks if each.own]
         entry = Counter(entries).most_common(1)[0][0] if entries else self.frame
         return entry if (entry.file, entry.name) != (self.frame.file, self.frame.name) else None
@@ -101,7 +101,7 @@ class Diagnosis:
     def __init__(self, profile: Profile) -> None:
         self.profile, rows = profile, stacks_of(profile)
         looping = {row[:2] for row in rows if row[0] in (profile.listeners or [row[0]]) and any(map(_is_loop, row[2]))}
-        # A master process may run an event loop in another thread, which serves no requests.
+        # A master process may run an event loop outside its main thread, and this loop serves no requests.
         self._loops = {key for key in looping if key[1] == "MainThread"} or {
             row[:2] for row in rows if row[:2] in looping and any(frame.kind != "library" for frame in row[2])
         }
@@ -124,7 +124,7 @@ class Diagnosis:
 
     @property
     def gil_held(self) -> float:
-        """Return the largest share of the time in which the application threads of a process held the GIL."""
+        """Return for how much of the time application threads held the GIL, in the process where it was longest."""
         return max((_total(stacks, "gil") for stacks in self._by_process().values()), default=0.0)
 
     @cached_property
@@ -135,7 +135,7 @@ class Diagnosis:
     def _is_contended(self, pid: int, stacks: Sequence[Sampled]) -> bool:
         spots = [spot for spot in _hotspots(stacks, contended=True) if spot.state in (CPU_GIL, FOR_GIL)]
         computing = [stack for spot in spots for stack in spot.stacks]
-        # On busy CPUs, the GIL may be free while the next thread waits for a CPU. py-spy counts it as on a CPU.
+        # On busy CPUs, the GIL may be free while the next thread waits for a CPU. py-spy counts this thread as running.
         wanted = max(_total(computing, "gil"), _total(computing, "cpu"))
         return wanted >= WANTED and (_total(computing, "wall") > MANY or self._main_at_lock([pid]) >= AT_LOCK)
 
@@ -150,12 +150,11 @@ class Diagnosis:
         return sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
 
     def _by_process(self) -> dict[int, list[Sampled]]:
-        """Return the stacks in `in_threads` by process."""
         return _grouped(self.in_threads, lambda stack: stack.pid)
 
     @cached_property
     def loop_shares(self) -> dict[str, float]:
-        """Return the shares of the event loops' time: `app`, `framework`, `gil` (waiting for it) and `idle`."""
+        """Return the event loops' shares of time in `app`, in `framework`, waiting for the `gil`, and `idle`."""
         count = len(self.loop_processes) or 1
         column = "cpu" if self.is_gil_contended else "wall"
         app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
@@ -165,7 +164,7 @@ class Diagnosis:
 
     @cached_property
     def blocking(self) -> list[Hotspot]:
-        """Return the functions that block the event loop for long in each request, longest first."""
+        """Return the functions that block the event loop for a noticeable time per request, longest first."""
         spots = [spot for spot in _hotspots(self.busy_on_loop) if self.per_request_s(spot) >= LEAST_BLOCKED_S]
         if self.is_gil_contended:  # then every line of the loop may wait for the GIL
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
@@ -173,11 +172,11 @@ class Diagnosis:
 
     @cached_property
     def thread_hotspots(self) -> list[Hotspot]:
-        """Return the functions that the application runs in other threads, longest first."""
+        """Return the application functions that run in threads without an event loop, longest first."""
         return self._enough(_hotspots(self.in_threads, contended=self.is_gil_contended), self.threads)
 
     def _enough(self, spots: Sequence[Hotspot], threads: int) -> list[Hotspot]:
-        """Return the functions with enough of these threads' time, and enough samples, to be named."""
+        """Return the functions that took enough of the threads' time, and occur in enough samples, to be named."""
         least = max(LEAST * threads, LEAST_SAMPLES / self.samples)
         # The CPU and GIL passes may have too few samples to determine what a function does.
         unknown = [replace(spot, state=UNKNOWN, detail="") if spot.wall < self._least_told else spot for spot in spots]
@@ -189,7 +188,7 @@ class Diagnosis:
         return min(1.0, sum(spot.wall for spot in self.blocking) / (len(self.loop_processes) or 1))
 
     def per_request_s(self, spot: Hotspot) -> float:
-        """Return the mean time that a request spends in the function; infinite if no request was answered."""
+        """Return the mean time that a request spends in the function, or infinity if no request was answered."""
         return spot.wall * self.profile.load_s / self.profile.answers if self.profile.answers else math.inf
 
     @cached_property
@@ -205,12 +204,12 @@ class Diagnosis:
 
     @property
     def is_pool_full(self) -> bool:
-        """Return whether all threads beside an event loop are busy waiting, and there are more users than threads."""
+        """Return whether blocking I/O occupies all threads beside an event loop, and users outnumber them."""
         is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
-        """Return how many processes are idle while others with the same job are busy, and how many there are."""
+        """Return how many processes are idle while others with the same job are busy, and how many exist in total."""
         use = [
             _total(part, "cpu") for part in _grouped(self.in_threads or self.on_loop, lambda stack: stack.pid).values()
         ]
@@ -238,7 +237,7 @@ def _above(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 
 def _purpose(frames: Sequence[Frame]) -> str:
-    """Return `logging` or `serialization` if that is what the frames do."""
+    """Return `logging` or `serialization` if the frames do that, or else an empty string."""
     if any(frame.file.startswith("logging/") for frame in frames):
         return "logging"
     return "serialization" if any(_SERIALIZATION.search(f"{frame.file} {frame.function}") for frame in frames) else ""
@@ -256,7 +255,7 @@ def _total(stacks: Sequence[Sampled], column: str) -> float:
 
 
 def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hotspot]:
-    """Return a hotspot for each function, and a separate one for each of its lines that waits while others compute."""
+    """Return a hotspot for each function; a line that waits while other lines compute gets a hotspot of its own."""
     parts = list[list[Sampled]]()
     functions = _grouped(stacks, lambda stack: (stack.named.file, stack.named.name) if stack.named else None)
     for function in (group for key, group in functions.items() if key):
@@ -293,7 +292,7 @@ def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
 
 
 def _called(frame: Frame, heaviest: Sampled) -> str:
-    """Return the library that a line calls (`requests`), or else the call in its source (`time.sleep`)."""
+    """Return the library that a line calls (`requests`), or else the function that its source calls (`time.sleep`)."""
     files = [callee.file for callee in heaviest.callees if not callee.file.startswith("<")]
     libraries = [re.split(r"[/.]", file)[0] for file in files if not _STDLIB_CALLERS.match(file)]
     if libraries and heaviest.own:

@@ -24,8 +24,8 @@ _HOW = (
     "boxes below it are what it called. A box is as wide as its share of the time in which threads were not idle."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
-_Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) of each frame, and share of time
-_Box = tuple[bool, str, float, float, int]  # is application code, label, left edge, width, level
+_Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) for each frame; share of time
+_Box = tuple[bool, str, float, float, int]  # whether it is application code, label, left edge, width, level
 
 
 def profile_pictures(result: Result) -> Iterator[Picture]:
@@ -46,7 +46,7 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
 
 
 def flame_graph(diagnosis: Diagnosis, theme: Theme) -> Drawing:
-    """Draw the stacks from top to bottom; the width of a box is its share of the time in which threads were busy."""
+    """Draw a flame graph from top to bottom; the width of a box is its share of the time in which threads were busy."""
     width = theme.width - 8.0
     # Stacks that occur only in the CPU and GIL passes have no width.
     busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
@@ -77,7 +77,7 @@ def flame_graph(diagnosis: Diagnosis, theme: Theme) -> Drawing:
 
 
 def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
-    """Return the parts of the bar, and the legend below it, in as many lines as needed."""
+    """Return the parts of the bar, and the texts of its legend, which wraps onto new lines."""
     bar, names, x, at, y = [], [], 0.0, 0.0, _BOX + 6
     for key, name in LOOP_SHARES.items():
         share = diagnosis.loop_shares[key]
@@ -91,7 +91,7 @@ def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
 
 
 def _folded(frames: Sequence[Frame]) -> Iterator[tuple[bool, str]]:
-    """Yield a label for each frame of the application, and one for each run of library frames between them."""
+    """Yield (is application code, label) for each application frame, and once for each sequence of library frames."""
     for is_library, run in groupby(frames, lambda frame: frame.kind == "library"):
         if is_library:
             yield False, " → ".join(dict.fromkeys(package for frame in run if (package := _package(frame.file))))
@@ -104,7 +104,7 @@ def _package(file: str) -> str:
 
 
 def _placed(stacks: Sequence[_Folded], x: float, unit: float, level: int = 0) -> Iterator[_Box]:
-    """Yield a box for each group of stacks with the same label at this level, then the boxes below it, widest first."""
+    """Group the stacks by their label at this level; yield a box for each group, widest first, and its child boxes."""
     groups = defaultdict[tuple[bool, str], list[_Folded]](list)
     for labels, wall in stacks:
         if len(labels) > level:

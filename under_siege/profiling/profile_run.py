@@ -29,18 +29,18 @@ from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectations
 
 TIME_S = 20.0
-RAMP_UP_S, START_S = 0.5, 1.5  # time for all users to send a request, and to start py-spy three times
+RAMP_UP_S, START_S = 0.5, 1.5  # time until all users have sent a request, and time to start py-spy three times
 
 
 def profile_servers(
     plan: Plan, time_s: float, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Profile every case without a siege; return the unsaved result and the signal that stopped it, or None."""
+    """Profile every case without a siege; return the unsaved result, and the signal that stopped the run, if any."""
     return run_plan(plan, None, watcher, command, make_tracers=[partial(Profiler, time_s=time_s)])[:2]
 
 
 class Profiler:
-    """Profile each case once, with the server of its last siege or, without a siege, with a new server."""
+    """A tracer that profiles each case once: with the server of a siege or, if there is none, with a new server."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Profiler:
             await work(profile)
         except CaseFailedError as failed:
             profile.failure = str(failed)
-        except Exception as error:  # a bug in the bench must not lose the other results
+        except Exception as error:  # a bug in the bench must not discard the other results
             profile.failure = f"the bench itself failed, please report it: {one_line(error)}"
         self._profiled.add(case)
         self._keep(profile)
@@ -89,7 +89,6 @@ class Profiler:
             await self._sample(profile, case_run, server)
 
     async def _sample(self, profile: Profile, case_run: CaseRun, server: Server) -> None:
-        """Sample the server under load."""
         if server.pid is None:
             raise CaseFailedError("no_process", "this program did not start it, so its processes are unknown")
         if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:

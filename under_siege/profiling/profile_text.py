@@ -1,4 +1,4 @@
-"""Describe in at most six lines per server what blocks it, and what to do about it."""
+"""Describe, in at most six lines for each server, what blocks it and what to do about it."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,7 +10,7 @@ from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UN
 from under_siege.report.case_names import full_name
 
 MUCH_OTHER_WORK = 0.3  # share of all CPUs; beyond it, threads that wait for a CPU seem to wait for something else
-MUCH_WAITING = 0.3  # minimum share of the threads' time that is reported
+MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 _NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
 _ADVICE = {  # for a function that blocks the event loop
@@ -32,7 +32,7 @@ _ADVICE = {  # for a function that blocks the event loop
 
 
 def as_text(result: Result) -> RenderableType:
-    """Return the diagnosis of each profile."""
+    """Return the name of each profiled case and, below it, the diagnosis."""
     cases = [profile.case for profile in result.profiles]
     parts: list[RenderableType] = []
     for profile in result.profiles:

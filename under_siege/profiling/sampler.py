@@ -47,7 +47,7 @@ _PERMISSION = (
 
 
 class Frame(NamedTuple):
-    """A line of a function."""
+    """A frame of a stack: a line of a function."""
 
     function: str
     file: str
@@ -138,7 +138,7 @@ def record_command(pid: int, options: list[str], duration_s: int, file: Path) ->
 
 
 async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> CaseFailedError | None:
-    """Write the stacks of a process to a file; return why that failed, or None."""
+    """Write the stacks of a process to a file; return the error if that failed, or None."""
     command = record_command(pid, options, duration_s, file)
     process = ManagedProcess(command, environment=os.environ, may_hide=False)
     stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
@@ -169,7 +169,7 @@ def py_spy() -> str:
 
 
 async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
-    """Check the main threads repeatedly; count the checks, and those that find a thread waiting for a lock."""
+    """Check the main threads repeatedly; count all checks, and the checks in which a thread waits for a lock."""
     while True:
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -181,7 +181,7 @@ async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
 
 
 def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], Counter[str]]) -> None:
-    """Add the samples of a process in one pass to the counts by process, thread and stack."""
+    """Add the samples of one process and pass to `counts`, whose keys are process, thread and stack."""
     text = read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace") if file.exists() else ""
     for number, thread, stack, count in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
         thread = "MainThread" if number == str(pid) else thread or number  # gevent hides thread names
@@ -189,7 +189,7 @@ def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], C
 
 
 def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], folder: Path) -> None:
-    """Add the most frequent stacks to the profile, each with its outermost and innermost frames."""
+    """Add the most frequent stacks to the profile, without the middle frames of very deep stacks."""
     profile.frames, profile.stacks, indices = Frames(), Stacks(), dict[Frame, int]()
     for (pid, thread, stack), of_pass in sorted(counts.items(), key=lambda item: -item[1].total())[:MOST_STACKS]:
         texts = stack.split(";")
@@ -206,7 +206,7 @@ Row = tuple[int, str, list[Frame], int, int, int]
 
 
 def stacks_of(profile: Profile) -> list[Row]:
-    """Return each stack of a profile: process, thread, frames, and samples in any state, on a CPU and with the GIL."""
+    """Return a row for each stack: process, thread, frames, and its samples in any state, on a CPU and with the GIL."""
     table = list(map(Frame, *msgspec.structs.astuple(profile.frames)))
     return [
         (pid, thread, [table[index] for index in indices], *counts)

@@ -1,4 +1,4 @@
-"""Name cases by their server and the axes in which they differ."""
+"""Name cases by their server and the values that distinguish them."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -9,25 +9,27 @@ from under_siege.model.case import Case, Value, axis, load_axes
 
 SHORT = 8  # maximum letters of a short name
 _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
-LONGEST_PLAIN, BRIEF = 70, 30  # maximum letters of a plain name in text, and in a chart
+# Letters; a title longer than LONGEST_PLAIN is not used as a name, and a name longer than BRIEF is cut.
+LONGEST_PLAIN, BRIEF = 70, 30
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
-    """Return the axes in which the cases differ."""
+    """Return the names of the axes on which the cases have different values."""
     names = dict.fromkeys(name for case in cases for name, _ in case.values)
     seen = {name: {value for case in cases if (value := case.get(name)) is not None} for name in names}
     return [name for name, values in seen.items() if len(values) > 1]
 
 
 def columned(cases: Sequence[Case]) -> list[str]:
-    """Return the axes in which the cases differ, except workers, which every table has as a column."""
+    """Return the axes on which the cases differ, except `workers`, which has a column in every table."""
     return [name for name in varying(cases) if name != "workers"]
 
 
 def across(cases: Sequence[Case]) -> list[str]:
-    """Return the axes that form the columns of a matrix: the axes of the load, or the axis with the fewest values.
+    """Return the axes whose values form the columns of a matrix.
 
-    If there is only one axis, its values are rows.
+    These are the axes of the load on which the cases differ. If there are none, it is the other axis with the fewest
+    values, unless the cases differ on that axis only: then each value gets a row.
     """
     differing, of_load = varying(cases), load_axes(cases)
     if columns := [name for name in differing if name in of_load]:
@@ -37,12 +39,12 @@ def across(cases: Sequence[Case]) -> list[str]:
 
 
 def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
-    """Return the server and the values in which the cases differ, such as `2_async on 3.14.0 with 4 workers`.
+    """Return a name such as `2_async on 3.14.0 with 4 workers`: the server, and the values that distinguish the case.
 
-    If there is only one server, a route is named by its path.
+    If all cases have the same server but different paths, the path replaces the server.
 
     Args:
-        without: axes to omit; the axes of the load are always omitted.
+        without: axes whose values are left out; those of the load always are.
     """
     axes = [axis(name) for name in varying(cases) if name not in (*without, *load_axes(cases))]
     values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
@@ -52,7 +54,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """Return the name of the summary's case, as in `name_of`."""
+    """Return what `name_of` returns for the case of a summary among the cases of `beside`."""
     return name_of(summary.case, cases_of(beside), without)
 
 
@@ -61,24 +63,26 @@ def cases_of(summaries: Sequence[Summary]) -> list[Case]:
 
 
 def full_name(case: Case, cases: Sequence[Case]) -> str:
-    """Return the server and all values in which the cases differ, such as `2_async (digest, 5 users)`."""
+    """Return the server and every value that distinguishes the case, such as `2_async (digest, 5 users)`."""
     differing = in_words(case, varying(cases))
     return f"{case.server} ({differing})" if differing else case.server
 
 
 def in_words(case: Case, names: Sequence[str]) -> str:
-    """Return the values on these axes, such as `digest, 5 users`."""
+    """Return the case's values on these axes as text, such as `digest, 5 users`."""
     return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
 def load_in_words(case: Case, beside: Sequence[Case]) -> str:
-    """Return the values in which the loads of the cases differ, such as `digest, 5 users`."""
+    """Return the values that distinguish the case's load from other loads, such as `digest, 5 users`."""
     of_load = load_axes(beside)
     return in_words(case, [name for name in varying(beside) if name in of_load])
 
 
 def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
-    """Return a short form for each text: if any text is longer than `most`, without their common beginning and end."""
+    """Map each text to a short form that still distinguishes it from the others.
+
+    If any text is longer than `most`, the words with which all of them begin or end are replaced by `…`."""
     longs = list(dict.fromkeys(texts))
     if len(longs) < 2 or max(map(len, longs)) <= most:
         return {text: text for text in longs}
@@ -93,7 +97,7 @@ def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
 
 
 def _common(lists: Sequence[Sequence[str]]) -> str:
-    """Return the words that all lists begin with, as one text."""
+    """Return the words with which all lists begin, joined, but never all words of a list."""
     least = min(map(len, lists)) - 1
     count = next((place for place in range(least) if len({words[place] for words in lists}) > 1), least)
     return "".join(lists[0][: max(0, count)])
@@ -104,15 +108,15 @@ def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
 
 
 def short(name: str) -> str:
-    """Return the number of a server, or the beginning of its name if it has no number."""
+    """Return the number with which a server's name begins or, without a number, at most `SHORT` letters of the name."""
     number = name.split("_")[0]
     return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
 
 
 def in_plain_words(server: str, title: str) -> str:
-    """Return a plain name such as `process pool`, from the words before the colon of the title.
+    """Return a plain name such as `process pool`, taken from the part of the title before the colon.
 
-    A server without a number keeps the name that the user gave it.
+    If a server has no number, return its own name, which the user chose.
     """
     what, colon, _ = title.partition(":")
     if not colon or len(what) > LONGEST_PLAIN or not server.split("_")[0].isdecimal():
@@ -127,7 +131,7 @@ def in_plain_words(server: str, title: str) -> str:
 
 
 def in_brief(name: str, server: str, title: str, *more: str) -> str:
-    """Return the plain name with number and details, such as `process pool (4, endless task)`."""
+    """Return the plain name, followed by the server's number and details, such as `process pool (4, endless task)`."""
     number, what = server.split("_")[0], in_plain_words(server, title)
     if not number.isdecimal() or what == server:
         return f"{name} ({', '.join(more)})" if more else name
@@ -135,29 +139,29 @@ def in_brief(name: str, server: str, title: str, *more: str) -> str:
 
 
 def with_capital(what: str, server: str) -> str:
-    """Capitalize the beginning of a sentence, unless it is the name of the server."""
+    """Return a sentence with a capital first letter, unless it begins with the name of the server."""
     return what if what.startswith(server) else capitalized(what)
 
 
 def without_capital(what: str) -> str:
-    """Return the text with a lowercase first letter; a name like `FastAPI` keeps its capital."""
+    """Return the text with a lowercase first letter, unless its first word is a name like `FastAPI`."""
     return what if any(map(str.isupper, what.split(" ")[0][1:])) else f"{what[:1].lower()}{what[1:]}"
 
 
 def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
-    """Return the plain name and the values in which the cases differ, such as `process pool with 4 workers`."""
+    """Return the plain name with the values that distinguish the case, such as `process pool with 4 workers`."""
     name, plain = label(summary, beside), in_plain_words(summary.server, summary.title)
     return f"{plain}{name.removeprefix(summary.server)}" if name.startswith(summary.server) else name
 
 
 def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = False) -> str:
-    """Return the plain name with the name of the file, or only its number if `is_narrow`."""
+    """Return the plain name, followed by the name of the server's file or, if `is_narrow`, by its number."""
     plain, name = plain_name(summary, beside), label(summary, beside)
     return name if plain == name else with_name(plain, summary.server, is_narrow=is_narrow)
 
 
 def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
-    """Return both names, or only one if they are equal."""
+    """Return both names, or only one if they are equal; if `is_narrow`, shorten the second name."""
     if plain == name:
         return name
     return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"

@@ -1,6 +1,6 @@
-"""Write the headlines of charts from the figures that they show.
+"""Write a headline for each chart from the figures that it shows.
 
-If there are too many names, the headline shows their number, and a second line lists them.
+A headline about many cases gives their number, and a second line lists their names.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_tradeoff(cases: Sequence[Summary]) -> str:
 
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
-    """Return a headline about the longest pings of the first round, which the chart shows."""
+    """Return a headline that compares the longest pings of the cases in the first round, which the chart shows."""
     longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
@@ -82,7 +82,7 @@ def of_memory(cases: Sequence[Summary]) -> str:
 
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
-    """Return a headline about the case that spends the most CPU time on top of the task, if that is significant."""
+    """Return a headline that names the case with the most CPU time on top of the task, if that time is significant."""
     known = [
         (metric.value, metric, case) for metric, case in zip(spent, cases, strict=True) if metric.value is not None
     ]
@@ -109,7 +109,7 @@ def _ping_s(case: Summary) -> float:
 
 
 def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, label: str) -> str:
-    """Return a sentence about these cases. For many cases, show their number, and their names in a second line."""
+    """Return a sentence about `cases_named`; if there are many, it gives their number, and a second line lists them."""
     if len(cases_named) <= _MOST_NAMES:
         return f"{with_capital(_names(cases_named, cases), cases_named[0].server)} {text}"
     return f"{len(cases_named)} of {len(cases)} {text}\n{label}: {_names(cases_named, cases)}"

@@ -1,4 +1,4 @@
-"""Define the columns of the comparison: their names, the format of their figures, and when they are shown."""
+"""Define the columns of the comparison table, the format of their figures, and when each column is shown."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from under_siege.model.case import Case
 from under_siege.report.case_names import varying
 from under_siege.report.text_tables import Heading, TableCell
 
-NO_SERVER = "bare"  # the server of the ceiling in result files
-MARK = "→"  # beside the rank of the recommended case
+NO_SERVER = "bare"  # name of the ceiling's server in result files
+MARK = "→"  # marks the rank of a recommended case
 STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 CellText = Callable[[Summary], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric with its name and format. The cell of a case without the metric is empty."""
+    """A column for one metric. The cell of a case that lacks the metric is empty."""
 
     name: str
-    in_terminal: str  # heading in two lines, as in `Heading`
+    in_terminal: str  # heading of one or two lines, as in `Heading`
     text: CellText
-    figure: str = ""  # name in `Summary.best`; empty if "best" has no meaning
+    figure: str = ""  # metric name in `Summary.best`; empty if no value counts as best
     is_wide: bool = False  # whether a terminal shows the column only with --wide
     margin: CellText | None = None  # half-width of the confidence interval
 
@@ -31,7 +31,7 @@ class Column:
         return Heading(self.name, self.in_terminal)
 
     def cell(self, summary: Summary) -> TableCell:
-        """Return the figure of a case, marked as best if no case is significantly better and at least one is worse."""
+        """Return the cell of a case, highlighted if `Summary.best` contains the column's metric."""
         text = self.text(summary)
         if self.margin and (margin := self.margin(summary)):
             text = f"{text} ± {margin}"
@@ -41,7 +41,7 @@ class Column:
 
 
 def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> CellText:
-    """Return a format for a figure that may be missing."""
+    """Return a function that formats a figure, or returns an empty string if the figure is missing."""
     return lambda summary: "" if (known := value(summary)) is None else text(known)
 
 
@@ -58,7 +58,7 @@ def _mean(name: str, text: Callable[[float], str]) -> CellText:
 
 
 def _latency(name: str, percentile: str) -> CellText:
-    """Return a format for a latency percentile; if the percentile is unknown, the format shows its lower bound."""
+    """Return a function that formats a latency percentile, or its lower bound if the percentile is unknown."""
 
     def text(summary: Summary) -> str:
         latency: Latency | None = getattr(summary, name)
@@ -71,7 +71,6 @@ def _latency(name: str, percentile: str) -> CellText:
 
 
 def _workers(summary: Summary) -> str:
-    """Return the number of workers that the server reports, or else the configured number."""
     return str(summary.workers or summary.case.get("workers") or "")
 
 
@@ -97,7 +96,7 @@ COLUMNS = (
 def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]:
     """Return the columns in which at least one case has a figure.
 
-    Unless `wide`, return only the most important columns, and `workers` if the cases differ in it.
+    Without `wide`, omit the less important columns, but keep `workers` if the cases differ in it.
     """
     differing = varying([summary.case for summary in shown])
     return [
@@ -114,7 +113,7 @@ def rank_of(summary: Summary, recommended: Collection[Case]) -> TableCell:
 
 
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
-    """Return the name of the server, or the name of the ceiling."""
+    """Return the name of the server or, for a ceiling, `ceiling` or `NAME (ceiling)`."""
     if summary not in ceilings:
         return summary.server
     return "ceiling" if summary.server == NO_SERVER else f"{summary.server} (ceiling)"

@@ -1,4 +1,4 @@
-"""Render a comparison as a terminal table, as a matrix of loads or axes, or as Markdown, and its records as CSV."""
+"""Render a comparison for the terminal (as a table or a matrix), as Markdown, and as CSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
@@ -25,11 +25,11 @@ from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.round_statistics import Round
 
 NOTHING = "Nothing was measured."
-WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum letters of an axis value, in a heading and in a row
+WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum letters of an axis value in a heading, and in a row
 
 
 def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
-    """Return the conclusion, the figures, the flags and notes, and the conditions of the measurement."""
+    """Return everything that a terminal shows, from the conclusion to the conditions of the measurement."""
     cases = comparison.cases
     noted = _lines((Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(comparison))
     if not cases and not comparison.ceilings:
@@ -53,7 +53,6 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
 
 
 def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
-    """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
         yield Text(f"{_legend_of_cells(comparison)}; for all figures use --format markdown, csv or html", style="dim")
@@ -94,7 +93,7 @@ def _failed(cases: Sequence[Summary]) -> Iterator[list[Text]]:
 
 
 def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator[RenderableType]:
-    """Yield the rows as a table without headings; nothing if there are none."""
+    """Yield the rows as a table without headings, or nothing if there are no rows."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for row in rows:
         table.add_row(*row)
@@ -104,7 +103,7 @@ def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return the contents of `as_table` as Markdown, for a comment on a pull request."""
+    """Return the content of `as_table` as Markdown, for example for a comment on a pull request."""
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
@@ -132,7 +131,7 @@ def _answer_as_markdown(answer: Answer) -> Iterator[str]:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Return a row for each case in each round, with units in the headings."""
+    """Return CSV with a row for each case and round; its headings include the units."""
     rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
     return rows_as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
@@ -143,7 +142,7 @@ def _in_six_digits(value: CsvValue) -> CsvValue:
 
 
 def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
-    """Return the values of a row by column; the names are those of `report --format json`."""
+    """Return a CSV row as values by heading; the headings match the names in `report --format json`."""
     summary, record = comparison.summary_of_one(measured), measured.record
     latencies = {
         f"{kind}_{name}_s": getattr(latency, name, None)
@@ -179,11 +178,11 @@ def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
 
 _PING_P99 = next(column for column in COLUMNS if column.name == "ping p99")
 _TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
-Setting = tuple[Value | None, ...]  # values on the axes that have columns
+Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
 
 
 def _matrix(comparison: Comparison) -> Grid:
-    """Return the rate of each strategy for each load, and its other figures if measured; the best rate is marked."""
+    """Return a matrix of strategies and loads; a cell has the rate and, if known, share of the ceiling and ping p99."""
     cases = cases_of(comparison.cases)
     axes = across(cases)
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
@@ -250,7 +249,7 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
 
 
 def as_across(comparison: Comparison, axis_name: str) -> RenderableType:
-    """Return the rate and the CPU time per transaction for each value of an axis.
+    """Return a table of rates and a table of CPU times per transaction, each with a column for every value of the axis.
 
     Raises:
         BadInputError: fewer than two values of the axis were measured.
@@ -273,7 +272,7 @@ def _along(table: Across, figure: str) -> Grid:
 
 
 def _difference(cell: Cell | None, figure: str) -> str:
-    """Return a text such as `9,800  +31 %`; the difference is blank for the first value or if it is not significant."""
+    """Return a text such as `9,800  +31 %`; omit the difference if it is not significant, or for the first value."""
     if cell is None:
         return ""
     value, difference = cell.figures.get(figure), cell.differences[figure]

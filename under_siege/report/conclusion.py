@@ -28,7 +28,7 @@ from under_siege.stats.round_statistics import alone_wall_s
 MOST_NAMES = 6  # maximum names in a sentence
 MOST_LOADS = 8  # maximum loads that each have their own line
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
-ABOUT_AS_FAST = math.log(0.9)  # minimum ratio of the rate of a recommended case to the best rate
+ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
 POWER = 0.8  # probability of detecting a difference
 LABEL_WIDTH = 14
 
@@ -37,20 +37,20 @@ LABEL_WIDTH = 14
 class Answer:
     """The conclusion of a comparison for one load."""
 
-    case: Case | None  # recommended case
+    case: Case | None  # recommended case, if any
     headline: str
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
 
     def lines(self) -> list[str]:
-        """Return the answer as lines of plain text, with an empty line between its parts."""
+        """Return the lines of the answer, with an empty line between headline, facts and remarks."""
         facts = [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in self.facts]
         parts = [part for part in ([self.headline], facts, [*self.remarks]) if part]
         return [line for index, part in enumerate(parts) for line in ([""] if index else []) + part]
 
 
 def answers(comparison: Comparison) -> list[Answer]:
-    """Return the answer for each load; with several loads, each is one line."""
+    """Return an answer for each load; if there are several loads, each answer is a single line."""
     loads = comparison.loads()
     if len(loads) == 1:
         return [_SameLoad(comparison, loads[0]).answer()]
@@ -63,17 +63,17 @@ def answers(comparison: Comparison) -> list[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A case with a throughput."""
+    """A case with a known throughput, which may be recommended unless it is `unclear`."""
 
     summary: Summary
     name: str  # as in the table
     measured: dict[str, Estimate | None]
     rate: Estimate
-    keeps_pings_short: bool  # whether pings are shorter than a task, so no ping waited for more than one task
+    keeps_pings_short: bool  # whether the ping p99 is shorter than a single task
 
     @property
     def plain(self) -> str:
-        """Return the strategy in plain words with the name of its file: `a process pool (4_async_processexecutor)`."""
+        """Return a plain name, followed by the name of the file, such as `a process pool (4_async_processexecutor)`."""
         words, colon, _ = self.summary.title.partition(":")
         words = words.removeprefix("In ").removeprefix("On ")
         if len(words) > BRIEF:
@@ -99,7 +99,7 @@ class _Candidate:
 
     @property
     def throughput(self) -> str:
-        """Return the throughput, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
+        """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
         margin = "" if half is None else f" ± {formatting.margin(half)}"
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
@@ -107,7 +107,7 @@ class _Candidate:
 
 
 class _SameLoad:
-    """The cases with the same load."""
+    """The cases of one load, from which one is recommended."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:
         self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
@@ -162,7 +162,7 @@ class _SameLoad:
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
-        """Return the case to recommend: among the fastest, prefer short health checks, then the least memory."""
+        """Return the recommended case, or None: of the fastest cases, prefer short pings, then the least memory."""
         if not self._first or self._faster_but_unclear():
             return None
         best = max(candidate.rate.log for candidate in self._first)
@@ -171,7 +171,7 @@ class _SameLoad:
         return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
 
     def _faster_but_unclear(self) -> list[_Candidate]:
-        """Return the unverified cases that are faster than every verified one."""
+        """Return the `unclear` cases that are significantly faster than every `ok` case."""
         return [
             candidate
             for candidate in self._unclear
@@ -242,7 +242,7 @@ class _SameLoad:
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
     def _detectable(self) -> str:
-        """Return the smallest difference between the fastest cases that is detected with a probability of 80 %."""
+        """Return a text with the smallest difference between fastest cases that is detected with a power of 80 %."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
             return ""
@@ -258,7 +258,7 @@ class _SameLoad:
             yield f"The fastest verified {self._noun} is {fastest.plain}: {fastest.throughput}."
 
     def _left_out(self, chosen: _Candidate | None = None) -> Iterator[str]:
-        """List the cases without a rank, and mark those that may be as fast as the chosen case."""
+        """Yield a sentence that lists the cases without a rank, and says which may be as fast as the chosen case."""
         contenders = [
             candidate.summary
             for candidate in self._unclear
@@ -274,7 +274,7 @@ class _SameLoad:
 
 
 def noun_of(comparison: Comparison) -> str:
-    """Return the noun for a row of a comparison: `strategy`, `server`, or for a single server `route` or `setting`."""
+    """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
     cases = cases_of(comparison.cases)
     if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
         return comparison.noun
@@ -282,12 +282,12 @@ def noun_of(comparison: Comparison) -> str:
 
 
 def _number(server: str, name: str) -> str:
-    """Return the number of a strategy and the values that distinguish it, or the name of any other server."""
+    """Return the name with its server shortened to a number; if the server has no number, return the name unchanged."""
     return short(server) + name.removeprefix(server) if short(server).isdecimal() else name
 
 
 def _names(names: Sequence[str]) -> str:
-    """List all names if they are numbers, else only the first names."""
+    """Join all names if they are numbers; otherwise, list only the first `MOST_NAMES`."""
     return ", ".join(names) if all(name.isdecimal() for name in names) else listed(names, MOST_NAMES)
 
 
@@ -302,7 +302,7 @@ def _share_of(candidate: _Candidate, chosen: _Candidate) -> str:
 
 
 def sweep_sentences(comparison: Comparison) -> Iterator[str]:
-    """Yield a paragraph for each axis and load with a finding."""
+    """Yield a paragraph for each numeric axis and load, unless there is nothing to report."""
     for sweep in sweeps(comparison):
         if sentences := [*_of_sweep(sweep, comparison)]:
             names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
@@ -346,7 +346,7 @@ def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Yield the parameters of the scaling law for servers that follow it, and the misfit of those that do not."""
+    """Yield a sentence for each server that follows the scaling law, and one about all servers that do not."""
     laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
     for law, line, name in laws:
         if law.fits:
@@ -370,6 +370,5 @@ def _peak(law: Scaling, along: str, last: float) -> str:
 
 
 def _part(part: Part) -> str:
-    """Return a parameter with its interval; negative values are shown as 0."""
     value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
     return f"{value} ({low} to {high})"

@@ -17,7 +17,7 @@ from under_siege.stats.speed_correction import other_work, stolen
 
 
 def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the verdict of each reason, the names of its cases, and its message."""
+    """Yield each distinct reason as its verdict, the names of the cases that it applies to, and its message."""
     named = cases_of(cases)
     about: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:
@@ -27,14 +27,14 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
         yield verdict, names, message
 
 
-CHANGED = 1.25  # minimum ratio of the highest to the lowest CPU speed that is worth a note
-NOTEWORTHY = 0.03  # minimum share of all CPUs that is worth a note
-LATE_S = 0.010  # pings with a longer delay measure the bench, not the server
-WARMING = 1.4  # minimum ratio of the CPU time of the first answers to that of later ones that is worth a note
+CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
+NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
+LATE_S = 0.010  # pings that the bench sends later than this measure the bench, not the server
+WARMING = 1.4  # a note is shown if the first answers use more than this multiple of the CPU time of later ones
 
 
 def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the subject of each note, a server or the machine, and its text."""
+    """Yield each note as its subject, such as a server or `machine`, and its text."""
     result = comparison.result
     several = len({*(absent.python for absent in result.left_out), *(case.python for case in comparison.cases)}) > 1
     alike: dict[tuple[str, str], list[str]] = {}
@@ -74,7 +74,7 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers that closed every connection despite keep-alive, which load tools don't report."""
+    """Yield a note on each server that closed every connection despite keep-alive; load tools don't report it."""
     reported = set()
     for rounds in comparison.rounds:
         asked = [run.record for run in rounds if run.record.keep_alive and run.completed]
@@ -89,7 +89,7 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers whose first answers used much more CPU time than later ones."""
+    """Yield a note on each server whose first answers used much more CPU time than later ones."""
     reported = set()
     for rounds in comparison.rounds:
         server = rounds[0].record.server
@@ -125,7 +125,7 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield notes on disturbances of the machine, which corrections and intervals take into account."""
+    """Yield notes on varying CPU speed, and on CPU time lost to noisy neighbours or other programs."""
     everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
     changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
     if changed:
@@ -146,7 +146,7 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield the servers whose pings were sent late by the bench itself."""
+    """Yield a note on each server whose pings the bench itself sent late."""
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         late_s = max((_late_s(run) for run in rounds if run.record.pings.due_s), default=0.0)
         p99_s = case.ping_s.p99 if case.ping_s else None
@@ -163,7 +163,7 @@ def _late_s(run: Round) -> float:
 
 
 def of_siege(result: Result, cases: Sequence[Summary]) -> str:
-    """Return the conditions of a chart, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
+    """Return conditions of the cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
     points = {case.case for case in cases}
     records = [record for record in result.records if record.case in points]
     facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]
@@ -171,7 +171,7 @@ def of_siege(result: Result, cases: Sequence[Summary]) -> str:
 
 
 def of_traces(result: Result) -> str:
-    """Return the conditions of traces, such as `primes · 8 requests at the same moment · 2 cores`."""
+    """Return the conditions of the traces as text, such as `primes · 8 requests at the same moment · 2 cores`."""
     requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
     seen: dict[str, dict[str, None]] = {}
     for name, value in (pair for trace in result.traces for pair in trace.case.values):
@@ -203,12 +203,11 @@ def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
 
 
 def _briefly(value_s: float) -> str:
-    """Return the time in whole seconds, or in tenths below 2 s."""
     return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
 def footnote(comparison: Comparison) -> list[str]:
-    """Return lines on how to read the figures; the last line has the conditions of the measurement."""
+    """Return lines that explain how to read the figures, and a last line with the conditions of the measurement."""
     result, records = comparison.result, comparison.result.records
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
@@ -234,7 +233,7 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
 
 
 def _adjustment(comparison: Comparison) -> str:
-    """Return a text about the adjustment of rates for CPU speed."""
+    """Return a text that says how much the rates were adjusted for CPU speed, or an empty string if they were not."""
     shifts = [
         abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
         for case in (*comparison.ceilings, *comparison.cases)
@@ -244,7 +243,7 @@ def _adjustment(comparison: Comparison) -> str:
 
 
 def load_tool_share(result: Result) -> str:
-    """Return the share of CPU time that the load tool and the bench used."""
+    """Return a text with the share of CPU time that the load tool and the bench used, or an empty string."""
     watched = [record for record in result.records if record.machine]
     used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
     total_s = sum(record.machine.total_s for record in watched if record.machine)

@@ -13,7 +13,7 @@ from under_siege.paths import PROGRAM
 
 
 class ProgressBar:
-    """Show the progress of a run; show nothing without a terminal or with --quiet."""
+    """The progress bar of a run, which is hidden if stderr is not a terminal or --quiet is set."""
 
     def __init__(self, cases: int, *, quiet: bool) -> None:
         console, self._quiet = Console(stderr=True), quiet
@@ -41,14 +41,14 @@ class ProgressBar:
         self._progress.stop()
 
     def warn(self, message: str) -> None:
-        """Print a warning on one line, with or without a terminal."""
-        with contextlib.suppress(OSError):  # a full disk must not stop the run
+        """Print a warning on one line, even if the progress bar is hidden."""
+        with contextlib.suppress(OSError):  # for example because the disk is full
             self._progress.console.print(
                 f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
             )
 
     def say(self, message: str) -> None:
-        """Print a message on one line, unless quiet."""
+        """Print a message on one line, unless --quiet is set."""
         if not self._quiet:
             self.warn(message)
 
@@ -62,7 +62,7 @@ class ProgressBar:
         self._answers += 1
         if now_s > self._began_s:
             took_s = now_s - self._began_s
-            part = min(0.9, took_s / self._time_s)  # advance the bar without distorting the estimated time left
+            part = min(0.9, took_s / self._time_s)  # the case is complete only when `case_ends` is called
             live = f"{formatting.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 

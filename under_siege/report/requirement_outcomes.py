@@ -1,4 +1,4 @@
-"""Describe requirements, each with its case, its outcome, and the measured interval."""
+"""Describe the outcome of each requirement for each case, with the measured interval."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class ThresholdLine(NamedTuple):
 
 
 def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
-    """Return one line per requirement and case, grouped by requirement, missed ones first."""
+    """Return a line for each requirement and case, grouped by requirement; each group begins with the missed ones."""
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(judged.goal.text for judged in results))
     ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
@@ -37,7 +37,7 @@ def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
 
 
 def in_short(results: Sequence[Judged]) -> str:
-    """Return a summary: how many requirements were missed, undecided and met; empty without requirements."""
+    """Return a sentence that counts missed, undecided and met requirements, or an empty string if there are none."""
     counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
     parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
     return f"Requirements: {', '.join(parts)}." if parts else ""
@@ -62,7 +62,7 @@ def _figures(judged: Judged) -> str:
 
 
 def _why_open(judged: Judged) -> str:
-    """Return the reason why a requirement is undecided, and how to decide it."""
+    """Return why a requirement is undecided, or how to decide it; if it is decided, return an empty string."""
     if judged.outcome != UNDECIDED:
         return ""
     if judged.known is None:
@@ -79,7 +79,7 @@ def _why_open(judged: Judged) -> str:
 
 
 def amount(value: float, judged: Judged) -> str:
-    """Return the figure with its unit, and with enough digits to compare it with the limit."""
+    """Format a value of the requirement's figure, with its unit and enough digits to compare it with the limit."""
     figure = judged.goal.figure
     if judged.goal.of_base or figure == "of_ceiling":
         return f"{formatting.significant(100 * value)} %"
@@ -93,7 +93,7 @@ def amount(value: float, judged: Judged) -> str:
 
 
 def _availability(value: float) -> str:
-    """Return the availability with all leading nines and two more digits, never rounded up to 100 %."""
+    """Format an availability in percent, with enough decimal places to show its leading nines, and rounded down."""
     if value >= 100:
         return "100 %"
     digits = max(2, 1 - math.floor(math.log10(100 - value)))
@@ -104,7 +104,7 @@ _STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}
 
 
 def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
-    """Yield a table with a line for each requirement and case; nothing without requirements."""
+    """Yield a table with a row for each requirement and case, or nothing if there are no requirements."""
     if not results:
         return
     table = plain_table(1)
@@ -120,7 +120,7 @@ def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
 
 
 def required_as_markdown(results: Sequence[Judged]) -> str:
-    """Return the table of `required_as_table` as Markdown; empty without requirements."""
+    """Return a summary and the table of `required_as_table` as Markdown, or an empty string without requirements."""
     if not results:
         return ""
     rows = [
@@ -131,9 +131,9 @@ def required_as_markdown(results: Sequence[Judged]) -> str:
 
 
 def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return an object for each requirement and case, with the keys of `cases`; null means unknown or infinite.
+    """Return a dict for each requirement and case, to be encoded as JSON.
 
-    With `of_base`, the figures are multiples of the base.
+    Unknown and infinite figures are None. If `of_base` is true, figures are multiples of the base revision's figure.
     """
     return [
         {

@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-UNLIMITED = 10_000  # columns of a terminal that never wraps lines
+UNLIMITED = 10_000  # width of a terminal that never wraps lines
 
 
 class TableCell(NamedTuple):
@@ -23,7 +23,7 @@ class TableCell(NamedTuple):
     text: str
     style: str = ""  # style in a terminal
     is_strong: bool = False  # whether Markdown shows it in bold
-    in_terminal: str | None = None  # the text in a terminal, if it differs
+    in_terminal: str | None = None  # the text in a terminal, if it differs from `text`
 
     def as_markdown(self) -> str:
         return f"**{plain(self.text)}**" if self.is_strong else plain(self.text)
@@ -33,7 +33,7 @@ class Heading(NamedTuple):
     """The heading of a column of figures."""
 
     name: str
-    in_terminal: str = ""  # a leading line break means that the first line belongs to the previous column
+    in_terminal: str = ""  # if it begins with a line break, the first line of the previous heading covers both columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Grid:
     figures: Sequence[Heading]
     rows: Sequence[Sequence[TableCell]]
     gap: int = 1
-    is_spaced: bool = False  # a blank line after each row
+    is_spaced: bool = False  # whether a blank line follows each row
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         count, unlimited, tables = len(self.figures), options.update_width(UNLIMITED), list[Table]()
@@ -88,13 +88,13 @@ def plain_table(gap: int) -> Table:
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
-    """Return a table of Markdown cells; all columns after the first `names` are aligned to the right."""
+    """Return a Markdown table of cells that are already Markdown; only the first `names` columns are left-aligned."""
     rules = ["---"] * names + ["---:"] * (len(headings) - names)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *rows))
 
 
 def plain(text: str) -> str:
-    """Return the text with its Markdown characters escaped."""
+    """Return the text on one line, with the special characters of Markdown and HTML escaped."""
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
 
@@ -107,7 +107,7 @@ CsvValue = str | float | None
 
 
 def rows_as_csv(headings: Sequence[str], rows: Iterable[Sequence[CsvValue]]) -> str:
-    """Return the rows as CSV. Unknown values are empty, and texts are escaped so that spreadsheets read no formulas."""
+    """Return the rows as CSV, with text escaped so that spreadsheets don't interpret it as a formula."""
     page = io.StringIO()
     writer = csv.writer(page, lineterminator="\n")
     writer.writerow(headings)

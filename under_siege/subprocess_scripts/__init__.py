@@ -1,1 +1,1 @@
-"""Scripts that run as separate processes, mostly with the Python of the target. They import only `common`."""
+"""Scripts that run as separate processes. With the Python of the target, they import only `common`."""

@@ -51,7 +51,7 @@ def _sample_forever(cpu: int, due_s: float) -> NoReturn:
 
 
 def sample() -> float:
-    """Return the CPU time of the computation: the fastest of TIMES runs, after one that warms the caches."""
+    """Return the CPU time of the computation, as the fastest of TIMES runs; an earlier run warms the caches."""
     _work()
     took_s = []
     for _ in range(TIMES):

@@ -1,8 +1,8 @@
 """Load a server with jobs: each user posts a job, polls for its result, and posts the next one.
 
 The script prints `ready`, and starts when it reads a line. For each job, it prints `user,status,seconds,bytes`, with
-the seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs. It prints the
-number of jobs without a result to stderr: `lost: 3`.
+the seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs, and prints to
+stderr how many jobs failed before: `lost: 3`.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class JobLoad:
                 os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
 
     async def _job(self, session: aiohttp.ClientSession) -> JobOutcome:
-        """Post a job, poll until it is done, and return its outcome; raise ValueError if it is on another server."""
+        """Post a job, and poll until it is done; raise ValueError if `Location` is on another server."""
         async with session.post(self._url, headers=self._headers, data=self._body, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)
@@ -76,7 +76,7 @@ async def _read(response: aiohttp.ClientResponse) -> JobOutcome:
 
 
 def _pause_s(retry_after: str) -> float:
-    """Parse Retry-After (RFC 9110, 10.2.3); a date is ignored."""
+    """Return the pause that Retry-After asks for (RFC 9110, 10.2.3), or the default if it is missing or a date."""
     seconds = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else USUAL_S
     return min(LATEST_S, max(SOONEST_S, seconds))
 

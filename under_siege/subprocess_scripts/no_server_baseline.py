@@ -1,8 +1,8 @@
-"""Measure the ceiling: run the same users without a server, each as a thread in one of a few processes.
+"""Measure the ceiling: users repeat the task without a server, each in a thread of one of several processes.
 
 The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
-`check` runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is
-killed. If the task fails, it exits with 1 and prints the reason as the last line on stderr.
+`check` runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. The script runs until
+it is killed. If the task fails, the script exits with 1 and prints the reason as the last line on stderr.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main() -> None:
     for user_process in user_processes:
         user_process.pipe.send(GO)
     while True:
-        _receive_messages(user_processes)  # exits if one of them fails
+        _receive_messages(user_processes)  # exits if a process fails
 
 
 def _options() -> argparse.Namespace:
@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
 
 
 def spread(users: int, processes: int) -> list[list[int]]:
-    """Return the numbers of each process's users, distributed as evenly as possible."""
+    """Return a list of user numbers for each process, distributed as evenly as possible."""
     return [list(range(users))[first::processes] for first in range(min(users, processes))]
 
 
@@ -81,7 +81,7 @@ def _silence_task() -> None:
 
 
 def _forkserver() -> ForkServerContext:
-    """Start the fork server and its imports before the task is imported, because that import changes sys.path."""
+    """Start the fork server, which imports its modules before importing the task changes sys.path."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)
@@ -134,7 +134,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
     _follow_parent()
     _silence_task()
     sys.setswitchinterval(SWITCH_S)
-    go = Future[float]()  # when all users begin; each counts from here, even if its thread is scheduled later
+    go = Future[float]()  # time at which all users begin, even if some threads are scheduled later
     try:
         _perform(task)
         for user in users:
@@ -174,7 +174,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
             run = _perform(task)
-            # The time begins with the request because the user also waits for other threads of its process.
+            # Timing begins with the request, because a user also waits for other threads of its process.
             _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:
@@ -182,7 +182,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
 
 
 def _perform(task: str) -> TaskRun:
-    """Perform the task; if it returns in a forked child, end the child."""
+    """Perform the task; if it has forked, end the child process that also returns from it."""
     own_pid = os.getpid()
     run = perform(task)
     if os.getpid() != own_pid:

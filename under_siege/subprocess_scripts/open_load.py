@@ -1,15 +1,15 @@
-"""Generate an open load: send requests when they are due, whether or not earlier ones have been answered.
+"""Generate an open-loop load: send each request when it is due, even if earlier ones have not been answered.
 
 The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
         url, method, headers, body  the body is base64
         status, rule, answer        the correct answer: status, fields of the `BodyRule`, and body as base64
-    order               indexes of the requests in the order in which they are sent, again and again
+    order               indexes into `requests`, in the order in which they are sent; the order is repeated
     keep_alive          whether connections stay open
-    headers             names and values of the headers that each correct answer has
-    begin_s, due_s      the start in seconds of `time.monotonic`, and the due time of each request after the start
-Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds since the start. When stdin is
-closed, it drops unanswered requests and exits.
+    headers             names and values of the headers that each correct answer must have
+    begin_s, due_s      the start as a time of `time.monotonic`, and when each request is due, after the start
+Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
+When stdin is closed, it drops unanswered requests and exits.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from yarl import URL
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.model.body_rule import BodyRule
 
-MORE_BYTES = 65536  # bytes to read beyond the size of the correct answer
+MORE_BYTES = 65536  # a body is read up to the size of the correct answer plus this
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
@@ -54,7 +54,7 @@ class OpenLoad:
         self._lines: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Send all requests, and report each, until stopped."""
+        """Send each request when it is due, and report finished requests, until `stop` is set."""
         connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -94,7 +94,7 @@ class OpenLoad:
             return LOST
 
     async def _report(self) -> None:
-        """Write several lines at once, so that the reader wakes up less often."""
+        """Write lines at intervals rather than one by one, so that the reader wakes up less often."""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_S)
             self._flush()
@@ -107,7 +107,7 @@ class OpenLoad:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Read the body, but not much more than the size of a correct answer."""
+    """Read the body, but stop once it exceeds `most_bytes`."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

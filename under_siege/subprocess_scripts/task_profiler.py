@@ -1,6 +1,6 @@
-"""Profile a task without a server, and print a line of JSON for each step.
+"""Profile a task without a server, and print a line of JSON for each step. A failed step has a one-line "error".
 
-usage: python -P task_profiler.py TASK        a failed step has a one-line "error"
+usage: python -P task_profiler.py TASK
 """
 
 import inspect
@@ -74,7 +74,7 @@ def _step(report: Any, name: str, measure: Callable[[], StepResult]) -> StepResu
 
 
 def _once(spec: str) -> TaskRun:
-    """Perform the task; if it returns in a forked child, end the child."""
+    """Perform the task; if it has forked, end the child process that also returns from it."""
     own_pid = os.getpid()
     run = perform(spec)
     if os.getpid() != own_pid:
@@ -140,7 +140,7 @@ def _times(run: TaskRun, cpu_s: float) -> StepResult:
 
 
 def _again(spec: str) -> StepResult:
-    """Repeat the run; return the fastest run and the number of different answers."""
+    """Run the task several times; return the fastest run and the number of different answers."""
     runs, began_s = [_once_with_threads(spec)], time.monotonic()
     while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
         runs.append(_once_with_threads(spec))
@@ -172,7 +172,7 @@ def _yields(spec: str) -> StepResult:
 
 
 class _Pauses:
-    """The times between the pauses of a task, and the number of long pauses, in which the task waits for something."""
+    """How long a task runs between its pauses, and the number of long pauses, in which it waits for something."""
 
     def __init__(self) -> None:
         self.ran_s: list[float] = []
@@ -190,10 +190,10 @@ class _Pauses:
 
 
 def _threads(spec: str) -> StepResult:
-    """Repeatedly run one and then two tasks in threads; return the median, and the longest delay of this thread.
+    """Compare one task with two concurrent ones in threads; return the median trial, and this thread's longest delay.
 
     CPU speed varies, so the time of the single run is adjusted to the speed of the two runs: it is the single run's
-    waiting time plus the CPU time of one of the two. Time spent waiting for a CPU does not count.
+    waiting time plus the mean CPU time of the two runs. Time spent waiting for a CPU does not count.
     """
     trials, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
@@ -218,7 +218,7 @@ def _once_in_thread(spec: str) -> tuple[TaskRun, float]:
 
 
 def _cpu_wait_s() -> float:
-    """Return how long this thread has waited for a CPU (Documentation/scheduler/sched-stats.rst); 0 if unknown."""
+    """Return how long this thread has waited for a CPU (Documentation/scheduler/sched-stats.rst), or 0 if unknown."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -226,7 +226,7 @@ def _cpu_wait_s() -> float:
 
 
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """Return the duration of both runs, their mean CPU time, and the longest delay of this thread, in seconds."""
+    """Run two tasks; return their total duration, mean CPU time, and the longest delay of this thread, in seconds."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:
@@ -250,7 +250,7 @@ def _interpreter_pool() -> futures.Executor:
 
 
 def _in_worker(spec: str, work: Callable[[str], TaskRun], make_pool: Callable[[], futures.Executor]) -> StepResult:
-    """Run the task once to start the worker, and once to measure the cost of sending task and answer.
+    """Run the task once to start the worker, and once to measure the cost of sending the task and its answer.
 
     A sub-interpreter runs `perform`, because it can't import this module: psutil can't be loaded twice.
     """

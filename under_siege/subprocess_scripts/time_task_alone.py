@@ -14,7 +14,7 @@ from common.task import perform
 
 
 def main(spec: str) -> None:
-    """Perform the task once to warm it up, then once for each line."""
+    """Perform the task once to warm it up, then once for each line on stdin."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard the output of the task
     perform(spec)
@@ -24,7 +24,7 @@ def main(spec: str) -> None:
 
 
 def last_cpu() -> int:
-    """Return the CPU that this process ran on last (proc(5), field 39 of stat); -1 if unknown."""
+    """Return the CPU that this process ran on last (proc(5), field 39 of stat), or -1 if it is unknown."""
     try:
         return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
     except (OSError, ValueError, IndexError):

@@ -22,7 +22,7 @@ BRIEF_S = 0.001  # approximate overhead of a request
 # The first run may have filled a cache if it took 10 times as long as the others, and 5 ms longer.
 CACHED, CACHED_S = 10, 0.005
 MOST_CPUS = 0.75  # if one task uses more than this share of all CPUs, a second process gains nothing
-MULTITHREADED = 1.2  # minimum mean number of CPUs in use that shows more than one thread
+MULTITHREADED = 1.2  # a task that uses more CPUs than this, on average, has threads of its own
 
 
 class TaskTraits:
@@ -36,7 +36,7 @@ class TaskTraits:
         uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
         self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0 means at most one
         self.yields = profile.yields is not None and profile.yields.yields > 0
-        self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None: unknown
+        self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None if unknown
         is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
         if threads is not None and not threads.error and not is_unclear:
             self.holds_gil = threads.two_s > HELD * threads.alone_s
@@ -174,7 +174,7 @@ def _recommendation(task: TaskTraits, kind: Kind) -> tuple[str, str]:
 
 
 def _obstacle(profile: TaskProfile, kind: Kind) -> str:
-    """Return why the task can't work with this kind of strategy; empty if it can."""
+    """Return why the task can't work with this kind of strategy, or an empty string if it can."""
     if kind == Kind.GREENLETS and "gevent" in profile.missing:
         return f"there is no gevent for Python {profile.python}"
     trials = {

@@ -117,7 +117,7 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[TaskProfile | None, int | None]:
-    """Return the profile (None if there is none) and the signal that stopped the profiler (None if it ended by itself).
+    """Return the profile, if any, and the signal that stopped the profiler, if any.
 
     Args:
         limit_s: timeout of the first run; it also sets the timeouts of later steps.
@@ -161,7 +161,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Return the completed steps, and the reason why a step was stopped; empty if no step was stopped."""
+    """Wait for the profiler; return the completed steps, and why a step was stopped (empty if none was)."""
     steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
     def has_progressed() -> bool:
