@@ -24,7 +24,8 @@ def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     """Return `Server-Timing` (W3C, milliseconds), `X-Worker` and `X-Ran` for a request received at `received_s`.
 
     `X-Ran`, which `bench.py trace` reads, consists of the start of the task (`time.monotonic`, in seconds) and the
-    start/end/CPU time of each compute span (in milliseconds). Spans start and end relative to the start of the task.
+    start/end/CPU time of each compute span (in milliseconds). The start and end times of spans are relative to the
+    start of the task.
     """
     queue_ms = max(0.0, run.started_s - received_s) * 1000
     task_ms = (run.finished_s - run.started_s) * 1000

@@ -46,7 +46,7 @@ async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> 
 
 
 def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Run a coroutine as `asyncio.run` does, but stop the watch while the event loop waits."""
+    """Run a coroutine as `asyncio.run` does, but pause the stopwatch while the event loop waits."""
     if _GEVENT:
         with _LOOP_LOCK:
             return _run(coroutine, watch)

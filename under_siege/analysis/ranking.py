@@ -1,7 +1,8 @@
 """Compare the cases of a result: summarize them, and find those that are not significantly worse than the best.
 
-Each case is compared with every other case (one-sided). The significance level is divided by the number of comparisons
-that involve one case, not by the number of all pairs. This detects more differences (Edwards and Hsu, JASA 78, 1983).
+Each case is compared with every other case in a one-sided test. The significance level is divided by the number of
+comparisons that involve one case, not by the number of all pairs. This detects more differences (Edwards and Hsu, JASA
+78, 1983).
 """
 
 import math

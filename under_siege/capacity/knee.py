@@ -7,9 +7,9 @@ information than the percentiles of their steps. A block bootstrap (Künsch 1989
 changes of the machine's speed correlate the service times of consecutive requests.
 
 A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
-requests, the percentile of the accepted ones rises only far beyond the knee. In that case, the number of requests that
-missed the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates the knee, the
-power and the scatter of the steps together.
+requests, the latency percentile of the accepted requests rises only far beyond the knee. In that case, the number of
+requests that missed the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates
+the knee, the power and the scatter of the steps together.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _likelihood(step: StepEvidence, expected: Floats) -> Floats:
 
 
 def _count_log_likelihood(step: StepEvidence, expected: Floats) -> Floats:
-    """Return the log-likelihood of a negative binomial distribution, because misses come in clumps.
+    """Return the log-likelihood of a count under a negative binomial distribution, which allows for clustered misses.
 
     Constant terms are omitted.
     """
@@ -240,7 +240,7 @@ def _by_answer(step: StepRequests) -> StepRequests:
 def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
     """Return how long each answered request waited for a worker, and its service time, in seconds.
 
-    This assumes that workers serve the requests in the order of the step.
+    This assumes that workers serve requests in the order in which the step sent them.
     """
     free_s, waited, served = [0.0] * workers, [], []
     for due, wait, is_answered in zip(step.due_s, step.wait_s, step.is_answered, strict=True):

@@ -136,7 +136,7 @@ class Generator:
 
     def sample(self) -> None:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
-        self.awake.look()
+        self.awake.sample()
         if self._process.ended():
             raise CaseFailedError("generator_failed", f"the load generator exited; {self._last_line()}")
 

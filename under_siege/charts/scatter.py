@@ -177,24 +177,24 @@ class CostAxis:
     text: Callable[[float], str]
     title: str
     best: str  # metric name, as in `Summary.best`
-    in_steps: bool = False  # whether the axis is logarithmic
+    is_logarithmic: bool = False
     edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
 
     def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
         values = [value for case in cases if (value := self.value(case))]
         edges = [edge for case in cases for edge in self.edges(case) if edge and edge != math.inf]
-        if self.in_steps:
+        if self.is_logarithmic:
             return min([*values, *edges]) * 0.7, max([*values, *edges]) * 1.4
         return 0.0, 1.15 * max(values)
 
     def share(self, value: float, span: tuple[float, float]) -> float:
         low, high = span
-        if self.in_steps:
+        if self.is_logarithmic:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
     def ticks(self, span: tuple[float, float]) -> list[float]:
-        if self.in_steps:
+        if self.is_logarithmic:
             powers = range(math.ceil(math.log10(span[0])), math.floor(math.log10(span[1])) + 1)
             return [10.0**power for power in powers]
         return formatting.ticks(span[1], 6)

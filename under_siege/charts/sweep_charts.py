@@ -27,13 +27,13 @@ class SweepMetric:
     figure: str  # name of the metric in a comparison
     title: str  # title of the vertical axis
     scaled: Callable[[float], float] = lambda value: value
-    in_steps: bool = False  # whether the axis is logarithmic
+    is_logarithmic: bool = False
 
 
 FIGURES = (
     SweepMetric("rate", "rate_per_s", "requests per second, speed-adjusted"),
-    SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
-    SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
+    SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
     SweepMetric("cpu", "cpu_s_per_transaction", "CPU per answer, milliseconds", lambda value: 1000 * value),
     SweepMetric("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
 )
@@ -76,8 +76,8 @@ def _across(rows: Sequence[dict[str, Any]], along: str) -> VegaLite:
 
 
 def _up(over: SweepMetric) -> VegaLite:
-    scale = {"type": "log"} if over.in_steps else {"zero": True}
-    axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.in_steps else {})}
+    scale = {"type": "log"} if over.is_logarithmic else {"zero": True}
+    axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.is_logarithmic else {})}
     return quantity("value", title=over.title, scale=scale, axis=axis)
 
 

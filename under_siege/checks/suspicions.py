@@ -156,7 +156,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
     if needs is None:
         return None
     cpu_s = needs.work / (1.0 if measured.speeds is None else measured.speeds.highest(0.0, measured.load_s))
-    # On a busy machine, the task alone also waits for a CPU, which looks like I/O.
+    # On a busy machine, even a task that runs by itself waits for a CPU, which looks like I/O.
     alone_s = cpu_s if is_busy(measured) else needs.wait_s + cpu_s
     least_s = alone_s * (1 - needs.allowance)
     answers_s = measured.checks.duration_s[measured.checks.good].tolist()

@@ -156,7 +156,7 @@ def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
 
 
 def _cpu_share(rounds: Rounds) -> float:
-    """Return CPU time as a share of wall time for the task alone, or 0 if the task is not purely CPU-bound."""
+    """Return CPU time as a share of wall time when the task runs by itself, or 0 if it is not purely CPU-bound."""
     wall_s = sum(sum(each.record.alone_wall_s) for each in rounds)
     share = min(1.0, sum(sum(each.record.alone_cpu_s) for each in rounds) / wall_s) if wall_s else 0.0
     return share if share >= CPU_BOUND else 0.0
@@ -370,7 +370,7 @@ def _judge_relative(
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
-    """Return the axis `workers` if both results can be compared without it, because it distinguishes no cases."""
+    """Return the axis `workers` if it distinguishes no cases, so that the two results can be compared without it."""
     for comparison in comparisons:
         if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []

@@ -42,7 +42,7 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
     """Return the outcome of each fault on each server, sorted by server number and fault."""
     groups: dict[tuple[Case, str], list[Incident]] = {}
     for incident in incidents:
-        if incident.fault in FAULTS:  # ignore faults of later versions
+        if incident.fault in FAULTS:  # skip faults that only later versions define
             groups.setdefault((incident.case.without(["task", "users"]), incident.fault), []).append(incident)
     order = list(FAULTS)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0].sort_key, order.index(item[0][1])))

@@ -113,7 +113,7 @@ class Driver:
     waits_to_begin = False  # whether the tool prints `ready`, and starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request and after the last response
-    step_s = 0.0  # the resolution of streamed response times
+    step_s = 0.0  # the resolution of response times that the tool reports one by one
 
     def version(self, output: str) -> str:
         """Return the version in the output of `version_options`, such as `4.0.7`."""

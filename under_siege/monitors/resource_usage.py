@@ -16,7 +16,7 @@ from under_siege.monitors.probes import in_background
 from under_siege.processes.managed_process import offspring
 
 INTERVAL_S = 0.25
-FEWEST_LOOKS = 5
+FEWEST_SAMPLES = 5
 _PROC = Path("/proc")
 
 
@@ -40,20 +40,20 @@ class Wakefulness:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._looks: list[tuple[float, float]] = []  # time, and seconds awake since the start of the process
+        self._samples: list[tuple[float, float]] = []  # (monotonic time, seconds for which the process has been awake)
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Record the time awake until now, if the process still exists."""
         awake_s = sum(sum(_scheduled_s(pid)) for pid in _family(self._pid))
-        if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
-            self._looks.append((time.monotonic(), awake_s))
+        if awake_s and awake_s >= (self._samples[-1][1] if self._samples else 0.0):
+            self._samples.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
         """Return how many CPUs the process used or waited for, on average over the last seconds, or None if unknown."""
-        looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
-        if len(looks) < FEWEST_LOOKS:
+        samples = [sample for sample in self._samples if sample[0] >= self._samples[-1][0] - last_s]
+        if len(samples) < FEWEST_SAMPLES:
             return None
-        (from_s, before_s), (to_s, after_s) = looks[0], looks[-1]
+        (from_s, before_s), (to_s, after_s) = samples[0], samples[-1]
         return (after_s - before_s) / (to_s - from_s) if to_s > from_s else None
 
 

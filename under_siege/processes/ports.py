@@ -179,7 +179,7 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
 
 
 def _call(name: str, *numbers: int) -> None:
-    """Make a system call for which `os` has a function only since Python 3.12; raise OSError if it fails."""
+    """Make a system call that `os` offers only in Python 3.12 and later; raise OSError if it fails."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -130,7 +130,7 @@ class SupervisorClient:
             self.end_if_idle()
 
     def _send(self, order: dict[str, Any]) -> None:
-        with self._lock, contextlib.suppress(OSError):  # the supervisor is lost
+        with self._lock, contextlib.suppress(OSError):  # the supervisor may have died
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _receive(self, *, wait: bool) -> None:

@@ -243,7 +243,7 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
     stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
     try:
         while not process.ended() and time.monotonic() < began_s + limit_s:
-            awake.look()
+            awake.sample()
             await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
         ended_s = time.monotonic()
         if not process.ended():

@@ -170,7 +170,7 @@ class Timeline(NamedTuple):
 
     @property
     def takes_turns(self) -> bool:
-        """Return whether tasks alternated: clearly more of them were in progress than ran at the same time."""
+        """Return whether tasks took turns: clearly more tasks were in progress than ran at any one moment."""
         return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
 
     @property

@@ -19,7 +19,7 @@ IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I
 # Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times (without CPU waits).
 HELD = 1.4
 BRIEF_S = 0.001  # approximate overhead of a request
-# The first run may have filled a cache if it took 10 times as long as the others, and 5 ms longer.
+# The first run may have filled a cache if it took at least 10 times as long as the others, and at least 5 ms longer.
 CACHED, CACHED_S = 10, 0.005
 MOST_CPUS = 0.75  # if one task uses more than this share of all CPUs, a second process gains nothing
 MULTITHREADED = 1.2  # a task that uses more CPUs than this, on average, has threads of its own
