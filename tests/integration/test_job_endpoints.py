@@ -63,7 +63,7 @@ def check_that_styles_are_not_compared(run_cli, folder: Path) -> None:
     assert "different styles (waiting and jobs)" in ended.stderr
 
 
-def test_a_wrong_answer_to_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_job_result_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_version_lookup(monkeypatch)
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})

@@ -48,7 +48,7 @@ def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite:
     )
 
 
-def test_the_number_of_identical_servers_reported_as_different_is_checked(
+def test_a_wrong_number_of_identical_servers_reported_as_different_is_detected(
     check: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert False in [*count_of(check, "wsgi", "wsgi").runs[0].compare_duplicates(check.IDENTITY["wsgi"])]

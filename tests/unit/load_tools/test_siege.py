@@ -57,6 +57,6 @@ def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
     assert Siege().failures(report, []) == 1
 
 
-def test_output_of_five_siege_versions_is_recorded() -> None:
+def test_recorded_output_of_five_siege_versions_exists() -> None:
     ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
     assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}

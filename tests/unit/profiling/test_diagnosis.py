@@ -36,7 +36,7 @@ def test_rare_or_short_work_on_the_event_loop_is_not_reported_as_a_fault(samples
     assert finding(blocked(samples, answers)).startswith("Nothing blocks the event loop")
 
 
-def test_a_profile_with_few_samples_names_no_line() -> None:
+def test_no_source_line_is_named_if_the_profile_has_few_samples() -> None:
     profile = blocked(94)
     profile.samples["wall"] = 6
     for column in (profile.stacks.wall, profile.stacks.cpu, profile.stacks.gil):

@@ -189,7 +189,7 @@ def test_notes_state_the_size_of_speed_variations_and_steal_time() -> None:
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 
-def test_pings_that_are_sent_late_cause_a_note_but_do_not_make_a_case_suspect() -> None:
+def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect() -> None:
     records = [bare_record(), record_of("1_a")]
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
