@@ -86,7 +86,7 @@ class Findings:
         return any(about == server and text in note for about, note in notes(self.comparison))
 
     def served(self, server: str) -> bool:
-        """Return whether a rate of correct answers was measured for every case of the server."""
+        """Return whether a rate of correct responses was measured for every case of the server."""
         cases = [case for case in self.comparison.cases if case.case.server == server]
         return bool(cases) and all(case.rate_per_s is not None for case in cases)
 
@@ -126,25 +126,25 @@ def _flag(name: str, rule: str, code: str, server: str, **values: object) -> Fau
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "long-task": (
-        _flag("not awaited, empty body", "wrong answer", "wrong_answer", "not_awaited"),
+        _flag("not awaited, empty body", "wrong response", "wrong_answer", "not_awaited"),
         _flag("not awaited, correct body", "above the ceiling", "above_ceiling", "not_awaited_right_answer"),
         _flag("not awaited, correct body", "faster than the task alone", "too_fast", "not_awaited_right_answer"),
     ),
     "wsgi": (
-        _flag("929 bytes instead of 973", "wrong answer", "wrong_answer", "node-own"),
+        _flag("929 bytes instead of 973", "wrong response", "wrong_answer", "node-own"),
         Fault(
             "keep-alive ignored", "note on connections", lambda findings: findings.noted("gunicorn-sync", "closed each")
         ),
     ),
     "static": (
-        _flag("WhiteNoise did not answer", "wrong answer", "wrong_answer", "published"),
-        Fault("the compiled server answered", "header of each answer", lambda findings: findings.served("compiled")),
+        _flag("WhiteNoise did not answer", "wrong response", "wrong_answer", "published"),
+        Fault("the compiled server answered", "header of each response", lambda findings: findings.served("compiled")),
     ),
     "static-ports": (_flag("16,384 ports, here 2,000", "out of ports", "ports", "whitenoise"),),
     "aiohttp": (),
     "webdav": (
         _flag("cheroot 8.1.0 sleeps", "timer instead of work", "timer", "cheroot", cheroot="8.1.0", users=5),
-        _flag("nothing is stored", "wrong answer", "wrong_answer", "stores_nothing"),
+        _flag("nothing is stored", "wrong response", "wrong_answer", "stores_nothing"),
     ),
     "webdav-stressor": (
         _flag("five servers are equal", "load tool was the limit", "generator", "cheroot", cheroot="8.0.0"),

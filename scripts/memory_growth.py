@@ -4,7 +4,7 @@
     .venv/bin/python scripts/memory_growth.py 2 4 --out memory.json
 
 A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
-disconnect before the answer. Servers with short queues refuse some of the requests. The measurement takes about 40 s
+disconnect before the response. Servers with short queues refuse some of the requests. The measurement takes about 40 s
 per server. To print a saved table again, use measured_table.py.
 """
 
@@ -47,7 +47,7 @@ async def measure(options: argparse.Namespace) -> None:
     """Measure each server and print a line for it; save the table if `--out` is given."""
     python = interpreter(options.python)
     plan, _ = drill_plan(suite_of(options.servers), [CONTROL], {"python": [python.path]}, rounds=1, seed=1)
-    print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   answers  refused")
+    print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   responses  refused")
     rows = {}
     for case in plan.cases:
         try:

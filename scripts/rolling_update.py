@@ -98,7 +98,7 @@ class LoadBalancer:
 
     @contextlib.asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
-        """Send requests while the context is active, and wait for all answers at the end."""
+        """Send requests while the context is active, and wait for all responses at the end."""
         began_s, waiting = time.monotonic(), []
 
         async def send_at_fixed_rate() -> None:

@@ -11,7 +11,7 @@ container starts, probes fail.
 The simulated hours are longer than the load, so the moments of the probes are drawn by a stationary bootstrap (Politis
 and Romano 1994, doi:10.1080/01621459.1994.10476870). From one probe to the next, the simulation moves on in the same
 round or jumps to a random moment of a random round. The time between jumps is exponentially distributed, by default
-with a mean of 2 s, so successive pings stay together. Pings due before the first answer are omitted.
+with a mean of 2 s, so successive pings stay together. Pings due before the first response are omitted.
 
 Lost requests are those that would have been answered at the measured rate while the container was down, plus one
 in-flight request of each user per restart. A server that stops gracefully completes some of its in-flight requests.
@@ -67,8 +67,8 @@ class PingClock:
     """Draw the latencies of pings at successive moments from measured rounds, by a stationary bootstrap.
 
     Args:
-        rounds: the latencies of each round, in the order in which the pings were due; infinite if there was no answer.
-        interval_s: the time between two pings.
+        rounds: the latencies of each round, in the order in which the pings were due; infinite if there was no
+        response. interval_s: the time between two pings.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ def simulate(
     """Simulate a container under constant load, starting at the moment when it is ready.
 
     Args:
-        ready_s: the time from the container's start to its first answer.
+        ready_s: the time from the container's start to its first response.
         first_delay_s: the delay before the second restart; with 0, no restart is delayed.
     """
     at_s, started_s, ready_at_s, delay_s = chance.uniform(0, probe.period_s), 0.0, 0.0, 0.0
@@ -124,7 +124,7 @@ def simulate(
 
 
 def latencies_s(record: Record) -> list[float]:
-    """Return the latencies of the pings that were due after the first answer; by then, all users had sent a request."""
+    """Return the latencies of the pings due after the first response; by then, all users had sent a request."""
     first_s = min(record.transactions.finished_s, default=0.0)
     pings = sorted(zip(record.pings.due_s, record.pings.waited_s, record.pings.problem, strict=True))
     return [math.inf if problem else waited_s for due_s, waited_s, problem in pings if due_s >= first_s]

@@ -21,7 +21,7 @@ _RECEIVED_S = web.RequestKey("received_s", float)
 
 
 def answer(request: web.Request, run: TaskRun) -> web.Response:
-    """Return a response with the task's answer, and with headers that describe the run."""
+    """Return a response with the task's result, and with headers that describe the run."""
     return _plain(run.answer, 200, responses.task_headers(run, request[_RECEIVED_S]))
 
 

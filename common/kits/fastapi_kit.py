@@ -53,7 +53,7 @@ def task_app() -> FastAPI:
 
 
 def answer(request: Request, run: TaskRun) -> Response:
-    """Return a response with the task's answer, and with headers that describe the run."""
+    """Return a response with the task's result, and with headers that describe the run."""
     return _plain(run.answer, 200, responses.task_headers(run, request.state.received_s))
 
 

@@ -86,7 +86,7 @@ def _require_connected(client: Any) -> None:
 
 
 def answer(run: TaskRun) -> Response:
-    """Return a response with the task's answer, and with headers that describe the run."""
+    """Return a response with the task's result, and with headers that describe the run."""
     return Response(run.answer, headers=responses.task_headers(run, g.received_s), content_type=responses.PLAIN_TEXT)
 
 

@@ -1,4 +1,4 @@
-"""Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or answer.
+"""Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or result.
 
 The server's resource must implement `Jobs`.
 """
@@ -43,12 +43,12 @@ class PostJob(Handler):
         name = await self.resource.post(self.task)
         self.set_status(202)
         self.set_header("Location", f"/jobs/{name}")
-        self.set_header("Retry-After", "0")  # GET can wait for the answer
+        self.set_header("Retry-After", "0")  # GET can wait for the result
         self.finish("queued")
 
 
 class FindJob(Handler):
-    """Handle `GET /jobs/ID`: respond with status 200 and the answer, or with status 202 and the state.
+    """Handle `GET /jobs/ID`: respond with status 200 and the result, or with status 202 and the state.
 
     With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s until the job is done.
     """

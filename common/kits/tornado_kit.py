@@ -92,7 +92,7 @@ class TaskHandler(Handler):
             self._waiting.pop(self._ticket, None)
 
     def answer(self, run: TaskRun) -> None:
-        """Send the task's answer, with headers that describe the run."""
+        """Send the task's result, with headers that describe the run."""
         for name, value in responses.task_headers(run, self.received_s).items():
             self.set_header(name, value)
         self.finish(run.answer)

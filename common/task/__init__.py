@@ -1,4 +1,4 @@
-"""Find the long task, perform it, and return its answer and timings.
+"""Find the long task, perform it, and return its result and timings.
 
 A task is a plain function, an `async def`, or a generator function that yields where other code may run. The
 generator uses `yield 0` or `yield` between slices of computation, and `yield 0.2` to wait 0.2 s.
@@ -166,7 +166,7 @@ class _Attempt:
                 yield pause_s
                 self.stopwatch.start()
         if inspect.isasyncgen(answer):
-            raise TypeError("the task returned an async generator; expected an async function that returns the answer")
+            raise TypeError("the task returned an async generator; expected an async function that returns the result")
         if not inspect.iscoroutine(answer):
             self.answer = str(answer)
         self.stopwatch.stop()
@@ -277,7 +277,7 @@ def _import(module: str, name: str, spec: str) -> Callable[..., object]:
 def _require_callable(function: Callable[..., object], arguments: Arguments, spec: str) -> None:
     if inspect.isasyncgenfunction(function):
         raise UnknownTaskError(
-            f"task {spec!r} is an async generator function; expected an async function that returns the answer, "
+            f"task {spec!r} is an async generator function; expected an async function that returns the result, "
             "or a generator function that yields the seconds to wait"
         )
     try:

@@ -1,4 +1,4 @@
-"""Answers sooner than any other server, but the answer is wrong.
+"""Answers sooner than any other server, but the response is wrong.
 
 The work is submitted to a pool of processes, but the handler does not wait for the result.
 To do: send the result of the task as soon as it is ready. `self.answer(run)` sends it;

@@ -1,4 +1,4 @@
-"""Every request gets its own pool: the answers are correct, but most CPU time is wasted.
+"""Every request gets its own pool: the responses are correct, but most CPU time is wasted.
 
 For each request, a process has to be started and Python loaded before the task can begin.
 To do: let all requests share one pool that exists before the first request. Where do you create it?

@@ -1,4 +1,4 @@
-"""Check the database after each load: were rows read and updated, and do answers match the tables?
+"""Check the database after each load: were rows read and updated, and do responses match the tables?
 
 usage: check.py URL POSTGRESQL ANSWERS BYTES
 
@@ -25,7 +25,7 @@ REQUESTS = 4  # to see that rows are drawn at random
 FEWEST = 0.5  # share of the expected reads or updates
 # PostgreSQL counts reads with a delay: 1 s for a busy connection, 10 s for an idle one.
 TIMEOUT_S, POLL_S, AT_A_TIME = 15, 0.2, 8
-LENGTH = 0.25  # tolerance as a share of the mean length, which varies with the numbers in the answers
+LENGTH = 0.25  # tolerance as a share of the mean length, which varies with the numbers in the responses
 READ = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables"
 
 
@@ -45,17 +45,17 @@ def fail(what: str) -> NoReturn:
 
 
 async def check_read(connection: asyncpg.Connection, rows: int) -> None:
-    """Fail unless about this many rows were read for each answer."""
+    """Fail unless about this many rows were read for each response."""
     fewest, until_s, ours = FEWEST * ANSWERS * rows, time.monotonic() + TIMEOUT_S, 0
     while (read := (await connection.fetchval(READ) or 0) - ours) < fewest:
         if time.monotonic() > until_s:
-            fail(f"has read {max(0, read)} rows, but {ANSWERS} answers should have read {ANSWERS * rows}")
+            fail(f"has read {max(0, read)} rows, but {ANSWERS} responses should have read {ANSWERS * rows}")
         await asyncio.gather(asyncio.sleep(POLL_S), *(asyncio.to_thread(fetch) for _ in range(AT_A_TIME)))
         ours += AT_A_TIME * rows
 
 
 def check_length(bodies: list[bytes]) -> None:
-    """Fail unless answers under load were about as long as these."""
+    """Fail unless responses under load were about as long as these."""
     if BYTES and ANSWERS:
         mean, own = int(BYTES) / ANSWERS, sum(map(len, bodies)) / len(bodies)
         if abs(mean - own) > LENGTH * own:
@@ -63,7 +63,7 @@ def check_length(bodies: list[bytes]) -> None:
 
 
 async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
-    """Fail unless the table has the rows of the answer, as many as requested."""
+    """Fail unless the table has the rows of the response, as many as requested."""
     rows = [answer] if isinstance(answer, dict) else answer
     there = {
         row["id"]: row["random_number"]
@@ -77,7 +77,7 @@ async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
 
 
 def rows_of(path: str) -> int:
-    """Return the number of rows in an answer; 0 if it needs no database."""
+    """Return the number of rows in a response; 0 if it needs no database."""
     last = path.rpartition("/")[2]
     return int(last) if last.isdecimal() else {"db": 1, "fortunes": len(FORTUNES)}.get(last, 0)
 
@@ -91,7 +91,7 @@ async def main() -> None:
         )
         expected = ROWS * (1 - (1 - int(updates[1]) / ROWS) ** ANSWERS)
         if changed < FEWEST * expected:
-            fail(f"has updated {changed} rows, but {ANSWERS} answers should have reached about {expected:.0f}")
+            fail(f"has updated {changed} rows, but {ANSWERS} responses should have reached about {expected:.0f}")
     if rows := rows_of(PATH):
         await check_read(connection, rows)
     bodies = [await asyncio.to_thread(fetch) for _ in range(REQUESTS)]

@@ -1,4 +1,4 @@
-"""FastAPI with a process pool: the task runs in another process, and the loop awaits its answer."""
+"""FastAPI with a process pool: the task runs in another process, and the loop awaits its result."""
 
 import asyncio
 import multiprocessing

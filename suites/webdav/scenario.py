@@ -14,7 +14,7 @@ def visit(user) -> None:
 
 
 def is_right(user, method: str, url: str, expected: bytes | None = None, file: Path | str = "", **what) -> bool:
-    """Send a request and return whether its answer is right; count it as failed otherwise."""
+    """Send a request and return whether its response is right; count it as failed otherwise."""
     with user.client.request(method, url, name=method, headers=user.headers, catch_response=True, **what) as answer:
         if answer.status_code and not 200 <= answer.status_code < 300:
             answer.failure(f"status {answer.status_code}")

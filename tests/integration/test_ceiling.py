@@ -88,7 +88,7 @@ def computed(task: str, users: int, time_s: float = 1.0) -> Record:
 
 
 def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]) -> Record:
-    """Run the ceiling until every user has an answer, call `look`, and stop."""
+    """Run the ceiling until every user has a response, call `look`, and stop."""
     case, record = new_bare(task, users)
     seen: set[int] = set()
 
@@ -279,7 +279,7 @@ def test_malformed_output_lines_of_ceiling_processes_are_ignored() -> None:
     assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
     assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
     assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
-    assert length.end_s == LEAST_S  # the only user has an answer
+    assert length.end_s == LEAST_S  # the only user has a response
 
 
 def test_answer_checks_are_recorded_separately_from_user_transactions() -> None:

@@ -41,13 +41,13 @@ from under_siege.targets.expectation import Expectation
 from under_siege.targets.selection import suite_of
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
-RATE = 40.0  # answers per second
+RATE = 40.0  # responses per second
 
 
 def incident(
     fault: str = "worker", *, gap_s: float = 0.0, gone: int = 0, ping_s: float = 0.002, server: str = "4_pool", **seen
 ) -> Incident:
-    """Return an incident with a fault after 1 s, a gap in the answers, and normal load until 5 s after the fault."""
+    """Return an incident with a fault after 1 s, a gap in the responses, and normal load until 5 s after the fault."""
     times = [number / RATE for number in range(int(6 * RATE))]
     right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
     wrong = [1.0 + number / 1000 for number in range(gone)]
@@ -326,7 +326,7 @@ def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_c
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.pings = Pings([], [], [], [])
     cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
-    assert [(one.mark, cell_lines(one)[1]) for one in cells] == [(DEAD, "no answer"), (DEAD, "–")]  # noqa: RUF001
+    assert [(one.mark, cell_lines(one)[1]) for one in cells] == [(DEAD, "no response"), (DEAD, "–")]  # noqa: RUF001
     assert list(conclusion(cells))[1:3] == [
         "Dead, but a health check would detect it: 4_pool (50 slow connections).",
         "Dead: shop (50 slow connections).",

@@ -1,4 +1,4 @@
-"""Servers with wrong or missing answers must not hang the run, affect other cases or leave processes behind."""
+"""Servers with wrong or missing responses must not hang the run, affect other cases or leave processes behind."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""`bench.py run --style jobs`: each user posts a job and polls for its answer."""
+"""`bench.py run --style jobs`: each user posts a job and polls for its result."""
 
 import asyncio
 import json
@@ -158,7 +158,7 @@ def test_users_keep_polling_a_job_after_a_503_response() -> None:
 
 def test_endless_answers_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match="the answer has more than"):
+    with pytest.raises(ValueError, match="the response has more than"):
         job_of(web.Response(text="x" * 1001))
     with pytest.raises(ValueError, match="the job is on another server"):
         job_of(location="http://127.0.0.2/jobs/1")

@@ -53,7 +53,7 @@ def test_enter_continues_the_lesson_and_q_stops_it(tmp_path: Path) -> None:
     question, table, *rest = seen
     assert "591.66" in question
     assert status == 0
-    assert "answers/s" in table
+    assert "responses/s" in table
     assert not any("You said" in one for one in (question, table)), "the table appears before the answer"
     assert "You said C, and that is right." in rest[0]
     assert "To continue, run: " in rest[-1]

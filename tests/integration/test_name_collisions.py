@@ -115,7 +115,7 @@ def test_servers_with_the_same_name_are_measured_and_traced_separately(run_cli, 
     assert {record.server for record in result.records} == {*names, "bare"}
     assert {trace.server for trace in result.traces} == names
     assert [record.failure for record in result.records] == [None] * 4
-    assert names <= set(re.findall(r"[ab]/\w+", ran.stdout))  # in the table or, without an answer, below it
+    assert names <= set(re.findall(r"[ab]/\w+", ran.stdout))  # in the table or, without a response, below it
     urls = {record.server: record.tool_command[-1] for record in result.records if not record.is_ceiling}
     ports = {name: int(url.rstrip("/").rpartition(":")[2]) for name, url in urls.items()}
     assert ports["a/2_app"] >= 8001  # the port of its number, or the next free one

@@ -1,4 +1,4 @@
-"""Health-check pings and answer checks are sent at a fixed rate, independent of earlier responses."""
+"""Health-check pings and response checks are sent at a fixed rate, independent of earlier responses."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Preparation before the load: prepare commands, libraries, warm-up, files as expected answers, limited ports."""
+"""Preparation before the load: prepare commands, libraries, warm-up, files as expected responses, limited ports."""
 
 import asyncio
 import sys
@@ -103,7 +103,7 @@ def test_the_warm_up_of_a_server_overrides_that_of_the_suite(tmp_path: Path) -> 
 
 
 def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
-    """Return the notes on a server that used `cpu_s` for its first answers and 0.1 s of CPU for each later answer."""
+    """Return the notes on a server that used `cpu_s` for each of its first responses and 0.1 s for each later one."""
     record = burst_record_of("1_x")
     record.warm_up_answers, record.warm_up_cpu_s = answers, cpu_s
     result = result_of([bare_record(), record])
@@ -114,7 +114,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
 
 def test_a_note_reports_that_the_first_answers_used_more_cpu_than_later_answers() -> None:
     (note,) = warm_up_notes(6000, 6000 * 0.25)
-    assert note.startswith("its first 6,000 answers used 250 ms of CPU each, later ones 100 ms; ")
+    assert note.startswith("its first 6,000 responses used 250 ms of CPU each, later ones 100 ms; ")
     assert warm_up_notes(6000, 6000 * 0.13) == warm_up_notes(0, 0.0) == warm_up_notes(6000, None) == []
 
 

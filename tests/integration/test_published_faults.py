@@ -23,7 +23,7 @@ from app import {name} as honest
 def app(environ, start_response):
     if "aiohttp" in environ.get("HTTP_USER_AGENT", ""):
         return {honest}(environ, start_response)
-    time.sleep(0.02)  # a few answers are enough
+    time.sleep(0.02)  # a few responses are enough
     start_response("200 OK", [("Content-Length", "{size}")])
     return [b"x" * {size}]
 """

@@ -105,7 +105,7 @@ def test_the_output_suggests_fields_to_ignore_and_names_ignored_fields_that_do_n
 
 
 def test_chunked_answers_are_accepted(orders: Path, tmp_path: Path) -> None:
-    """siege counts the framing of the chunks as part of the answer."""
+    """siege counts the framing of the chunks as part of the response."""
     app, suite = orders / "app.py", orders / "suite.toml"
     text = app.read_text().replace("str(uuid.uuid4())", "'1'").replace("str(datetime.now(UTC))", "'2'")
     text = text.replace('self.send_header("Content-Length", str(len(body)))', "")

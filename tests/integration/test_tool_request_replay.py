@@ -24,7 +24,7 @@ from under_siege.run.tool_request_replay import IN_A_ROW, ReplayedRequest, Reque
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-# Sends the load tool a wrong answer of the right length, and all other clients the right answer.
+# Sends the load tool a wrong response of the right length, and all other clients the right response.
 DISHONEST = """
 import sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,7 +34,7 @@ class Liar(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.number += 1  # on this connection
-        time.sleep(0.02)  # more answers would not improve the test
+        time.sleep(0.02)  # more responses would not improve the test
         self.send_response(200)
         self.send_header("Content-Length", "5")
         if self.headers["Connection"] == "Keep-Alive":
@@ -89,7 +89,7 @@ def test_wrong_answers_sent_only_to_the_load_tool_are_detected(tool: str, keep_a
 
 @contextlib.asynccontextmanager
 async def answering(answers: list[bytes], seen: list[bytes]) -> AsyncIterator[str]:
-    """Start a server that sends these answers on each connection and stores all requests in `seen`; yield its URL."""
+    """Start a server that sends these responses on each connection and stores all requests in `seen`; yield its URL."""
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(EOFError, ConnectionError):
@@ -131,7 +131,7 @@ def test_replayed_requests_equal_those_of_the_load_tool(name: str, keep_alive: b
 
 
 def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float = 10.0) -> bytes:
-    """Return the body that a replayed request reads from these answers."""
+    """Return the body that a replayed request reads from these responses."""
 
     async def ask() -> bytes:
         async with answering(answers, []) as url:

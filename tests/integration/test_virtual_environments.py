@@ -115,7 +115,7 @@ def test_different_requirements_use_different_environments(user_python: Path, tm
 
 
 class FakeIndex(BaseHTTPRequestHandler):
-    """A package index that gives the same answer for every package."""
+    """A package index that gives the same response for every package."""
 
     status = 404
 

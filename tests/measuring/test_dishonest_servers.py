@@ -1,4 +1,4 @@
-"""Controls: the bench detects real servers that return unverified or precomputed answers, and accepts honest ones.
+"""Controls: the bench detects real servers that return unverified or precomputed responses, and accepts honest ones.
 
 test_run.py and test_noise_study.py have more honest servers; test_verdict_rules.py tests the rules one by one.
 """

@@ -172,7 +172,7 @@ def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explaine
     assert found.exit_code == NOT_SOLVED
     assert "above_ceiling" in [one.code for one in found.faults]
     report = "\n".join(found.lines())
-    assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in report
+    assert "\nNot solved yet: more responses than this machine can compute.\n✗ " in report
     assert "What that means: The ceiling is the throughput of the same users" in report
 
 
@@ -248,7 +248,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path:
 def test_lesson_check_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
     ended = invoke("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
-    assert "Not solved yet: the answer is not the result of the task." in ended.stdout
+    assert "Not solved yet: the response is not the result of the task." in ended.stdout
     assert "'done'" in ended.stdout
     assert all_exercises()["forgotten_await"].hint.split()[0] in ended.stdout
     assert (tmp_path / "kept" / "check-forgotten_await.json").is_file()

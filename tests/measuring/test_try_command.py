@@ -60,7 +60,7 @@ def flat(shown: str) -> str:
 def test_processes_are_recommended_for_a_task_that_holds_the_gil(run_try: Try) -> None:
     said = worth_it(run_try("primes"))
     assert "held: two threads take" in flat(said)
-    assert re.search(r"^answer +'4017' .*same in \d more runs", said, re.MULTILINE)
+    assert re.search(r"^result +'4017' .*same in \d more runs", said, re.MULTILINE)
     judged = advice(said)
     assert len(judged) == len(SERVERS)
     assert (judged["3"], judged["4"], judged["8"], judged["5"]) == (
@@ -159,8 +159,8 @@ def test_a_task_that_holds_the_gil_in_c_is_reported_to_delay_all_threads(run_try
         ("no_such_function", "cannot import task"),
         ("exits_hard", "it terminated the process during the first run"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
-        ("counts_its_runs", "its answer differs"),
-        ("returns_unpicklable_answer", "its answer differs"),
+        ("counts_its_runs", "its result differs"),
+        ("returns_unpicklable_answer", "its result differs"),
     ],
 )
 def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, word: str) -> None:
@@ -217,7 +217,7 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
 def test_the_cost_of_sending_a_large_answer_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
     assert re.search("20,000,000 bytes.*costs more than a fifth of its time", flat(said))
-    assert re.search(r"^4_\S+ +worth a run +but sending the task and its answer costs", said, re.MULTILINE)
+    assert re.search(r"^4_\S+ +worth a run +but sending the task and its result costs", said, re.MULTILINE)
     assert re.search(
         r"^8_\S+ +worth a run +it uses every core, and nothing is sent between processes", said, re.MULTILINE
     )

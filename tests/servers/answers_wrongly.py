@@ -1,4 +1,4 @@
-"""Always gives a wrong answer."""
+"""Always gives a wrong response."""
 
 from minimal_server import serve
 

@@ -1,4 +1,4 @@
-"""Sends FINE correct answers, then fails with a traceback on stderr, as most servers do."""
+"""Sends FINE correct responses, then fails with a traceback on stderr, as most servers do."""
 
 import itertools
 import logging

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from common.task import perform
 
-Respond = Callable[[str, bool], tuple[int, str]]  # task's answer, whether the client is the bench → status, body
+Respond = Callable[[str, bool], tuple[int, str]]  # task's result, whether the client is the bench → status, body
 
 
 def serve(respond: Respond) -> None:

@@ -277,7 +277,7 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
 
 
 def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
-    """Return each case's CPU time per answer minus the task's CPU time, or all of it if `task` is None."""
+    """Return each case's CPU time per response minus the task's CPU time, or all of it if `task` is None."""
     return [_difference(comparison.measured[CPU_TIME][place], task) for place in places]
 
 

@@ -71,7 +71,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     response_s: Latency | None = None
     ping_s: Latency | None = None
     cpu_s_per_transaction: float | None = None
-    ready_s: float | None = None  # time to the first correct answer to a ping
+    ready_s: float | None = None  # time to the first correct response to a ping
     memory_bytes: int | None = None
     memory_kind: str = ""
     speed: Speed | None = None
@@ -176,7 +176,7 @@ def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None
 
 
 def _response(rounds: Sequence[Round], estimates: CaseEstimates) -> Latency | None:
-    """Return the latency of all answers, or the medians over the bursts if the tool reports only percentiles."""
+    """Return the latency of all responses, or the medians over the bursts if the tool reports only percentiles."""
     bursts = [run.totals for run in rounds if run.totals]
     if not bursts:
         return _latency([run.responses for run in rounds], "response", estimates)

@@ -85,7 +85,7 @@ def _latency(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: 
 
 
 def _goodput(colour: VegaLite, mark: VegaLite, theme: Theme) -> VegaLite:
-    y = quantity("good", title="answers in time, per second", scale={"type": "symlog", "constant": 1})
+    y = quantity("good", title="responses in time, per second", scale={"type": "symlog", "constant": 1})
     base = {"x": _x("requests offered per second"), "y": y, "color": colour}
     layers = [layer("good", "line", base, strokeWidth=2), _points("good", base, mark)]
     return {"layer": layers, "width": theme.width - 80, "height": _LOWER}
@@ -127,8 +127,8 @@ def capacity_pictures(capacities: Sequence[Capacity]) -> Iterator[Picture]:
             job if len(groups) > 1 else "",
             "Each point is one step: Poisson arrivals at that rate. The knee is where a line bends upwards; the dashed "
             "lines are the goals. Pale points belong to steps that ended early, because too many requests had missed "
-            "a goal. The lowest chart shows the goodput, the answers per second that arrived in time, also beyond the "
-            "knee.",
+            "a goal. The lowest chart shows the goodput, the responses per second that arrived in time, also beyond "
+            "the knee.",
             partial(capacity_chart, group),
             "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),
             headline=headline(group),

@@ -19,7 +19,7 @@ from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows
 
 COLUMNS = (
     *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),
-    *("first goal missed", "CPU per answer", "memory"),
+    *("first goal missed", "CPU per response", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 LARGE_GAIN = 1.03  # ratio of the estimate at constant CPU speed to the actual one above which a remark mentions it

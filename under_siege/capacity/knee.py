@@ -1,9 +1,9 @@
 """Estimate the arrival rate at which a metric reaches its limit, from a few steps at other rates.
 
 Response times are estimated by replaying measured service times. The service time of a request begins when a worker is
-free for it, and ends with its answer. It is computed by inverting Lindley's recursion (1952) or, with several workers,
-the recursion of Kiefer and Wolfowitz (1955). A few hundred service times, replayed at other rates, contain more
-information than the percentiles of their steps. A block bootstrap (Künsch 1989) determines the interval, because
+free for it, and ends with its response. It is computed by inverting Lindley's recursion (1952) or, with several
+workers, the recursion of Kiefer and Wolfowitz (1955). A few hundred service times, replayed at other rates, contain
+more information than the percentiles of their steps. A block bootstrap (Künsch 1989) determines the interval, because
 changes of the machine's speed correlate the service times of consecutive requests.
 
 A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
@@ -142,7 +142,7 @@ class StepRequests:
     """The requests of one step, in the order of their arrival."""
 
     due_s: Floats
-    wait_s: Floats  # time to the answer or the timeout; infinite if the request was refused
+    wait_s: Floats  # time to the response or the timeout; infinite if the request was refused
     is_answered: NDArray[np.bool_]
     slowness: Floats  # service time relative to the mean speed of the machine; 1 if the speed has no effect
 

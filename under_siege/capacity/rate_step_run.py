@@ -176,7 +176,7 @@ PING_EVERY_S = 0.025
 CLEARLY = 10.0  # a step ends early if 10 times the allowed number of requests miss a goal
 FEWEST_MISSED = 5  # minimum number of misses that ends a step early
 STOP_S = 0.5  # how long a server may take to exit; it is short, because its remaining work does not matter
-LATER = 1.1  # how long to wait for an answer, as a multiple of the limit
+LATER = 1.1  # how long to wait for a response, as a multiple of the limit
 
 
 def longest_s(goals: Sequence[Goal]) -> float:
@@ -231,8 +231,8 @@ class Offer:
     async def _until_seen(self, sending: Generator) -> None:
         """Wait until all requests are answered or timed out, or until a goal is clearly missed.
 
-        Slow answers don't end a step before all requests are due, because late answers also show service times. Slow
-        pings can end any step early except the first one, which measures the throughput under overload.
+        Slow responses don't end a step before all requests are due, because late responses also show service times.
+        Slow pings can end any step early except the first one, which measures the throughput under overload.
         """
         began_s, answered = self.step.record.load_began_s or 0.0, 0
         due_s, longest = np.asarray(self.due_s), longest_s(self.goals)

@@ -20,7 +20,7 @@ _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator is the limit
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
 PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is always busy
-SERVED_S = 0.1  # period before an answer in which the request is assumed to be in service
+SERVED_S = 0.1  # period before a response in which the request is assumed to be in service
 SMOOTHED_S = 0.3  # extends this period on both sides, because single samples of the speed probe are noisy
 TINY = 0.01  # minimum speed, as a share of the mean speed
 AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is the limit
@@ -113,12 +113,12 @@ class StepMetrics:
 
     @property
     def answered(self) -> int:
-        """Return the number of correct answers."""
+        """Return the number of correct responses."""
         return int(np.sum(self.right))
 
     @property
     def answered_per_s(self) -> float:
-        """Return the mean rate of correct answers during the step."""
+        """Return the mean rate of correct responses during the step."""
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
 
     def rate_at(self, mean_speed: float | None) -> float:
@@ -133,14 +133,14 @@ class StepMetrics:
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
-        """Return the goodput, which is the number of correct answers per second within the latency limit."""
+        """Return the goodput, which is the number of correct responses per second within the latency limit."""
         due_s = self.step.arrivals.due_s
         seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
 
     @cached_property
     def cpu_s(self) -> float | None:
-        """Return the CPU time that the server and its children used per correct answer."""
+        """Return the CPU time that the server and its children used per correct response."""
         used = self.record.samples.cpu_s
         return (used[-1] - used[0]) / self.answered if len(used) > 1 and self.answered else None
 

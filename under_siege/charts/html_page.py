@@ -170,8 +170,8 @@ GLOSSARY = {
     "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
     "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as for a database, a mail server and another service, "
     "and uses almost no CPU time.",
-    "trans/s": "Transactions per second (siege's transaction rate): correct answers per second. Where the CPUs changed "
-    "their speed, this is the rate at their mean speed over this run. A speed probe measures the speed of every CPU "
+    "trans/s": "Transactions per second (siege's transaction rate): correct responses per second. Where the CPU "
+    "speed changed, this is the rate at the mean speed of this run. A speed probe measures the speed of every CPU "
     "50 times a second while the load is on. CPU time lost to noisy neighbours and other programs is added.",
     "as measured": "Transactions per second without any adjustment for the speed of the CPUs.",
     "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
@@ -188,8 +188,8 @@ GLOSSARY = {
     "rank": "1 plus the number of cases that are significantly faster. Cases with rank 1 are not significantly slower "
     "than the fastest one. That does not make them equal: more rounds may separate them. After three cases with rank "
     "1 comes rank 4.",
-    "availability": "The share of all requests that got a correct answer.",
-    "CPU per trans": "CPU time of the server and all its processes for each correct answer, as measured. On faster "
+    "availability": "The share of all requests that got a correct response.",
+    "CPU per trans": "CPU time of the server and all its processes for each correct response, as measured. On faster "
     "CPUs it is lower.",
     "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts pages that "
     "processes share only once.",

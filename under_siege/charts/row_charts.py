@@ -117,7 +117,7 @@ def throughput_chart(cases: Sequence[Summary], theme: Theme, ceilings: Sequence[
     limits = [_high(ceiling) for ceiling in ceilings if ceiling is not None and ceiling.rate_per_s]
     most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
     limit = " (dashed: the ceiling)" if theme.is_slide and limits else ""
-    axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": theme.width // 100}
+    axis = {"title": f"responses per second{limit}", "orient": "top", "tickCount": theme.width // 100}
     sheet = rows.sheet({"domain": [0, most], "nice": False, "clamp": True}, axis)
     bars, intervals = [], []
     for number, case in enumerate(cases):
@@ -259,14 +259,14 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: The
     """Draw the CPU time of each case as a bar with an interval; a bar is pale if it is not significantly above 0.
 
     Args:
-        spent: CPU seconds per answer, for each case.
+        spent: CPU seconds per response, for each case.
         beside_task: whether the CPU time of the task itself is subtracted.
     """
     rows = Rows(cases, _CPU, theme, "cpu_s_per_transaction")
     values = [1000 * max(0.0, metric.value or 0.0) for metric in spent]
     edges = [tuple(1000 * max(0.0, edge) for edge in metric.interval) if metric.interval else None for metric in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
-    what = "CPU time per answer on top of the task" if beside_task else "CPU time per answer"
+    what = "CPU time per response on top of the task" if beside_task else "CPU time per response"
     axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": theme.width // 100}
     sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
     bars, intervals, figures = [], [], []
@@ -303,7 +303,7 @@ def _in_two_digits(value_ms: float) -> str:
 def moments_chart(
     cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, theme: Theme
 ) -> Drawing:
-    """Draw answers and pings over time in the first round of each case, all with the same scales.
+    """Draw responses and pings over time in the first round of each case, all with the same scales.
 
     A curve with more than `most_steps` steps is thinned.
     """
@@ -341,13 +341,13 @@ def moments_chart(
 
 
 def _axis(theme: Theme) -> VegaLite:
-    colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
+    colours = "seconds · blue: responses so far, and their rate · orange: each ping, and the longest"
     title = colours if theme.is_slide else "seconds since the siege began"
     return {"title": title, "orient": "top", "tickCount": theme.width // 100}
 
 
 def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
-    """Return the points of the curve, as (seconds, answers so far), from the start to the end of the load."""
+    """Return the points of the curve, as (seconds, responses so far), from the start to the end of the load."""
     finished_s = sorted(at for at in run.record.transactions.finished_s if at <= end_s)
     lasted_s = min(end_s, run.record.load_s or run.record.time_s)
     points = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
@@ -357,10 +357,10 @@ def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
 def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
-    """Return two labelled scale lines: one for a round number of answers, and one for a round ping latency."""
+    """Return two labelled scale lines: one for a round number of responses, and one for a round ping latency."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
-        {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},
+        {"y": floor - answers_px * count / most, "text": f"{count:g} responses"},
         {"y": ground - pings_px * wait_s / longest_s, "text": f"a ping of {formatting.seconds(wait_s)}"},
     ]
 
@@ -371,4 +371,4 @@ def _rate_and_longest(run: Round, theme: Theme) -> str:
     if theme.is_slide:
         return f"{rate}, {formatting.seconds(longest_s)}"
     settled = f", {rate} as measured" if run.rate.per_s else ""
-    return f"{run.completed} answers{settled}; longest ping {formatting.seconds(longest_s)}"
+    return f"{run.completed} responses{settled}; longest ping {formatting.seconds(longest_s)}"

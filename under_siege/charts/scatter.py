@@ -331,7 +331,7 @@ def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None,
 
 
 def _upright(theme: Theme) -> str:
-    return "answers per second: more is better →" if not theme.is_slide else "answers per second →"
+    return "responses per second: more is better →" if not theme.is_slide else "responses per second →"
 
 
 def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:

@@ -34,7 +34,7 @@ FIGURES = (
     SweepMetric("rate", "rate_per_s", "requests per second, speed-adjusted"),
     SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
     SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
-    SweepMetric("cpu", "cpu_s_per_transaction", "CPU per answer, milliseconds", lambda value: 1000 * value),
+    SweepMetric("cpu", "cpu_s_per_transaction", "CPU per response, milliseconds", lambda value: 1000 * value),
     SweepMetric("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
 )
 

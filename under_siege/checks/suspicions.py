@@ -31,15 +31,15 @@ AWAKE = 0.8  # share of the time; if the server is the limit, the load tool slee
 GENERATOR = 0.10  # share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
 PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
-FEWEST_FOR_A_MEAN = 5  # minimum number of answers
-CYCLES_OF_OTHERS = 4  # a user without an answer counts as stuck once the others have this many answers each
-FAST_SHARE = 0.05  # share of answers that may look too fast because the bench read the tool's previous line late
+FEWEST_FOR_A_MEAN = 5  # minimum number of responses
+CYCLES_OF_OTHERS = 4  # a user without a response counts as stuck once the others have this many responses each
+FAST_SHARE = 0.05  # share of responses that may look too fast because the bench read the tool's previous line late
 ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
 LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
-FEWEST_CHECKS = 3  # minimum number of answer checks, which send the same request on other connections
-FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user an answer takes about as long as a check
+FEWEST_CHECKS = 3  # minimum number of response checks, which send the same request on other connections
+FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a response takes about as long as a check
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
 IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
@@ -58,7 +58,7 @@ class Needs(NamedTuple):
 
     @property
     def allowance(self) -> float:
-        """Return the fraction by which an honest answer may be faster than the task alone."""
+        """Return the fraction by which an honest response may be faster than the task alone."""
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
@@ -101,7 +101,7 @@ class Evidence:
 
 
 def is_busy(case_round: Round) -> bool:
-    """Return whether the machine had so much other work that it delayed single answers."""
+    """Return whether the machine had so much other work that it delayed single responses."""
     return other_work(case_round) > OTHER_WORK or stolen(case_round) > STEAL
 
 
@@ -151,7 +151,7 @@ def paced_by_the_tool(measured: Round) -> bool:
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report answers that took less time than the task alone, whether to a check, without load, or often under load."""
+    """Report responses that took less time than the task: to a check, without load, or often under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None
@@ -173,7 +173,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
     if soonest_s >= least_s:
         return None
     return (
-        f"an answer came after {formatting.seconds(soonest_s)}, "
+        f"a response came after {formatting.seconds(soonest_s)}, "
         f"but the task alone takes {formatting.seconds(alone_s)}, so the server answered without doing the work; "
         "check for a cache, or for a result that is not awaited"
     )
@@ -182,7 +182,8 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
 def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
-    Each user counts from the start of the siege to its last answer, because it always waits for an answer until then.
+    Each user counts from the start of the siege to its last response, because it always waits for a response until
+    then.
     """
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
@@ -208,7 +209,7 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     if users == measured.record.users or rounds_of_others < CYCLES_OF_OTHERS:
         return None
     return (
-        f"{measured.record.users - users} of {measured.record.users} users never got an answer, while the others got "
+        f"{measured.record.users - users} of {measured.record.users} users never got a response, while the others got "
         f"{rounds_of_others:.0f} each, so the rate is for {users} users only"
     )
 
@@ -222,7 +223,7 @@ def availability(measured: Round, _: Evidence) -> str | None:
     problems = [problem for problem in checks.problem if problem]
     example = f" (the first: {problems[0]})" if problems else ""
     return (
-        f"{missed} of {sent} requests got no correct answer{example}; the rate counts only correct answers, but "
+        f"{missed} of {sent} requests got no correct response{example}; the rate counts only correct responses, but "
         "failed requests may have taken less work"
     )
 
@@ -261,7 +262,7 @@ def unanswered_pings(measured: Round, _: Evidence) -> str | None:
     if not problems:
         return None
     of_all = f"{len(problems)} of {len(measured.record.pings.problem)}"
-    return f"{of_all} pings got no correct answer; the first: {problems[0]}"
+    return f"{of_all} pings got no correct response; the first: {problems[0]}"
 
 
 def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
@@ -302,7 +303,7 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
     used_up = taken >= PORTS * available and not record.ports_are_reused
     if not available or not (used_up or (unconnected and taken >= MANY_PORTS * available)):
         return None
-    failed = f", and {unconnected} requests got no answer" if unconnected else ""
+    failed = f", and {unconnected} requests got no response" if unconnected else ""
     return (
         f"the machine ran out of local ports (it has {available:,}; {taken:,} were open or in TIME_WAIT)"
         f"{failed}, so free ports limited the rate, not the server; keep connections alive, let the kernel reuse "
@@ -319,9 +320,9 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
 
 
 def timer(measured: Round, _: Evidence) -> str | None:
-    """Report answers that take as long as a known timer, but longer than if all users shared one queue.
+    """Report responses that take as long as a known timer, but longer than if all users shared one queue.
 
-    Answer checks send the same request on new connections during the load. If all users shared one worker, each user
+    Response checks send the same request on new connections during the load. If all users shared one worker, each user
     would wait at most the duration of a check multiplied by the number of users.
     """
     waited_s, checks_s = _usual_wait_s(measured), measured.checks.duration_s[measured.checks.good]

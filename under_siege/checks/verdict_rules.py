@@ -1,8 +1,8 @@
 """Rules that mark a case `failed`, `suspect` or `unclear`. They use only records, so they can judge old results, too.
 
-Rules for single answers check one round at a time; rules for rates check the interval over all rounds of a case. Noise
-widens this interval. It makes a case `unclear` only if the interval includes impossible values or is too wide to be
-useful. A rule is skipped if the load tool or the target does not report the values that it needs.
+Rules for single responses check one round at a time; rules for rates check the interval over all rounds of a case.
+Noise widens this interval. It makes a case `unclear` only if the interval includes impossible values or is too wide to
+be useful. A rule is skipped if the load tool or the target does not report the values that it needs.
 
 Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
 1987). A case is flagged if its whole interval is above a limit, and cleared if the interval excludes every excess
@@ -31,7 +31,7 @@ TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # resolution of the CPU clock
 USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
-HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of an answer proves little
+HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of a response proves little
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Limits:
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)
         self.rate_excess: Excess | None = None  # how far the rate exceeds the ceiling
-        self.cpu_excess: Excess | None = None  # how far the CPU time of the task exceeds that of an answer
+        self.cpu_excess: Excess | None = None  # how far the CPU time of the task exceeds that of a response
         share, is_paced = estimates.get("of_ceiling"), any(map(suspicions.paced_by_the_tool, rounds))
         if self.rate and share and share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.rate.mean, self.rate.mean / share.mean, share)
@@ -127,7 +127,7 @@ def too_short(limits: Limits) -> str | None:
         return limits.rounds[0].rate.too_short
     if limits.is_settled:
         return None
-    return "the siege ended before nine of ten users had an answer, here or at the ceiling; use a longer --time"
+    return "the siege ended before nine of ten users had a response, here or at the ceiling; use a longer --time"
 
 
 def no_ceiling(limits: Limits) -> str | None:
@@ -222,7 +222,7 @@ def _failure(measured: Round) -> tuple[str, str] | None:
     if wrong := _wrong_answer(measured):
         return "wrong_answer", wrong
     if not measured.completed:
-        wrong = f"; {measured.attempts} requests got no correct answer" if measured.attempts else ""
+        wrong = f"; {measured.attempts} requests got no correct response" if measured.attempts else ""
         return "no_transactions", f"no transaction completed in {measured.load_s:.1f} s of siege{wrong}"
     return None
 
@@ -231,20 +231,20 @@ def _wrong_answer(measured: Round) -> str | None:
     record, columns, expected = measured.record, measured.totals.columns, measured.record.answer_bytes
     for code, problem in zip(record.checks.code, record.checks.problem, strict=True):
         if code == "wrong_answer":
-            return f"an answer check under load failed: {problem}"
+            return f"a response check under load failed: {problem}"
     if expected >= 0 and not measured.good.all():
         answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
         if sizes := [size for size, status in answers if status == record.answer_status and size != expected]:
-            wrong = f"{len(sizes)} of {len(measured.good)} answers under load were wrong"
+            wrong = f"{len(sizes)} of {len(measured.good)} responses under load were wrong"
             return f"{wrong}: {sizes[0]} bytes long instead of {expected}"
     if contents := sum(columns.wrong_contents):
-        return f"{contents} of {measured.attempts} answers under load had the right status but wrong contents"
+        return f"{contents} of {measured.attempts} responses under load had the right status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):
-        wrong = f"the {measured.completed:,} answers under load were wrong"
+        wrong = f"the {measured.completed:,} responses under load were wrong"
         return f"{wrong}: they had {odd:,} bytes more or fewer than the requested files"
     size, count = measured.totals.bytes_of_answers()
     # The bytes may include those of requests that were in flight at the end.
     if expected > 0 and count and abs(size - count * expected) > len(columns.took_s) * record.users * expected:
-        wrong = f"the {count} answers under load were wrong"
+        wrong = f"the {count} responses under load were wrong"
         return f"{wrong}: {size / count:.1f} bytes long on average instead of {expected}"
     return None

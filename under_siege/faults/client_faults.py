@@ -47,7 +47,7 @@ WATCHED_S = 0.8  # how long endless tasks were measured in older results, which 
 
 
 async def disconnect_clients(context: FaultContext) -> None:
-    """Disconnect clients that wait for answers, and measure wasted CPU time and the latency of the next request."""
+    """Disconnect clients that wait for responses, and measure wasted CPU time and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     url, sent = expected.for_request(context.server.load_url)
@@ -211,7 +211,7 @@ def _mark_malformed(figures: Figures) -> str:
 CLIENT_FAULTS = (
     Fault(
         "leave",
-        "25 clients disconnect before the answer",
+        "25 clients disconnect before the response",
         "25 disconnect",
         ("wasted CPU time", "next request"),
         disconnect_clients,

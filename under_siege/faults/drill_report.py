@@ -261,10 +261,10 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
             yield Picture(
                 f"drill-{fault.name}",
                 fault.heading,
-                f"{capitalized(fault.description)}. The area is the rate of correct answers; each lane has its own "
+                f"{capitalized(fault.description)}. The area is the rate of correct responses; each lane has its own "
                 "scale. Vertical lines are pings: the taller, the longer they took; at full height 1 s or more.",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
-                f"{fault.heading}: answers and pings over time for {names}",
+                f"{fault.heading}: responses and pings over time for {names}",
             )
 
 

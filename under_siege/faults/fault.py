@@ -71,7 +71,7 @@ def ping(figures: Figures, name: str = "ping_p99_s") -> str:
     if name not in figures:
         return NOT_POSSIBLE
     value = figures[name]
-    return "no answer" if value is None else formatting.seconds(value)
+    return "no response" if value is None else formatting.seconds(value)
 
 
 def share(value: float | None) -> str:

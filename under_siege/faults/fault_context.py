@@ -48,7 +48,7 @@ MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the 
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
 STOP_S = 0.05  # how long a server may take to exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
-# Number of consecutive correct answers that pass the recovery check. If answers don't name their process, it is
+# Number of consecutive correct responses that pass the recovery check. If responses don't name their process, it is
 # multiplied by the number of listening processes.
 IN_A_ROW = 20
 AT_ONCE = 4  # number of concurrent requests in the recovery check; few enough that no server sheds load
@@ -239,7 +239,7 @@ class ServerFixture:
     users: Users
     folder: Path
     warm: Record
-    processes: int  # number of processes that answered during the warm-up, or 0 if answers don't name their process
+    processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
     broker: RestartableBroker | None = None
 
     def context(self, incident: Incident) -> FaultContext:
@@ -255,7 +255,7 @@ class ServerFixture:
         return await self._is_idle_soon(context) and await self.passes_check(context)
 
     async def passes_check(self, context: FaultContext) -> bool:
-        """Send requests until all processes have given enough consecutive correct answers, or until a request fails.
+        """Send requests until all processes have given enough consecutive correct responses, or until a request fails.
 
         Each request opens a new connection, so that every listening process gets some requests.
         """

@@ -25,7 +25,7 @@ def under_load(incident: Incident) -> Figures:
 
 
 def answered_at_s(incident: Incident) -> list[float]:
-    """Return the times at which correct answers arrived."""
+    """Return the times at which correct responses arrived."""
     return _ended_at_s(incident, {""})
 
 
@@ -40,7 +40,7 @@ def _ended_at_s(incident: Incident, outcomes: Collection[str]) -> list[float]:
 
 
 def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
-    """Return the rate of correct answers between two times."""
+    """Return the rate of correct responses between two times."""
     if to_s <= from_s:
         return 0.0
     return sum(from_s <= ended_s < to_s for ended_s in answered_at_s(incident)) / (to_s - from_s)
@@ -55,7 +55,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
     before = rate_between(incident, SETTLE_S, at_s)
     quiet_s = max([at_s, *failed_at_s(incident)])
     answered_s = np.sort(answered_at_s(incident))
-    # A window with the maximum number of answers begins at an answer, so also try the times of answers.
+    # A window with the maximum number of responses begins at a response, so also try the times of responses.
     in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
     begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
     begins.sort()
@@ -65,7 +65,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 latency of the pings due between two times, or None if too many of them got no answer."""
+    """Return the p99 latency of the pings due between two times, or None if too many of them got no response."""
     pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
     waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
     p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf

@@ -160,7 +160,7 @@ def _job_fault(name: str, description: str, heading: str, inject: Inject, option
         name,
         description,
         heading,
-        ("never answered", "last answer after"),
+        ("never answered", "last result after"),
         inject,
         lambda figures: (f"{count(figures['lost'])} of {count(figures['accepted'])}", seconds(figures["last_s"])),
         _mark,

@@ -17,13 +17,13 @@ from under_siege.targets.expectation import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
-PAUSE_S = 0.01  # how long a user pauses after a request without a correct answer, to avoid a flood of requests
-LIMIT_S = 2.0  # timeout for connecting, and for the answer to a malformed request
-QUIET_S = 0.05  # how long to wait for a second answer
-# After PATIENT requests, wait only HASTY_S for a second answer, because some servers serve one client at a time. By
+PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
+LIMIT_S = 2.0  # timeout for connecting, and for the response to a malformed request
+QUIET_S = 0.05  # how long to wait for a second response
+# After PATIENT requests, wait only HASTY_S for a second response, because some servers serve one client at a time. By
 # then, a server that answers smuggled requests has been detected.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # maximum number of bytes to read of an answer
+MOST_BYTES = 65536  # maximum number of bytes to read of a response
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -128,7 +128,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield malformed requests, each with a flag that is true if `pong` in the answer would prove request smuggling."""
+    """Yield malformed requests, each with whether `pong` in the response would prove request smuggling."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):
@@ -157,7 +157,7 @@ async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[i
 
 
 async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -> bytes | None:
-    """Send a request, and return the answer, or None if the server refuses the connection.
+    """Send a request, and return the response, or None if the server refuses the connection.
 
     Args:
         quiet_s: keep the sending side of the connection open, and stop reading after this time without data. If None,
@@ -202,7 +202,7 @@ async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator
 
 
 async def send_and_disconnect(host: str, port: int, path: str, request: Request, count: int, stay_s: float) -> None:
-    """Open connections that send a request, and close them after `stay_s` without waiting for the answers."""
+    """Open connections that send a request, and close them after `stay_s` without waiting for the responses."""
     length = [("Content-Length", len(request.body))] if request.body else []
     lines = [f"{name}: {value}\r\n" for name, value in (("Host", host), *length, *request.headers)]
     head = f"{request.method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()

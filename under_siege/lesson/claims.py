@@ -103,7 +103,7 @@ class ResultView:
             return exact(float(rest in {reason.code for reason in summary.reasons}))
         rates = [each.rate.per_s for each in rounds if each.rate.per_s]
         if metric == "printed rate":  # regardless of the verdict, as in the output of a load tool
-            return _rate(float(np.mean(rates)) if rates else None, "no answer was right")
+            return _rate(float(np.mean(rates)) if rates else None, "no response was right")
         if metric in ("ready", "backlog", "drain"):
             return _of_server(metric, summary, rounds)
         if metric == "users inside":
@@ -178,7 +178,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
     ]
     estimate = estimates([inside])[0]
     if estimate is None or summary.verdict == FAILED:
-        return unknown(_doubt(summary) or f"{summary.server} has no correct answer{_first_reason(summary)}")
+        return unknown(_doubt(summary) or f"{summary.server} has no correct response{_first_reason(summary)}")
     rate = float(np.exp(np.mean(np.log(rates))))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"

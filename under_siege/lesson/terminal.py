@@ -26,9 +26,9 @@ TRACES = ROOT / "results/sample.json"  # contains a trace of every strategy with
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # undecided claims get `?`
 # The column heading of each metric, and a short explanation.
 COLUMNS = {
-    "rate": ("answers/s", "correct answers per second; ±: 95 % confidence interval (step 13)"),
-    "printed rate": ("answers/s", "as the load tool counts them, correct or not"),
-    "p50": ("median wait", "half of the answers took less"),
+    "rate": ("responses/s", "correct responses per second; ±: 95 % confidence interval (step 13)"),
+    "printed rate": ("responses/s", "as the load tool counts them, correct or not"),
+    "p50": ("median wait", "half of the responses took less"),
     "ping p50": ("median ping", "half of the health checks took less"),
     "ping p99": ("ping p99", "99 of 100 health checks took less"),
     "memory": ("memory", "of the server and all its processes"),

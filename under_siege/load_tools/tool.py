@@ -104,7 +104,7 @@ class Driver:
     response_line: re.Pattern[str] | None = None  # matches a line of stdout, with the fields of `ToolResponse`
     streams_responses = False  # whether the tool reports every response as it arrives
     reports_percentiles = True
-    is_replayed = False  # whether the bench checks answers with replayed requests, because the tool does not
+    is_replayed = False  # whether the bench checks responses with replayed requests, because the tool does not
     counts_requests = False  # whether the tool can send a given number of requests
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random

@@ -1,1 +1,1 @@
-"""Monitors that run during the load: pings, answer checks, CPU and memory usage, and CPU speed."""
+"""Monitors that run during the load: pings, response checks, CPU and memory usage, and CPU speed."""

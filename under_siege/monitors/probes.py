@@ -1,4 +1,4 @@
-"""Send pings and answer checks during the load; after the load, wait until the server is idle.
+"""Send pings and response checks during the load; after the load, wait until the server is idle.
 
 Pings and checks are open loops: each request is sent when it is due, even if earlier requests are still unanswered. The
 latency of a ping is measured from its due time. A closed loop would send fewer requests to a server that stalls, which
@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """While the context is active, send pings from `began_s + first_s` on; then wait `timeout_s` for answers."""
+    """While the context is active, send pings from `began_s + first_s` on; then wait `timeout_s` for responses."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -109,7 +109,7 @@ def check_interval_s(task_s: float) -> float:
 
 
 class AnswerCheck:
-    """Request the task and verify the answers, because siege only counts their bytes.
+    """Request the task and verify the responses, because siege only counts their bytes.
 
     The rate includes these requests, because they are also work for the server. They begin together with the users, so
     that they don't lengthen the queue in the middle of the measurement.
@@ -119,7 +119,7 @@ class AnswerCheck:
         self._verify, self._checks, self._began_s = verify, checks, began_s
 
     async def check(self, in_a_row: int = 1) -> None:
-        """Send `in_a_row` requests on one connection, verify the last answer, and record the outcome."""
+        """Send `in_a_row` requests on one connection, verify the last response, and record the outcome."""
         sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "GET / was not answered"
         try:
             await self._verify(in_a_row)
@@ -131,7 +131,7 @@ class AnswerCheck:
             append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Send checks at a fixed rate until `end_s()`, which may change, then wait for missing answers."""
+        """Send checks at a fixed rate until `end_s()`, which may change, then wait for missing responses."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)

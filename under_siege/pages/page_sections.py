@@ -134,7 +134,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Picture]:
 
 def _title(over: SweepMetric, sweep: Sweep, what: str) -> str:
     """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
-    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per answer"}
+    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per response"}
     title = f"more {sweep.along}"
     title = title if over.name == "rate" else f"{figures.get(over.name, over.name)} with {title}"
     return f"{what}: {title}" if what else capitalized(title)
@@ -204,9 +204,9 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
     yield Picture(
         "throughput",
         "Throughput",
-        "Correct answers per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % confidence "
-        f"interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does not make them "
-        f"equal: more rounds may separate them.{_why(field)}",
+        "Correct responses per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
+        f"confidence interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does "
+        f"not make them equal: more rounds may separate them.{_why(field)}",
         lambda theme: throughput_chart(field.of(theme).cases, theme, field.of(theme).ceilings),
         "Requests per second: " + _each(cases, _rate),
         headline=chart_headlines.of_throughput(cases),
@@ -248,16 +248,16 @@ def _moments(field: Field, conditions: str) -> Picture:
     return Picture(
         "moments",
         "The course of the siege",
-        "The blue line counts correct answers, so its slope is the rate. The rate is measured after nine of ten users "
-        "have had an answer; it is not all answers divided by all seconds. A step is a batch of answers that came at "
-        "the same moment. Below, each ping is a bar whose height is its time: tall bars show that the server was "
-        "blocked. At the end users send no new requests, and the bars get shorter. All rows have the same scales, see "
-        "the dotted lines. A siege lasts longer if answers take longer. The chart shows the first round, not "
-        "adjusted; the table has all rounds.",
+        "The blue line counts correct responses, so its slope is the rate. The rate is measured after nine of ten "
+        "users have had a response; it is not all responses divided by all seconds. A step is a batch of responses "
+        "that came at the same moment. Below, each ping is a bar whose height is its time: tall bars show that the "
+        "server was blocked. At the end users send no new requests, and the bars get shorter. All rows have the "
+        "same scales, see the dotted lines. A siege lasts longer if responses take longer. The chart shows the "
+        "first round, not adjusted; the table has all rounds.",
         lambda theme: moments_chart(
             field.of(theme).cases, field.of(theme).rounds, int(MOST_STEPS * field.detail), theme
         ),
-        "Correct answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
+        "Correct responses in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
         headline=chart_headlines.of_moments(cases, field.rounds),
         conditions=conditions,
     )
@@ -280,15 +280,15 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
     yield Picture(
         "cpu",
-        "Cost: CPU time per answer",
-        f"CPU time for each correct answer {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
+        "Cost: CPU time per response",
+        f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
         "confidence interval. A pale bar is not significantly different from 0. The table has the CPU time with the "
         "task, as measured."
         if task
-        else "CPU time of the server and all its child processes for each correct answer. The thin line is the 95 % "
+        else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "
         "confidence interval.",
         lambda theme: _cpu(field.of(theme), task, theme),
-        f"CPU time per answer {beside}: "
+        f"CPU time per response {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,

@@ -88,15 +88,15 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     ]
     if task_s is None:
         values = sorted(value for value, *_ in known)
-        return f"An answer costs {span(values, formatting.seconds)} of CPU time" if values else "CPU time"
+        return f"A response costs {span(values, formatting.seconds)} of CPU time" if values else "CPU time"
     task = f"a task of {formatting.seconds(task_s)}"
     if not any(metric.high is not None for _, metric, _ in known):
-        return f"CPU time per answer on top of {task}"
+        return f"CPU time per response on top of {task}"
     significant = [entry for entry in known if entry[1].low is not None and entry[1].low > 0]
     if not significant:
         return f"No significant CPU time on top of {task}"
     most_s, _, case = max(significant, key=lambda entry: entry[0])
-    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per answer, whose task takes "
+    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, whose task takes "
     most += formatting.seconds(task_s)
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"

@@ -30,7 +30,7 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
 CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
 NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
 LATE_S = 0.010  # pings that the bench sends later than this measure the bench, not the server
-WARMING = 1.4  # a note is shown if the first answers use more than this multiple of the CPU time of later ones
+WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
 
 
 def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note on each server whose first answers used much more CPU time than later ones."""
+    """Yield a note on each server whose first responses used much more CPU time than later ones."""
     reported = set()
     for rounds in comparison.rounds:
         server = rounds[0].record.server
@@ -102,7 +102,7 @@ def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
             first_s, rest_s = max(costs, key=lambda cost: cost[0])
             yield (
                 server,
-                f"its first {rounds[0].record.warm_up_answers:,} answers used {formatting.seconds(first_s)} "
+                f"its first {rounds[0].record.warm_up_answers:,} responses used {formatting.seconds(first_s)} "
                 f"of CPU each, later ones {formatting.seconds(rest_s)}; the warm-up is not part of the measurement",
             )
 

@@ -136,7 +136,7 @@ class CaseRun:
             await self.count_answers(server, rest)
 
     async def count_answers(self, server: Server, load: Load) -> int:
-        """Run a load without recording it, and return the number of answers."""
+        """Run a load without recording it, and return the number of responses."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
@@ -187,7 +187,7 @@ class CaseRun:
             await server.while_alive(driven)
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
-        # This answer arrives after the server has processed the requests that the load tool left in its queue.
+        # This response arrives after the server has processed the requests that the load tool left in its queue.
         await server.while_alive(check.check(IN_A_ROW))
         pong = await server.while_alive(last_pong(session, server, timeout_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):

@@ -31,7 +31,7 @@ from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import Interpreter
 
-OVERRUN_S = 60.0  # extra time for a burst, if the server is stuck or the tool waits for answers
+OVERRUN_S = 60.0  # extra time for a burst, if the server is stuck or the tool waits for responses
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
 SHORTEST_S = 1e-3
 MOST_KEPT = 4000  # maximum number of characters of a tool's output
@@ -69,7 +69,7 @@ def spec_of(load: Load, users: int) -> LoadSpec:
 
 @contextlib.asynccontextmanager
 async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[RunningTool]:
-    """Start a tool that reports every answer, wait until it is ready, and stop it at the end.
+    """Start a tool that reports every response, wait until it is ready, and stop it at the end.
 
     Its stdout is a terminal, because the tool would buffer its output to a pipe.
 
@@ -123,7 +123,7 @@ async def drive(
     """Run the load tool for the length of the siege, and write its results to the record.
 
     Args:
-        tell: called for each answer, if the tool reports them individually.
+        tell: called for each response, if the tool reports them individually.
         running: the tool, if it is already running.
 
     Raises:

@@ -27,12 +27,12 @@ MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
 # On a machine whose speed varies, shorter sieges would more often rank equal servers differently.
 LEAST_S = 3.0
-SETTLED_USERS = 0.9  # the settled part begins when this share of users has an answer, as in the report
+SETTLED_USERS = 0.9  # the settled part begins when this share of users has a response, as in the report
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
-# half cycles of request and answer. Shorter sieges would give less accurate rates on a slow machine.
+# half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
 SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
-CYCLES_OF_A_BURST = 10  # cycles of request and answer in a burst, on a server that performs one task at a time
+CYCLES_OF_A_BURST = 10  # cycles of request and response in a burst, on a server that performs one task at a time
 MOST_BURSTS = 8
 BESIDES_S = 1.5  # seconds for the start, warm-up and stop of each case
 LEAST_ROUNDS = 2
@@ -116,7 +116,7 @@ class Plan:
         return replace(self.load_of(case), requests=warm_up.requests, time_s=warm_up.time_s)
 
     def expected_of(self, case: Case, expectations: Expectations) -> Expectation:
-        """Return the expected answer of this case, including the required headers."""
+        """Return the expected response of this case, including the required headers."""
         values = dict(case.values)
         headers = tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
         return replace(
@@ -259,7 +259,7 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
 
 
 class Length:
-    """Decide when a siege ends, based on the times of its answers."""
+    """Decide when a siege ends, based on the times of its responses."""
 
     def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
         self._is_fixed = asked_s is not None
@@ -269,11 +269,11 @@ class Length:
         self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # seconds since the siege began
 
     def last_until(self, end_s: float) -> None:
-        """End the siege at this time, regardless of the answers."""
+        """End the siege at this time, regardless of the responses."""
         self._is_fixed, self.end_s = True, end_s
 
     def answer(self, user: int, at_s: float) -> None:
-        """Record that a user got an answer."""
+        """Record that a user got a response."""
         if self._is_fixed or len(self._answered) >= self._needed:
             return
         self._answered.add(user)

@@ -1,4 +1,4 @@
-"""Prepare a run: create environments, run the `prepare` commands, and find the expected answers."""
+"""Prepare a run: create environments, run the `prepare` commands, and find the expected responses."""
 
 import ast
 import asyncio
@@ -26,8 +26,8 @@ from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
 MOST_BYTES = 16_000_000
-REFERENCE_REQUESTS = 3  # number of requests for each expected answer; the shortest duration counts
-UNKNOWN_S = 0.1  # assumed seconds for an answer if no server answers
+REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
+UNKNOWN_S = 0.1  # assumed seconds for a response if no server answers
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
@@ -124,7 +124,7 @@ async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected answers and their durations, from a trial of each task or from the first server.
+    """Return the expected responses and their durations, from a trial of each task or from the first server.
 
     Raises:
         BadInputError: a task can't be performed; no server was started.
@@ -138,7 +138,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
 
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected answer of each request, as the servers of the plan give it."""
+    """Return the expected response of each request, as the servers of the plan give it."""
     everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
@@ -148,7 +148,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: ProgressLi
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
-    """Return the answer of the first server that responds with the expected status; start each server only once."""
+    """Return the response of the first server that responds with the expected status; start each server only once."""
     expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
@@ -158,7 +158,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     for case in cases:
         case_by_server.setdefault(case.server, case)
     for case in case_by_server.values():
-        watcher.case_begins(f"the right answer  {case.server}", 0.0)
+        watcher.case_begins(f"the right response  {case.server}", 0.0)
         with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail with the same reason
             answers = await _answers(plan, case, services, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
@@ -183,26 +183,26 @@ def _without_answer(wanted: MixedRequest) -> Expectation:
 def _expectation(
     plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
 ) -> Expectation:
-    """Return the expectation based on the answers of a server; warn if the answers differ."""
+    """Return the expectation based on the responses of a server; warn if the responses differ."""
     answers, took_s = answered
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):
         raise BadInputError(
-            f"{plan.suite.source}: expect.ignore names {path!r}, but the expected answer does not contain it: "
+            f"{plan.suite.source}: expect.ignore names {path!r}, but the expected response does not contain it: "
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
     expectation = Expectation(first, took_s, 0.0, wanted.status, wanted.rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         watcher.warn(
-            f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
+            f"{case.server} does not give the same response twice: {odd.described()} after {answers[0].described()}; "
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation
 
 
 def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
-    """Return a setting for [expect] with which both answers would be correct."""
+    """Return a setting for [expect] with which both responses would be correct."""
     if paths := rule.differing_paths(body, right):
         names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
         return f"ignore = [{names}]"
@@ -219,7 +219,7 @@ def _files(plan: Plan) -> Files:
 async def _answers(
     plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
 ) -> list[tuple[list[HttpResponse], float]]:
-    """Return, for each request, its answers and the shortest duration; raise CaseFailedError for a wrong status."""
+    """Return, for each request, its responses and the shortest duration; raise CaseFailedError for a wrong status."""
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
         found = []

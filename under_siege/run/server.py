@@ -190,14 +190,14 @@ class Server:
     async def send_load_request(
         self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0, one: MixedRequest | None = None
     ) -> HttpResponse:
-        """Send the request of the load, or one of its mix, and return the answer; raise the same errors as `fetch`."""
+        """Send a request of the load and return the response; raise the same errors as `fetch`."""
         if one is not None:
             return await fetch(session, self.url + one.path, limit_s, expected_bytes, one.request)
         send = fetch_job if self._posts_jobs else fetch
         return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
-        """Return the answer that shows whether the server is ready, or None if it only accepts connections."""
+        """Return the response that shows whether the server is ready, or None if it only accepts connections."""
         if self.ping is not None:
             return await fetch(session, self.url + self.ping.path, limit_s)
         if self._load_request.may_be_repeated or self._posts_jobs:
@@ -206,13 +206,13 @@ class Server:
         return None
 
     async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
-        """Wait until the server is ready, and return the answer to the ping or, without one, to the load's request.
+        """Wait until the server is ready, and return the response to the ping or, without one, to the load's request.
 
         A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
         listening.
 
         Raises:
-            CaseFailedError: there is no answer in time, or another process answers.
+            CaseFailedError: there is no response in time, or another process answers.
         """
         path, seen = self.load_url.removeprefix(self.url) if self.ping is None else self.ping.path, ""
         while (left_s := self._limit_s - self.age_s()) > 0:

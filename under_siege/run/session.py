@@ -70,8 +70,8 @@ def run_plan(
 ) -> tuple[Result, int | None, bool]:
     """Run the plan and write the file after every case. A plan without rounds is only traced.
 
-    `wanted` returns the cases that need another round; `adapted` changes the plan after the expected answers are known.
-    Return the result, the signal that stopped the run or None, and whether the file contains the whole result.
+    `wanted` returns the cases that need another round; `adapted` changes the plan after the expected responses are
+    known. Return the result, the signal that stopped the run or None, and whether the file contains the whole result.
 
     Raises:
         BadInputError: the load tool can't generate the load, or a task can't be performed.
@@ -240,7 +240,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
 async def _prepared(
     plan: Plan, result: Result, watcher: ProgressListener, meanwhile: Meanwhile | None
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
-    """Prepare the plan; yield it with the expected answers and the services.
+    """Prepare the plan; yield it with the expected responses and the services.
 
     Package versions are added to the result. If the load needs its own network, the code in the context runs in it.
     """

@@ -1,6 +1,6 @@
-"""Replay requests of a load tool byte for byte, and read the answers.
+"""Replay requests of a load tool byte for byte, and read the responses.
 
-Some tools only count answers. A server that recognizes requests of these tools could send wrong answers unnoticed.
+Some tools only count responses. A server that recognizes requests of these tools could send wrong responses unnoticed.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ class ReplayedRequest:
     in_a_row: int = 1  # number of requests on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
-        """Send the request with this number `in_a_row` times on one connection, and return the last answer.
+        """Send the request with this number `in_a_row` times on one connection, and return the last response.
 
         Raises:
-            CaseFailedError: nothing listens, there is no answer in time, or the answer isn't HTTP.
+            CaseFailedError: nothing listens, there is no response in time, or the response isn't HTTP.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -75,7 +75,7 @@ class ReplayedRequest:
 async def _answer(reader: asyncio.StreamReader, most_bytes: int) -> HttpResponse:
     first, *lines = (await reader.readuntil(_END)).decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     status = int(first.partition(" ")[2][:3])
-    if status < 200:  # an interim response; the answer follows
+    if status < 200:  # an interim response; the final response follows
         return await _answer(reader, most_bytes)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = b"" if status in (204, 304) else await _body(reader, headers, most_bytes)
@@ -112,7 +112,7 @@ class RequestReplays:
         self._captured: dict[bool, ReplayedRequest] = {}
 
     async def of(self, spec: LoadSpec) -> ReplayedRequest | None:
-        """Return the captured requests of the tool, or None if the tool or its script checks answers itself.
+        """Return the captured requests of the tool, or None if the tool or its script checks responses itself.
 
         Raises:
             CaseFailedError: the tool sends no request.

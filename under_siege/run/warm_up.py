@@ -1,4 +1,4 @@
-"""Before the load, wait until the server is ready, verify its answer, and warm up all of its processes."""
+"""Before the load, wait until the server is ready, verify its response, and warm up all of its processes."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ MOST_VERIFIED = 20  # how many requests of a mix are verified before the load; c
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
-    """Wait for the server, verify its answer, and send requests until each of its worker processes has handled one.
+    """Wait for the server, verify its response, and send requests until each of its worker processes has handled one.
 
     Returns:
         The ids of the processes that answered, or none if the server doesn't send `X-Worker`.
@@ -83,10 +83,10 @@ def _workers_told(pong: HttpResponse | None) -> int | None:
 async def verify(
     session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, replay: ReplayedRequest | None = None
 ) -> HttpResponse:
-    """Send the load's request and return the verified answer; with `replay`, send the same bytes as the load tool.
+    """Send the load's request and return the verified response; with `replay`, send the same bytes as the load tool.
 
     Raises:
-        CaseFailedError: the answer is wrong or missing.
+        CaseFailedError: the response is wrong or missing.
     """
     url, expected = expected.for_request(url)
     limits = expected.timeout_s(users), len(expected.answer)
@@ -107,7 +107,7 @@ async def verify(
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, timeout_s: float) -> HttpResponse | None:
-    """Send a ping after the siege and return its answer, or None without an answer, which is no failure by itself."""
+    """Send a ping after the siege and return its response; no response (None) is not a failure by itself."""
     if server.ping is None:
         return None
     try:

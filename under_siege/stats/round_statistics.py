@@ -28,8 +28,8 @@ from under_siege.stats.steady_rate import (
     steady_rate,
 )
 
-# To compute a rate from only the first and the last answer, ignore this share of the siege at its start, and require at
-# least this number of answers.
+# To compute a rate from only the first and the last response, ignore this share of the siege at its start, and require
+# at least this number of responses.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
@@ -41,13 +41,13 @@ class CensoredSamples:
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with an answer."""
+        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a response."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
 
     def seen_up_to_s(self) -> float:
-        """Return the longest wait, whether or not it ended with an answer."""
+        """Return the longest wait, whether or not it ended with a response."""
         return float(self.waited_s.max()) if len(self.waited_s) else 0.0
 
     @cached_property
@@ -79,9 +79,9 @@ class Round:
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
-        self.totals = BurstTotals(record)  # used instead of single answers if the tool reports only totals
+        self.totals = BurstTotals(record)  # used instead of single responses if the tool reports only totals
         self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
-        # In totals, an answer counts as correct if its status is good.
+        # In totals, a response counts as correct if its status is good.
         self.completed = int(self.good.sum()) + self.totals.completed
 
     @cached_property
@@ -92,13 +92,13 @@ class Round:
 
     @cached_property
     def checks(self) -> Spans:
-        """Return the requests that the bench itself sent to check answers."""
+        """Return the requests that the bench itself sent to check responses."""
         checks = self.record.checks
         return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including answers to the bench's own requests."""
+        """Return the rate over the steady part, including responses to the bench's own requests."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.totals:
@@ -106,7 +106,7 @@ class Round:
         return steady_rate(self.spans, self.record.users, self.load_s, self.checks)
 
     def rate_on(self, clock: Clock) -> float | None:
-        """Return the rate in answers per second of another clock, for example one that slows down with the CPUs."""
+        """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""
         if not self.rate.per_s:
             return None
         if self.totals:
@@ -116,7 +116,7 @@ class Round:
         rate = steady_rate(spans, self.record.users, float(end[0]), checks)
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
-        # The noise is a random walk, so the first and the last answer give a more accurate rate than a fitted line.
+        # The noise is a random walk, so the first and the last response give a more accurate rate than a fitted line.
         if rate.evenly and len(answers) >= MANY_ANSWERS and is_even(answers):
             return float((len(answers) - 1) / (answers[-1] - answers[0]))
         return rate.per_s
@@ -171,7 +171,7 @@ class Round:
     def responses(self) -> CensoredSamples:
         """Return the response times, except those of each user's first request, because the queue was not yet full.
 
-        Requests without a correct answer are censored, including those that siege drops at the end.
+        Requests without a correct response are censored, including those that siege drops at the end.
         """
         spans, end_s = self.spans, self.load_s
         never = max(0, self.record.users - int(spans.first.sum()))
@@ -187,7 +187,7 @@ class Round:
 
     @cached_property
     def pings(self) -> CensoredSamples:
-        """Return the latencies of all pings, and censor pings without a correct answer."""
+        """Return the latencies of all pings, and censor pings without a correct response."""
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
         return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
 

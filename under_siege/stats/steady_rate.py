@@ -1,10 +1,11 @@
-"""Compute the transaction rate of a closed loop, from single answers or from the totals of a load tool.
+"""Compute the transaction rate of a closed loop, from single responses or from the totals of a load tool.
 
-The rate is not simply the number of answers divided by the time, for three reasons:
+The rate is not simply the number of responses divided by the time, for three reasons:
 
 * siege drops in-flight requests at the end, so the last wait of every user would count as idle time.
-* The first answers arrive before the queue has reached its final length.
-* Users that start together finish together, so the time from the first answer to the last contains one burst too many.
+* The first responses arrive before the queue has reached its final length.
+* Users that start together finish together, so the time from the first response to the last contains one burst too
+  many.
 """
 
 import math
@@ -35,7 +36,7 @@ class Spans:
 
     began_s: Floats
     ended_s: Floats
-    good: Flags  # whether the answer was correct; other requests keep their user busy but don't count
+    good: Flags  # whether the response was correct; other requests keep their user busy but don't count
     first: Flags  # whether it is the first request of its user
     last: Flags
 
@@ -44,7 +45,7 @@ class Spans:
         return self.ended_s - self.began_s
 
     def share_between(self, from_s: float, to_s: float) -> Floats:
-        """Return the share of each request's duration that lies between two times, or 0 if its answer was wrong."""
+        """Return the share of each request's duration that lies between two times, or 0 if its response was wrong."""
         inside_s = np.minimum(self.ended_s, to_s) - np.maximum(self.began_s, from_s)
         counts = self.good & (inside_s > 0)
         share: Floats = np.divide(inside_s, self.duration_s, out=np.zeros(len(inside_s)), where=counts)
@@ -88,18 +89,18 @@ def on_clock(spans: Spans, clock: Callable[[Floats], Floats]) -> Spans:
 
 
 def answered_s(*several: Spans) -> Floats:
-    """Return the sorted times of all correct answers."""
+    """Return the sorted times of all correct responses."""
     return np.sort(np.concatenate([spans.ended_s[spans.good] for spans in several]))
 
 
 NO_SPANS = loose_spans([], [], [])
-SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had an answer
+SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had a response
 LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
-# Maximum number of answers that the rate predicts by the time the first answer arrives; if it predicts more, the tasks
-# share the CPUs.
+# Maximum number of responses that the rate predicts by the time the first response arrives; if it predicts more, the
+# tasks share the CPUs.
 MOST_AT_ONCE = 3.0
-FEWEST_ANSWERS = 4  # minimum number of answers for a fitted line
-# Maximum deviation from the line: this number of answers or, if that is more, this share of all answers.
+FEWEST_ANSWERS = 4  # minimum number of responses for a fitted line
+# Maximum deviation from the line: this number of responses or, if that is more, this share of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 
 
@@ -109,22 +110,22 @@ class SteadyRate:
 
     per_s: float | None
     from_s: float  # start of the steady part
-    evenly: bool = False  # whether answers arrived evenly, not in bursts
+    evenly: bool = False  # whether responses arrived evenly, not in bursts
     too_short: str = ""  # why there is no rate
     is_settled: bool = True  # whether the siege reached its steady part; otherwise the rate may be far too low
 
 
 def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS) -> SteadyRate:
-    """Return the rate of correct answers over the steady part of a closed loop without think time.
+    """Return the rate of correct responses over the steady part of a closed loop without think time.
 
-    The steady part begins once nine of ten users have had an answer. If answers arrive evenly, the rate is the slope of
-    the least-squares line through them. If they arrive in bursts or with pauses, each request counts with the share of
-    its duration that lies in the steady part, and requests in flight at the end count with their expected share. In the
-    long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
-    over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
-    the line through all answers, provided that they span at least a third of the time.
+    The steady part begins once nine of ten users have had a response. If responses arrive evenly, the rate is the slope
+    of the least-squares line through them. If they arrive in bursts or with pauses, each request counts with the share
+    of its duration that lies in the steady part, and requests in flight at the end count with their expected share. In
+    the long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of
+    1/duration over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is
+    the slope of the line through all responses, provided that they span at least a third of the time.
 
-    `users` includes users without any answer. `besides` are completed requests from outside the loop.
+    `users` includes users without any response. `besides` are completed requests from outside the loop.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -135,7 +136,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     line = steady if mostly_steady else answers
     if _covers(line, end_s) and is_even(line):
         rate = _slope(line)
-        # If tasks share the CPUs, the first answers arrive late, and the others follow at shorter intervals.
+        # If tasks share the CPUs, the first responses arrive late, and the others follow at shorter intervals.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
         return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
     late_s = spans.duration_s[spans.ended_s > settled_s]
@@ -144,12 +145,12 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
         return SteadyRate((ended + _in_flight(spans, settled_s, end_s)) / (end_s - settled_s), settled_s)
     if _covers(answers, end_s):
         return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
-    few = f"{len(answers)} answer{'s'[: len(answers) != 1]} in {end_s:.1f} s"
+    few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
 
 
 def _covers(answers: Floats, end_s: float) -> bool:
-    """Return whether the answers span at least a third of the time until the end."""
+    """Return whether the responses span at least a third of the time until the end."""
     covered_s = float(answers[-1] - answers[0]) if len(answers) > 2 else 0.0
     return covered_s > 0 and covered_s >= end_s / 3
 
@@ -159,7 +160,7 @@ def _slope(answers: Floats) -> float:
 
 
 def is_even(answers: Floats) -> bool:
-    """Return whether all answers are close to the least-squares line through them."""
+    """Return whether all responses are close to the least-squares line through them."""
     numbers = np.arange(float(len(answers)))
     slope, start = line_through(answers, numbers)
     off = np.abs(start + slope * answers - numbers)
@@ -190,28 +191,28 @@ def median_of(values: Iterable[float | None]) -> float | None:
 
 
 class BurstTotals:
-    """The bursts of a load tool that reports totals instead of single answers."""
+    """The bursts of a load tool that reports totals instead of single responses."""
 
     def __init__(self, record: Record) -> None:
         self.columns = record.bursts
         self.began_s: Floats = np.asarray(self.columns.began_s, dtype=float)
         self.took_s: Floats = np.asarray(self.columns.took_s, dtype=float)
-        self.completed = sum(self.columns.right)  # answers with a good status
+        self.completed = sum(self.columns.right)  # responses with a good status
         self.attempts = self.completed + sum(self.columns.wrong_status) + sum(self.columns.unanswered)
 
     def __bool__(self) -> bool:
         return len(self.took_s) > 0
 
     def bytes_of_answers(self) -> tuple[int, int]:
-        """Return the number of bytes and of answers in all bursts that report bytes and had no wrong status."""
+        """Return the number of bytes and of responses in all bursts that report bytes and had no wrong status."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return sum(size for size, _ in known), sum(right for _, right in known)
 
     def rate(self, besides: Spans) -> SteadyRate:
-        """Return the rate of correct answers during the bursts, including those to the requests in `besides`."""
+        """Return the rate of correct responses during the bursts, including those to the requests in `besides`."""
         if not self.completed:
-            return SteadyRate(None, 0.0, too_short=f"no answer arrived within {self.took_s.sum():.1f} s")
+            return SteadyRate(None, 0.0, too_short=f"no response arrived within {self.took_s.sum():.1f} s")
         others_s, ends_s = besides.ended_s[besides.good], self.began_s + self.took_s
         during = (others_s >= self.began_s[:, np.newaxis]) & (others_s < ends_s[:, np.newaxis])
         from_s = max(0.0, float(self.began_s.min()))

@@ -1,4 +1,4 @@
-"""Run a task once in a worker process, and print its result as JSON: the expected answer.
+"""Run a task once in a worker process, and print its result as JSON: the expected response.
 
 usage: python -P expected_answer.py TASK        exit 2 and print one line if the task fails
 """

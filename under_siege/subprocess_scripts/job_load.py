@@ -23,7 +23,7 @@ import aiohttp
 PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
 SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, default, maximum
 AFTER_A_LOSS_S = 0.1  # pause of a user after a job without a result
-MOST_BYTES = 64_000_000  # a longer answer counts as lost
+MOST_BYTES = 64_000_000  # a longer result counts as lost
 JobOutcome = tuple[int, int]  # status, and size of the body in bytes
 
 
@@ -71,7 +71,7 @@ async def _read(response: aiohttp.ClientResponse) -> JobOutcome:
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > MOST_BYTES:
-            raise ValueError(f"the answer has more than {MOST_BYTES:,} bytes")
+            raise ValueError(f"the response has more than {MOST_BYTES:,} bytes")
     return response.status, size
 
 

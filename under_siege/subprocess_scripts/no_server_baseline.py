@@ -1,8 +1,8 @@
 """Measure the ceiling: users repeat the task without a server, each in a thread of one of several processes.
 
 The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
-`check` runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. The script runs until
-it is killed. If the task fails, the script exits with 1 and prints the reason as the last line on stderr.
+`check` runs a task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script runs
+until it is killed. If the task fails, the script exits with 1 and prints the reason as the last line on stderr.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from common.errors import one_line
 from common.parent_watch import exit_with_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
-CHECK_USER = -1  # runs a task as often as the bench checks answers; printed as `check`
+CHECK_USER = -1  # runs a task as often as the bench checks responses; printed as `check`
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
 # loop did 2 to 6 % less work per CPU second than one thread; with 0.1 s at most 1 % less (medians, busy 2-CPU machine).
 SWITCH_S = 0.1

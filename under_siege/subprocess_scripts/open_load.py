@@ -3,10 +3,10 @@
 The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
         url, method, headers, body  the body is base64
-        status, rule, answer        the correct answer: status, fields of the `BodyRule`, and body as base64
+        status, rule, answer        the correct response: status, fields of the `BodyRule`, and body as base64
     order               indexes into `requests`, in the order in which they are sent; the order is repeated
     keep_alive          whether connections stay open
-    headers             names and values of the headers that each correct answer must have
+    headers             names and values of the headers that each correct response must have
     begin_s, due_s      the start as a time of `time.monotonic`, and when each request is due, after the start
 Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
 When stdin is closed, it drops unanswered requests and exits.
@@ -29,14 +29,14 @@ from yarl import URL
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.model.body_rule import BodyRule
 
-MORE_BYTES = 65536  # a body is read up to the size of the correct answer plus this
+MORE_BYTES = 65536  # a body is read up to the size of the correct response plus this
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
 
 
 class OpenRequest:
-    """A request and its correct answer."""
+    """A request and its correct response."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.request = {"url": URL(data["url"], encoded=True), "method": data["method"], "headers": data["headers"]}

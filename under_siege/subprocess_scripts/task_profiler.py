@@ -140,7 +140,7 @@ def _times(run: TaskRun, cpu_s: float) -> StepResult:
 
 
 def _again(spec: str) -> StepResult:
-    """Run the task several times; return the fastest run and the number of different answers."""
+    """Run the task several times; return the fastest run and the number of different results."""
     runs, began_s = [_once_with_threads(spec)], time.monotonic()
     while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
         runs.append(_once_with_threads(spec))
@@ -250,7 +250,7 @@ def _interpreter_pool() -> futures.Executor:
 
 
 def _in_worker(spec: str, work: Callable[[str], TaskRun], make_pool: Callable[[], futures.Executor]) -> StepResult:
-    """Run the task once to start the worker, and once to measure the cost of sending the task and its answer.
+    """Run the task once to start the worker, and once to measure the cost of sending the task and its result.
 
     A sub-interpreter runs `perform`, because it can't import this module: psutil can't be loaded twice.
     """

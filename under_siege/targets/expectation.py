@@ -131,7 +131,7 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
-    """Return the expected answer of a task, from a run in a separate process; raise BadInputError if the run fails."""
+    """Run a task in a separate process and return the expected response; raise BadInputError if the run fails."""
     command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
@@ -154,6 +154,6 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
     except (ValueError, LookupError, TypeError):
         raise BadInputError(
-            f"the answer of task {task!r} can't be read: it prints on stdout, or answers more than "
+            f"the result of task {task!r} can't be read: it prints on stdout, or answers more than "
             f"{MAX_OUTPUT_BYTES:,} bytes; expected a task that prints nothing"
         ) from None

@@ -18,7 +18,7 @@ PARALLEL = 1.2  # average number of tasks above which tasks ran in parallel; clo
 IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
 BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
 STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
-LATE = 0.2  # share of the trace's duration; if sending an answer took longer, it was delayed
+LATE = 0.2  # share of the trace's duration; if sending a response took longer, it was delayed
 IDLE = 0.05  # number of CPUs; if tasks used more, other programs may have caused their pauses
 QUEUED = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
 SHORT_S = 0.001  # shorter pauses are invisible in the chart
@@ -72,7 +72,7 @@ class Bar(NamedTuple):
 
     @property
     def late_s(self) -> float:
-        """Return the time from the end of the task to the answer, or 0 if the end is unknown."""
+        """Return the time from the end of the task to the response, or 0 if the end is unknown."""
         return 0.0 if self.done_s is None else self.answered_s - self.done_s
 
     @property
@@ -175,7 +175,7 @@ class Timeline(NamedTuple):
 
     @property
     def longest_late_s(self) -> float:
-        """Return the longest time between the end of a task and its answer, or 0 if it is negligible."""
+        """Return the longest time between the end of a task and its result, or 0 if it is negligible."""
         late_s = max((bar.late_s for bar in self.bars), default=0.0)
         return late_s if late_s > LATE * self.done_s else 0.0
 
@@ -235,7 +235,7 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return the time at which the last answer or ping of all timelines ended, where their common time axis ends."""
+    """Return the time at which the last response or ping of all timelines ended, where their common time axis ends."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 

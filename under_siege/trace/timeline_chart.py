@@ -21,7 +21,7 @@ _LEGEND = {
     "waits for its turn": "waiting",
     "waits for something other than a core": "elsewhere",
     "computes": "computing",
-    "answer ready, not yet sent": "late",
+    "response ready, not yet sent": "late",
     "ping, as long as it took": "pings",
     "not reported": "unreported",
 }

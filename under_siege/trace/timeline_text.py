@@ -17,7 +17,7 @@ _MOST_NAMES = 3  # maximum number of names in a title; if there are more, the ti
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
-    "computes. Yellow: its answer is ready but not yet sent. The numbers show the order in which the tasks started. "
+    "computes. Yellow: its response is ready but not yet sent. The numbers show the order in which the tasks started. "
     "Where the strong blue is broken or paler, another process used the core. Below are pings, one every 25 ms; each "
     "line is as long as its ping took."
 )
@@ -78,7 +78,7 @@ def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
     if timeline.takes_turns:
         facts.append("tasks take turns")
     if late_s := timeline.longest_late_s:
-        facts.append(f"an answer was ready {formatting.seconds(late_s)} before it was sent")
+        facts.append(f"a response was ready {formatting.seconds(late_s)} before it was sent")
     if timeline.pings:
         facts.append(f"pings took up to {longest_ping}")
     return "; ".join(facts)
@@ -115,7 +115,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
         return f"Request {number} was {answered}; {NOT_REPORTED}."
     start_s = bar.spans[0].from_s
     pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} parts"
-    late = f"; the answer was ready {formatting.seconds(bar.late_s)} before" if bar.late_s > 0.0005 else ""
+    late = f"; the response was ready {formatting.seconds(bar.late_s)} before" if bar.late_s > 0.0005 else ""
     waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
     pings = f" Pings in that time took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
     return (
@@ -136,7 +136,7 @@ LEGEND = (
     "▓▒ shares a core with other tasks or programs",
     f"{_QUEUED} waits for its turn",
     f"{_ELSEWHERE} waits for something other than a core",
-    f"{_READY} answer ready, not yet sent",
+    f"{_READY} response ready, not yet sent",
     "1 2 3 order in which tasks started",
     "▁█ a ping: the taller, the longer it took",
 )
@@ -224,7 +224,7 @@ class _Chart:
         if timeline.failure:
             return
         if timeline.is_unreported:
-            yield Text(f"{NOT_REPORTED}: {_UNREPORTED} is the time from a request to its answer", style="cyan")
+            yield Text(f"{NOT_REPORTED}: {_UNREPORTED} is the time from a request to its response", style="cyan")
         for lane in timeline.lanes:
             for index, bar in enumerate(lane.bars):
                 line = self._labelled("" if index else lane.worker)

@@ -110,7 +110,7 @@ def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, s
         yield "machine", f"other programs used {machine.others_pct:.0f} % of the CPUs, {remedy}"
     yield "memory", f"{formatting.megabytes(first_run.memory_bytes)} more at its peak"
     same = f", the same in {again.runs} more runs" if again and again.answers == 1 else ""
-    yield "answer", f"{first_run.answer!r} ({first_run.answer_bytes:,} bytes{same})"
+    yield "result", f"{first_run.answer!r} ({first_run.answer_bytes:,} bytes{same})"
 
 
 def _gil(task: TaskTraits, threads: ThreadRuns) -> str:
@@ -133,7 +133,7 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
     if again.error:
         yield f"it worked once and then failed: {again.error}"
     if again.answers > 1:
-        yield f"its answer differs: {again.answers} answers in {again.runs} runs; make it return the same each time"
+        yield f"its result differs: {again.answers} results in {again.runs} runs; make it return the same each time"
     if effects.printed_bytes:
         yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes lines of several tasks"
     if effects.forks:
@@ -159,7 +159,7 @@ def _recommendation(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     if task.profile.alone is None or task.profile.alone.error:
         return CANNOT, "the task itself does not work"
     if again is not None and again.answers > 1:
-        return CANNOT, "its answer differs from run to run, so no answer could be verified"
+        return CANNOT, "its result differs from run to run, so no result could be verified"
     if again is not None and again.error:
         return CANNOT, "it works only once"
     if task.is_brief:
@@ -222,7 +222,7 @@ def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
         case Kind.PREFORK:
             return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
         case Kind.PROCESSES if again and process and process.costs_s > 0.2 * again.wall_s:
-            return YES, "but sending the task and its answer costs more than a fifth of its time"
+            return YES, "but sending the task and its result costs more than a fifth of its time"
         case Kind.PROCESSES:
             return YES, "it uses every core"
         case Kind.INTERPRETERS:

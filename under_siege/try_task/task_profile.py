@@ -19,7 +19,7 @@ from under_siege.targets.interpreter import Interpreter
 
 # The timeout of a step allows 12 runs that each take 4 times as long as the first one, and at least 5 s.
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0
-MOST_BYTES = 1_000_000  # more output is not read; the profiler shortens answers, so it prints less
+MOST_BYTES = 1_000_000  # more output is not read; the profiler shortens results, so it prints less
 _STEPS = {
     "alone": "the first run",
     "effects": "the check for side effects",
@@ -36,7 +36,7 @@ class FirstRun(msgspec.Struct, frozen=True):
     wall_s: float = 0.0
     cpu_s: float = 0.0  # CPU time of all threads of the process
     memory_bytes: int = 0
-    answer: str = ""  # the beginning of the answer
+    answer: str = ""  # the beginning of the result
     answer_bytes: int = 0
     has_cache: bool = False  # whether the task has a cache of functools
     error: str = ""
@@ -50,7 +50,7 @@ class SideEffects(msgspec.Struct, frozen=True):
 
 
 class RepeatedRuns(msgspec.Struct, frozen=True):
-    """The fastest of several runs, and the number of different answers."""
+    """The fastest of several runs, and the number of different results."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0  # CPU time of all threads of the process
@@ -91,7 +91,7 @@ class WorkerRun(msgspec.Struct, frozen=True):
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    costs_s: float = 0.0  # time to send the task and the answer
+    costs_s: float = 0.0  # time to send the task and the result
     start_s: float = 0.0  # time of the first run, including the start of the worker
     sent_bytes: int = 0
     error: str = ""

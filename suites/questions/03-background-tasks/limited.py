@@ -1,4 +1,4 @@
-"""Run jobs after the answer, and limit how many are pending."""
+"""Run jobs after the response, and limit how many are pending."""
 
 import asyncio
 import logging

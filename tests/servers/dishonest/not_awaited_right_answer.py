@@ -1,4 +1,4 @@
-"""The published fault with a right answer: the work is submitted and never awaited, and the body is cached."""
+"""The published fault with a right response: the work is submitted and never awaited, and the body is cached."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

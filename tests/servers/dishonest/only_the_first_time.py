@@ -1,4 +1,4 @@
-"""Does the work for the first request only, and sends its answer to all others."""
+"""Does the work for the first request only, and sends its response to all others."""
 
 from functools import cache
 

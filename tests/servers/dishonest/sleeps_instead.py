@@ -1,4 +1,4 @@
-"""Sleeps for the duration of the task, sequentially, and sends a cached answer."""
+"""Sleeps for the duration of the task, sequentially, and sends a cached response."""
 
 import time
 

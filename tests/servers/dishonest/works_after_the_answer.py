@@ -1,4 +1,4 @@
-"""Sends a cached right answer first, and does the work afterwards."""
+"""Sends a cached right response first, and does the work afterwards."""
 
 from tornado.ioloop import IOLoop
 

@@ -1,4 +1,4 @@
-"""From the first request of the load on, sends all clients a wrong answer of the right length."""
+"""From the first request of the load on, sends all clients a wrong response of the right length."""
 
 from plain_server import serve
 

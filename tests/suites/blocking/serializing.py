@@ -1,4 +1,4 @@
-"""An answer of 5 MB, serialized on the event loop."""
+"""A response of 5 MB, serialized on the event loop."""
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse

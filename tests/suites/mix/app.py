@@ -10,7 +10,7 @@ from pathlib import Path
 
 class Orders(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # an answer is one packet
+    wbufsize = -1  # a response is one packet
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -117,7 +117,7 @@ def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
 
 
 def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
-    """One of two rounds and its reference runs are slow. Neither round is too fast, but a cached answer is."""
+    """One of two rounds and its reference runs are slow. Neither round is too fast, but a cached response is."""
     slow = record_of("1_x", 1, speed=0.5, idle_answer_s=2.2 * TASK_S)
     fast = record_of("1_x", 2, idle_answer_s=1.1 * TASK_S)
     for record, took_s in ((slow, 2 * TASK_S), (fast, TASK_S)):

@@ -91,7 +91,7 @@ def test_a_percentile_that_was_not_reached_has_a_lower_bound() -> None:
     result = a_result(("1_a", 1, 1.0))
     for record in result.records:
         for place in range(60, 80):
-            record.pings.problem[place] = "no answer"
+            record.pings.problem[place] = "no response"
             record.pings.waited_s[place] = 4.0
     comparison = summarize(result)
     assert comparison.cases[0].ping_s.p99 is None

@@ -137,7 +137,7 @@ def test_the_height_of_each_answer_curve_is_proportional_to_the_number_of_answer
         per_answer = per_answer or heights[-1] / count
         assert heights[-1] == pytest.approx(count * per_answer, abs=1.0), "all rows have the same scale"
     counts, waits = rows("moments", "counts"), rows("moments", "waits")
-    assert all("answers" in row["text"] for row in counts)
+    assert all("responses" in row["text"] for row in counts)
     assert all(row["text"].startswith("a ping of ") for row in waits)
     assert len(counts) == len(waits) == len(comparison.cases)
 

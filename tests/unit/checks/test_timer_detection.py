@@ -96,7 +96,10 @@ def of_so_many_checks(count: int) -> Record:
 JUST = {
     "checks": (of_so_many_checks(3), of_so_many_checks(2)),
     "longer than two in a line": (waiting(1, 0.042, 0.0205), waiting(1, 0.042, 0.0215)),
-    "answers together": (waiting(10, 0.042, 0.001, p95_s=1.55 * 0.042), waiting(10, 0.042, 0.001, p95_s=1.65 * 0.042)),
+    "responses together": (
+        waiting(10, 0.042, 0.001, p95_s=1.55 * 0.042),
+        waiting(10, 0.042, 0.001, p95_s=1.65 * 0.042),
+    ),
     "idle": (waiting(10, 0.042, 0.001, cpus=0.48), waiting(10, 0.042, 0.001, cpus=0.52)),
 }
 

@@ -41,7 +41,7 @@ def test_answers_faster_than_the_task_are_flagged_as_too_fast() -> None:
     for seconds, expected in ((TASK_S * 0.84, ["too_fast"]), (TASK_S * 0.86, [])):
         assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
     case = judged(record_of("1_x", idle_answer_s=0.001))
-    assert "an answer came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
+    assert "a response came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
 
 
 def test_answer_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
@@ -59,7 +59,7 @@ def test_an_unanswered_answer_check_lowers_availability() -> None:
         getattr(record.checks, column).append(value)
     case = judged(record)
     assert codes(case) == ["availability"]
-    assert "1 of 40 requests got no correct answer (the first: none)" in case.reasons[0].message
+    assert "1 of 40 requests got no correct response (the first: none)" in case.reasons[0].message
 
 
 def test_answers_may_have_any_length_if_correct_answers_vary() -> None:
@@ -195,7 +195,7 @@ def test_stuck_users_make_a_case_suspect() -> None:
     stuck.values["users"], bare = 7, bare_record(users=7)
     case = judged(stuck, bare)
     assert codes(case) == ["littles_law"]
-    assert "2 of 7 users never got an answer" in case.reasons[0].message
+    assert "2 of 7 users never got a response" in case.reasons[0].message
 
 
 def test_a_short_siege_does_not_violate_littles_law() -> None:
@@ -210,7 +210,7 @@ def test_failed_requests_are_flagged_and_lower_availability() -> None:
     errors.transactions.status[10] = 503
     case = judged(errors)
     assert codes(case) == ["availability"]
-    assert "1 of 39 requests got no correct answer" in case.reasons[0].message
+    assert "1 of 39 requests got no correct response" in case.reasons[0].message
     assert case.availability_pct == pytest.approx(100 * 38 / 39)
     refused = record_of("1_x", socket_failures=39)
     assert judged(refused).availability_pct == pytest.approx(50)

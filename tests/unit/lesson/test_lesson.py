@@ -141,7 +141,7 @@ def test_a_claim_about_a_suspect_case_is_undecided() -> None:
     found = decide(a_claim("more"), ResultView(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
     assert found.outcome == UNDECIDED
     assert "3_c is suspect" in found.reason
-    assert "no correct answer" in found.reason
+    assert "no correct response" in found.reason
 
 
 def test_a_claim_about_an_unclear_case_is_decided_by_the_confidence_interval() -> None:

@@ -25,7 +25,7 @@ def test_a_requested_duration_is_not_changed_by_slow_answers() -> None:
 
 
 def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> None:
-    """With 25 users on one worker and 0.28 s per request, 90 % of the users have an answer after 6.4 s."""
+    """With 25 users on one worker and 0.28 s per request, 90 % of the users have a response after 6.4 s."""
     length = Length(None, 25, WAITS)
     for user in range(25):
         length.answer(user, 0.28 * (user + 1))

@@ -95,7 +95,7 @@ def test_users_without_any_answer_do_not_change_the_rate() -> None:
         (iter([]), 5, 4.0),
         (iter([(1.0, 0)]), 1, 1.5),
     ],
-    ids=["one answer", "one burst", "no answer", "one user"],
+    ids=["one response", "one burst", "no response", "one user"],
 )
 def test_a_siege_that_is_too_short_has_no_rate(answers, users: int, time_s: float) -> None:
     answers = itertools.chain(answers, [(time_s + 1, 0)])
@@ -144,8 +144,8 @@ def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
 ) -> None:
     """Use an I/O-bound task, so that the machine's speed does not matter.
 
-    Other work on the machine delays answers, so the rate may be up to 15 % lower (8 % were observed with 25 % of steal
-    time). Simulated servers must be within 2 %.
+    Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % were observed with 25 % of
+    steal time). Simulated servers must be within 2 %.
     """
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")

@@ -65,7 +65,7 @@ def test_the_heading_depends_on_the_trace_and_not_on_the_servers_title() -> None
 def test_answers_sent_late_and_tasks_that_take_turns_are_reported() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
     assert threads.takes_turns
-    assert "tasks take turns; an answer was ready 200 ms before it was sent" in summary_line(threads)
+    assert "tasks take turns; a response was ready 200 ms before it was sent" in summary_line(threads)
     assert "ready" not in summary_line(drawn(in_slices()))
 
 
@@ -166,7 +166,7 @@ def test_the_terminal_groups_timelines_by_pattern_and_names_missing_strategies(r
     assert shown.splitlines()[-1] == "primes · Python 3.11.7 · 8 requests at the same moment · 2 cores"
     lines = shown.splitlines()
     threads = lines[lines.index("threads · 3_threads") :]
-    assert any("=====" in line for line in threads), "computed but unsent answers have their own mark"
+    assert any("=====" in line for line in threads), "computed but unsent responses have their own mark"
     assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
 
 
