@@ -64,7 +64,7 @@ def limit_answers(client: socket.socket) -> None:
 
 
 def is_disconnected(client: Any) -> bool:
-    """Return whether the client has closed its side of the connection and would not receive a response.
+    """Return whether the connection is closed or reset. A client that has closed its side doesn't want a response.
 
     Args:
         client: a blocking `socket.socket` without a timeout, because with a timeout, `recv` would wait.

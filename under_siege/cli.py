@@ -284,7 +284,7 @@ def trace(
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Send simultaneous requests and draw when each one runs.
+    """Send simultaneous requests and draw a timeline of them.
 
     Pings are drawn, too. TARGET is the same as for run.
     """

@@ -112,7 +112,7 @@ async def fetch_job(
     request: Request = GET,
 ) -> HttpResponse:
     """Post a job and return its result; raise the same errors as `fetch`."""
-    with _case_fails(f"POST {url}", f"the job of POST {url} did not finish", limit_s):
+    with _case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
         async with asyncio.timeout(limit_s):
             async with open_request(session, url, replace(request, method="POST")) as response:
                 answer = await read_response(response, expected_bytes)

@@ -1,4 +1,4 @@
-"""A small version of suites/aiohttp, whose checks detect servers that skip the database, and its tables."""
+"""A small version of suites/aiohttp: its checks detect servers that skip the database; also, its result tables."""
 
 import io
 import re

@@ -79,7 +79,8 @@ def test_cpu_time_of_an_async_task_excludes_other_tasks_that_run_while_it_awaits
     began_s = time.thread_time()
     runs = asyncio.run(together())
     assert time.thread_time() - began_s > 0.06  # the busy task ran in both waits
-    # If the busy task were counted, each run would have at least 0.03 s. A stall of the machine lengthens only one.
+    # If the busy task were counted, each run would have at least 0.03 s of CPU time.
+    # A stall of the machine lengthens only one run.
     assert min(run.cpu_s for run in runs) < 0.02
     for run in runs:
         assert run.cpu_s >= 0.005

@@ -55,7 +55,7 @@ def with_drain(**values) -> Record:
     ("drain", "message"),
     [
         ({}, ""),
-        ({"cpu_s": 0.5}, ""),  # the 5 requests that the load tool abandoned, of 0.1 s each
+        ({"cpu_s": 0.5}, ""),  # 0.1 s for each of the 5 requests that the load tool abandoned
         ({"cpu_s": 5.0}, "after the load, the server was busy for 5.0 s and"),
         ({"cpu_s": 5.0, "is_done": False}, "after the load, the server was busy for 5.0 s or longer and"),
         ({"cpu_s": 1.2, "restarts": 5}, ""),  # each abandoned request cost a worker, which starts in 0.1 s or more

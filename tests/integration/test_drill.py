@@ -216,7 +216,7 @@ class FakeUsers:
         ([], ["1"], 1, False, None),
     ],
 )
-def test_the_recovery_check_needs_answers_of_every_process_and_ends_at_a_wrong_answer(
+def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wrong_response(
     first: list[str],
     processes: list[str],
     listening: int,
@@ -359,7 +359,7 @@ def test_selecting_a_fault_also_selects_the_control_and_related_faults() -> None
     assert names_of(["stop"]) == [CONTROL, "stop", "stop_long"]
 
 
-def test_every_server_gets_every_fault_in_every_round() -> None:
+def test_every_server_gets_every_fault_and_repeated_faults_occur_in_every_round() -> None:
     plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     planned = [(one.server, one.fault, one.round) for chain in chains(plan, selected([])) for _, one in chain]
     assert len(planned) == len(set(planned)) == turns

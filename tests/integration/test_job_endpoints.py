@@ -205,7 +205,7 @@ def test_a_suite_with_a_script_rejects_the_style_jobs() -> None:
         suite_of([str(ROOT / "suites" / "webdav")], style="jobs")
 
 
-def test_run_with_trace_rejects_the_style_jobs(run_cli) -> None:
+def test_run_with_trace_rejects_the_jobs_style(run_cli) -> None:
     ended = run_cli("run", "10", "--style", "jobs", "--trace", *QUICK)
     assert (ended.returncode, ended.stderr) == (
         2,

@@ -38,7 +38,7 @@ def work():
 def test_servers_shed_load_and_do_not_compute_cancelled_requests(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also check Ctrl-C, in a directory with a module named like one of the project."""
+    """Also check Ctrl-C. The directory contains a module with the same name as one of the project's modules."""
     done, chosen = tmp_path / "done", tmp_path / "chosen"
     done.touch()
     chosen.write_text("records_when_done")

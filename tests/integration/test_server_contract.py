@@ -69,7 +69,7 @@ Choose = Callable[[str], None]
 
 @pytest.fixture(scope="module")
 def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
-    """Return a function that sets the task which `sample_tasks:chosen` runs from now on."""
+    """Return a function that sets which task `sample_tasks:chosen` runs from then on."""
     chosen = tmp_path_factory.mktemp("chosen") / "task"
     chosen.write_text("short")
     with pytest.MonkeyPatch.context() as patched:

@@ -40,7 +40,7 @@ def computed_s(bar: Bar) -> float:
     return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.spans)
 
 
-def test_traced_requests_have_unique_numbers_and_run_between_sending_and_answer(traced: list[Timeline]) -> None:
+def test_traced_requests_have_unique_numbers_and_run_before_their_responses(traced: list[Timeline]) -> None:
     for one in traced:
         assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
         for bar in bars_of(one):

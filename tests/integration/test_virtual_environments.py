@@ -84,7 +84,7 @@ def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: P
 
 
 def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run opens the lock file itself."""
+    """Both runs are in one process, but each opens the lock file itself, as two processes would."""
     messages: list[str] = []
 
     async def make(folder: Path, *_: object) -> tuple[dict[str, str], bool]:

@@ -83,7 +83,7 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
 @pytest.mark.figures
 def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
     record = perform("primes", times=2)
-    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine completes one run before and one after
+    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine may complete one run per call
     columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
     assert len({len(column) for column in columns}) == 1
     assert record.alone_at_s == sorted(record.alone_at_s)

@@ -127,10 +127,10 @@ def test_the_time_of_two_parallel_tasks_ignores_one_run_at_another_cpu_speed(
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
 @pytest.mark.parametrize(("holds_gil", "two_s"), [(True, 4.0), (False, 2.5)])
-def test_single_runs_on_a_faster_cpu_do_not_change_whether_the_gil_is_reported_as_held(
+def test_single_runs_at_another_cpu_speed_do_not_change_whether_the_gil_is_reported_as_held(
     holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task waits for 0.5 s and computes for 1.5 s, multiplied by `times` in single runs."""
+    """The task waits for 0.5 s and computes for 1.5 s; in single runs, it computes for `times` as long."""
     computed_s = 1.5 * times
     monkeypatch.setattr(
         task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
@@ -175,7 +175,7 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("recurses_and_is_not_picklable", "takes less time than a request itself"),
+        ("recurses_and_is_not_picklable", "takes less time than the overhead of a request"),
         (
             "prints_forks_and_leaves_processes",
             r"warning it prints.* warning it forks.* warning it leaves 1 processes.* warning it leaves .* threads b",
@@ -208,7 +208,9 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
     assert "it has a cache, so all figures here are for cache hits" in said
     hint = "awkward_tasks:caches_its_answer.__wrapped__(2)"
     assert f"bench.py try {shlex.quote(hint)}" in said
-    assert re.search("1_sync +worth a run +after its first run: it takes less time than a request itself", said)
+    assert re.search(
+        "1_sync +worth a run +after its first run: it takes less time than the overhead of a request", said
+    )
     assert "Measure these: python bench.py run 1 2 --task 'awkward_tasks:caches_its_answer(2)'" in said
     assert "cached?" not in run_try("caches_its_answer.__wrapped__(2)").stdout
 
@@ -216,8 +218,8 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
 @pytest.mark.figures
 def test_the_cost_of_sending_a_large_answer_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
-    assert re.search("20,000,000 bytes.*costs more than a fifth of its time", flat(said))
-    assert re.search(r"^4_\S+ +worth a run +but sending the task and its result costs", said, re.MULTILINE)
+    assert re.search("20,000,000 bytes.*takes more than a fifth of the task's time", flat(said))
+    assert re.search(r"^4_\S+ +worth a run +it uses every core, but sending the task", said, re.MULTILINE)
     assert re.search(
         r"^8_\S+ +worth a run +it uses every core, and nothing is sent between processes", said, re.MULTILINE
     )

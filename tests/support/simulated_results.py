@@ -19,7 +19,7 @@ SLOW = 1 / 1.4
 
 
 def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
-    """Return three rounds of servers (name, workers, rate relative to the expected one) and of the ceiling.
+    """Return three rounds of the ceiling and of these servers (name, workers, ratio of the rate to the expected rate).
 
     Args:
         speeds: speed of the machine in each round, as the speed probe samples it; None: no speed probe.

@@ -102,7 +102,7 @@ def imports(path: Path) -> frozenset[str]:
 
 
 def import_pairs() -> Iterator[tuple[str, str]]:
-    """Yield each pair of importing and imported module of the project."""
+    """Yield the importing and the imported module for each import between modules of the project."""
     for name, path in NAMES.items():
         yield from ((name, other) for other in imports(path) & NAMES.keys() if other != name)
 

@@ -8,7 +8,7 @@ changes of the machine's speed correlate the service times of consecutive reques
 
 A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
 requests, the latency percentile of the accepted requests rises only far beyond the knee. In that case, the number of
-requests that missed the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates
+requests that exceeded the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates
 the knee, the power and the scatter of the steps together.
 """
 
@@ -48,9 +48,9 @@ class StepEvidence:
 
     per_s: float  # the rate, adjusted to the mean speed of the machine
     excess: float  # the logarithm of the metric divided by its limit; may be infinite
-    broke: bool = False  # whether the step ended early because it clearly missed the limit, so the knee is lower
-    missed: int = 0  # number of requests that missed the limit
-    allowed: float = 0.0  # number of requests that may miss the limit; if 0, `excess` is used instead of the counts
+    broke: bool = False  # whether the step ended early because it clearly exceeded the limit, so the knee is lower
+    missed: int = 0  # number of requests that exceeded the limit
+    allowed: float = 0.0  # number of requests that may exceed the limit; if 0, `excess` is used instead of the counts
 
 
 class Knee:

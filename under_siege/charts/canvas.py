@@ -289,7 +289,7 @@ class ChartFile:
 
 
 def as_png(svg: str, *, is_slide: bool) -> bytes:
-    """Return the image as PNG, at a higher resolution than the SVG, so that text is sharp."""
+    """Return the image as PNG, with more pixels than the nominal size of the SVG, so that text is sharp."""
     png: bytes = vl_convert.svg_to_png(svg, scale=1.5 if is_slide else 2)
     return png
 

@@ -82,7 +82,7 @@ def _up(over: SweepMetric) -> VegaLite:
 
 
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric) -> list[dict[str, Any]]:
-    """Return a row for each `ok` case, with its metric and interval; for rates, add a row for its ceiling."""
+    """Return a row with the metric and its interval for each `ok` case; for the rate, add rows for the ceilings."""
     rows: list[dict[str, Any]] = []
     cases = cases_of(comparison.cases)
     for place in places:

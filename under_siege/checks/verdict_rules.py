@@ -102,7 +102,7 @@ def too_cheap(limits: Limits) -> str | None:
 
 
 def unverified(limits: Limits) -> str | None:
-    """Report that the work can't be verified, unless the case is already suspect of skipping it."""
+    """Report that the work can't be verified, unless the case is already suspected of skipping it."""
     if above_ceiling(limits) or too_cheap(limits):
         return None
     doubts, has_task = [], limits.rounds[0].record.has_task

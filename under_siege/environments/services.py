@@ -160,7 +160,7 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return a command prefix that drops the privileges of root, and the new user id, or `[]` and None if not root.
+    """Return a command prefix that drops root privileges, and the new user id; without root privileges, `[]` and None.
 
     A killed PostgreSQL leaves shared memory behind, so services run in an IPC namespace that ends with them.
     """
@@ -171,8 +171,8 @@ def _unprivileged() -> tuple[list[str], int | None]:
     if user is None or shutil.which("setpriv") is None:
         raise CaseFailedError(
             "no_service",
-            "services can't run as root: expected the user nobody and the program setpriv; install setpriv "
-            "(util-linux), or run this as another user",
+            "services can't run as root: expected the program setpriv and a user named postgres, redis or nobody; "
+            "install setpriv (package util-linux), or run the bench as another user",
         )
     own_memory = ["unshare", "--ipc"] if shutil.which("unshare") else []
     return [*own_memory, "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"], user.pw_uid

@@ -131,7 +131,7 @@ class FaultContext:
     users: Users
     folder: Path  # directory shared with the tasks
     incident: Incident
-    broker: RestartableBroker | None = None  # the separate broker, or None if the server has its own broker or none
+    broker: RestartableBroker | None = None  # the separate broker; None if the server has its own or needs none
     began_s: float = field(default_factory=time.monotonic)
 
     @property

@@ -204,7 +204,7 @@ JOB_FAULTS = (
     ),
     _job_fault(
         "jobs_broker",
-        "40 jobs are posted, then a broker without a disk gets SIGKILL and is restarted",
+        "40 jobs are posted, then a broker that saves nothing to disk gets SIGKILL and is restarted",
         "jobs, broker killed",
         kill_the_broker,
         "broker",

@@ -183,7 +183,7 @@ PROCESS_FAULTS = (
     ),
     Fault(
         "stop_long",
-        "SIGTERM while tasks run that are longer than the graceful-shutdown period",
+        "SIGTERM while the server runs tasks that take longer than the graceful-shutdown period",
         "SIGTERM, long tasks",
         ("in-flight lost", "exit"),
         stop_long,

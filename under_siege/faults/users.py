@@ -160,8 +160,9 @@ async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -
     """Send a request, and return the response, or None if the server refuses the connection.
 
     Args:
-        quiet_s: keep the sending side of the connection open, and stop reading after this time without data. If None,
-            close the sending side after the request, and read until the server closes the connection.
+        quiet_s: once the response has begun, stop reading after this many seconds without data; the sending side of
+            the connection stays open. If None, close the sending side after the request, and read until the server
+            closes the connection.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)

@@ -89,7 +89,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a figure of the case for a metric of `--require` or the lesson; raise LookupError if there is none."""
+        """Return the case's figure for a metric of `--require` or of the lesson; raise LookupError if it has none."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -111,7 +111,11 @@ class ResultView:
         return self._of_siege(metric, index)
 
     def reference(self, metric: str, against: str, case: str) -> Figure:
-        """Return the figure to compare with: that of another case, `task`, `users`, an amount such as `50 ms`, or 1."""
+        """Return the figure to compare with; raise LookupError if there is none.
+
+        `against` names another case or capacity metric, or is `task` (the duration of the task alone), `users` (the
+        number of users), or an amount such as `50 ms`; by default, the figure is 1.
+        """
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
@@ -381,7 +385,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer. Unless claims exclude the usual answer, no other one is right."""
+    """Decide all claims, and find the right answer. Another answer is right only if claims exclude the usual one."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}

@@ -78,7 +78,7 @@ def charts_and_tables(question: Question, result: Result, view: ResultView) -> I
 
 CAPACITY_COLUMNS = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
 CAPACITY_LEGEND = (
-    "in time: answered within the promise",
+    "in time: answered within the promised time",
     "p99: 99 of 100 took less; two blocks more: 10 times as long; never: refused or lost",
     "✗: the promise is broken",
 )

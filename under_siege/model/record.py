@@ -265,7 +265,7 @@ class Record(_CaseMeasurement, kw_only=True):
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     ports: Ports = msgspec.field(default_factory=Ports)
-    port_range: Positive | None = None  # number of local ports of the system
+    port_range: Positive | None = None  # number of ports in the system's range of ephemeral ports
     ports_are_reused: bool | None = None  # whether the system reuses ports in TIME_WAIT
     tool: str = "siege"
     tool_step_s: Seconds = 0.01  # resolution of the reported response times

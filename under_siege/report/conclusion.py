@@ -307,7 +307,7 @@ def sweep_sentences(comparison: Comparison) -> Iterator[str]:
         if sentences := [*_of_sweep(sweep, comparison)]:
             names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
             load = in_words(sweep.lines[0].case, names)
-            yield " ".join([f"More {sweep.along}{f', {load}' if load else ''}:", *sentences])
+            yield " ".join([f"More {sweep.along}{f' ({load})' if load else ''}:", *sentences])
 
 
 def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
@@ -342,7 +342,7 @@ def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
     if grown is not None and line.pings is not None:
         first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
         values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
-        yield f"Pings of {name} get slower from {told(along, line.numbers[grown])} on (p99: {values})."
+        yield f"From {told(along, line.numbers[grown])} on, pings to {name} get slower (p99: {values})."
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:

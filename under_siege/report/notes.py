@@ -163,7 +163,7 @@ def _late_s(run: Round) -> float:
 
 
 def of_siege(result: Result, cases: Sequence[Summary]) -> str:
-    """Return conditions of the cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
+    """Return the conditions of all cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
     points = {case.case for case in cases}
     records = [record for record in result.records if record.case in points]
     facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]

@@ -33,7 +33,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
     """
     if (folder := suite.folder) is None:
         raise BadInputError(
-            f"--against {legible(base)}: expected a suite file, or an application such as shop.main:app"
+            f"--against {legible(base)} needs a TARGET: expected a suite file, or an application such as shop.main:app"
         )
     if REVISION in suite.axes:
         raise BadInputError(f"{suite.source}: axes.{REVISION}: expected another name, because --against has this axis")

@@ -72,7 +72,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
         try:
             start = suite_command(plan, case, words)
         except CaseFailedError:
-            continue  # the measurement of the case will fail with the same reason
+            continue  # the measurement of the case will fail for the same reason
         key = (*start.words, start.environment["PATH"], str(start.folder))
         if key not in reasons:
             reasons[key] = await _why_not_prepared(start, watcher)
@@ -159,7 +159,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
         case_by_server.setdefault(case.server, case)
     for case in case_by_server.values():
         watcher.case_begins(f"the right response  {case.server}", 0.0)
-        with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail with the same reason
+        with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail for the same reason
             answers = await _answers(plan, case, services, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
             break

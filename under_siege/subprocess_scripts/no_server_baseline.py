@@ -81,7 +81,7 @@ def _silence_task() -> None:
 
 
 def _forkserver() -> ForkServerContext:
-    """Start the fork server, which imports its modules before importing the task changes sys.path."""
+    """Start the fork server early, so that it imports its modules before the import of the task changes sys.path."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)

@@ -189,7 +189,7 @@ def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False)
     for requirement in requirements:
         if reason := unmeasured.get(requirement.goal.figure):
             known = ", ".join(name for name, figure in goal_names().items() if figure not in unmeasured)
-            raise BadInputError(f"{requirement.text!r}: {reason}: expected one of {known}")
+            raise BadInputError(f"{requirement.text!r}: {reason}; metrics that can be measured: {known}")
     return replace(suite, required=requirements)
 
 

@@ -170,7 +170,7 @@ def body_rule(table: ExpectTable) -> BodyRule:
 
 
 def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path of each value, including the values in nested tables."""
+    """Yield the path and the value of each field, including the fields of nested tables."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             yield from _fields(value, f"{prefix}{name}.")

@@ -275,7 +275,8 @@ def command_words(key: str, command: str, allowed: Collection[str] | None = None
         words = tuple(shlex.split(command))
     except ValueError as error:
         raise BadInputError(
-            f"{key} = {shown(command)} can't be split into words ({error}): expected quotes in pairs"
+            f"{key} = {shown(command)} can't be split into words ({error}): close every quotation mark, and "
+            "don't end with a backslash"
         ) from None
     if words and not words[0]:
         raise invalid_value(key, command, "a program and its arguments")

@@ -165,7 +165,7 @@ def _recommendation(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     if task.is_brief:
         simplest = kind == Kind.IN_LINE
         enough = f"so {'the simplest' if simplest else 'a simpler'} strategy is enough"
-        return YES if simplest else NO, f"it takes less time than a request itself, {enough}"
+        return YES if simplest else NO, f"it takes less time than the overhead of a request, {enough}"
     if obstacle := _obstacle(task.profile, kind):
         return CANNOT, obstacle
     if kind == Kind.IN_LINE:
@@ -222,7 +222,10 @@ def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
         case Kind.PREFORK:
             return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
         case Kind.PROCESSES if again and process and process.costs_s > 0.2 * again.wall_s:
-            return YES, "but sending the task and its result costs more than a fifth of its time"
+            return (
+                YES,
+                "it uses every core, but sending the task and its result takes more than a fifth of the task's time",
+            )
         case Kind.PROCESSES:
             return YES, "it uses every core"
         case Kind.INTERPRETERS:

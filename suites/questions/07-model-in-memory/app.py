@@ -1,4 +1,4 @@
-"""Load a model on import: an array, or lists of numbers that use the same memory."""
+"""Load a model on import: an array, or lists of numbers that use as much memory."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Answers the first requests correctly, then sends wrong responses of the same length after the same time."""
+"""Answers the first requests correctly, then sends wrong ones of the same length after the same response time."""
 
 import dataclasses
 import itertools

@@ -61,7 +61,7 @@ def test_a_requirement_at_the_true_value_is_undecided_in_95_of_100_results(round
         values = 30 * np.exp(0.03 * rng.standard_normal((4, rounds)))
         for estimate in estimates(values.tolist()):
             found.append(outcome_of(requirement, MetricValue(estimate.mean, *estimate.interval())))
-    for outcome in ("met", "missed"):  # nominally 2.5 % each; two rounds estimate their noise less exactly
+    for outcome in ("met", "missed"):  # nominally 2.5 % each; two rounds give a rough estimate of the noise
         assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
 
 
@@ -209,7 +209,7 @@ def test_an_error_lists_the_metrics_that_a_result_has(run_cli) -> None:
         (("2", "--require", "rate >= 0.97 of base"), "needs a base; use it with --against, with bench.py compare"),
         (
             ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
-            "this metric can't be measured for servers that are already running: expected one of p50",
+            "this metric can't be measured for servers that are already running; metrics that can be measured: p50",
         ),
         (("http://127.0.0.1:1/", "--require", "ping p99 < 1s"), "no pings are sent; name a path"),
         (("http://127.0.0.1:1/", "--require", "of ceiling > 9%"), "there is no ceiling"),
@@ -257,7 +257,9 @@ def test_an_invalid_requirement_in_a_suite_causes_a_one_line_error(require, erro
 def test_percentile_requirements_are_rejected_for_tools_without_percentiles(tmp_path) -> None:
     path = a_suite(tmp_path, 'all = ["p99 < 1s"]')
     path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
-    with pytest.raises(BadInputError, match="stressor reports no percentiles: expected one of rate, availability, cpu"):
+    with pytest.raises(
+        BadInputError, match="stressor reports no percentiles; metrics that can be measured: rate, availability, cpu"
+    ):
         with_required(suite_of([str(path)]), [])
 
 

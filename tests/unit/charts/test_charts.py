@@ -56,7 +56,7 @@ def complaint(chart: dict[str, object]) -> str:
     ids=lambda one: str(getattr(one, "width", one)),
 )
 def test_every_chart_specification_is_valid_against_the_schema(name: str, theme: Theme) -> None:
-    """Check one chart of each kind. Wide pages combine the width of a file and the colours of a narrow page."""
+    """Check one chart of each kind. WIDE needs no test: it combines the width of FILE and the colours of NARROW."""
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
     for picture in drawn.values():

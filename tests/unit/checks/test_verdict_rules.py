@@ -100,7 +100,7 @@ def test_a_tenth_of_the_cpu_time_of_the_task_is_flagged_as_too_cheap() -> None:
 def test_littles_law_is_not_flagged_if_a_machine_stall_explains_missing_requests(
     late_s: float, expected: list[str]
 ) -> None:
-    """Users waited for 75 % of the time, and a ping was sent late by `late_s`."""
+    """Users waited for 75 % of the time, and one ping was sent `late_s` seconds late."""
     record = record_of("1_x")
     record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
     record.pings.sent_s[40] = record.pings.due_s[40] + late_s
@@ -318,7 +318,7 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
     assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
 
 
-def test_every_reason_of_a_verdict_is_explained_in_the_exercises() -> None:
+def test_the_exercises_explain_every_reason_for_a_verdict() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # on whether the server answered at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends

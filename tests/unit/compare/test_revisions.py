@@ -91,7 +91,7 @@ def repository(tmp_path: Path) -> Path:
         ("suite.toml", "no-such-branch", "--against no-such-branch: no such revision of"),
         ("suite.toml", "--help", "--against --help: no such revision of"),
         ("suite.toml", ".", "--against .: that is the work tree itself"),
-        ("2", "HEAD", "--against HEAD: expected a suite file"),
+        ("2", "HEAD", "--against HEAD needs a TARGET: expected a suite file"),
     ],
 )
 def test_an_invalid_base_revision_causes_a_one_line_error(repository: Path, target: str, base: str, error: str) -> None:

@@ -403,7 +403,7 @@ def test_the_progress_of_the_lesson_is_saved(tmp_path: Path) -> None:
     assert "12  done  Detective                       you said CBACB, it was CBACB" in overview(STEPS, progress)
 
 
-def test_a_wrong_prediction_exits_0_and_prints_the_right_answer(tmp_path: Path) -> None:
+def test_after_a_wrong_prediction_the_lesson_prints_the_right_answer_and_exits_with_0(tmp_path: Path) -> None:
     said = invoke("lesson", "12", "--answer", "A", folder=tmp_path)
     assert said.returncode == 0
     assert "You said A; it is C: 591.66 per second is impossible" in " ".join(said.stdout.split())
@@ -421,7 +421,7 @@ def test_a_step_that_cannot_run_on_this_machine_shows_the_committed_result(
     monkeypatch.setattr(measurement, "is_python", lambda _: True)
     said = " ".join(invoke("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
     assert "This machine has 1 usable CPU, but this step needs 2: on one CPU, no two tasks" in said
-    assert "measured on another one with 2 CPUs" in said
+    assert "measured on another machine, with 2 CPUs," in said
     assert "results/pythons.json" in said
     assert "You said B, and that is right." in said
 
@@ -487,7 +487,7 @@ def test_a_step_whose_measurement_fails_shows_the_committed_result(
     said = " ".join(ended.stdout.split())
     assert ended.returncode == 1
     assert f"It could not be measured on this machine: {why}" in said
-    assert "The following was measured on another one with 2 CPUs" in said
+    assert "The following was measured on another machine, with 2 CPUs" in said
     assert "You said B, and that is right." in said
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 

@@ -157,7 +157,7 @@ def test_the_error_names_the_field_with_an_impossible_value(field: str, value: f
 STRUCTS = [one for one in vars(model).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
 AT_LEAST_ONE = {"round", "rounds", "workers", "usable_cpus", "cpus", "schema", "port_range", "tool_cpus"}
 MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # -1 stands for unknown
-# Fields with times before the load began or after a clock was set back.
+# Fields that may be negative: times before the load began or after a clock was set back, and others.
 NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
 NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
 DIVIDED_BY = {("RateStep", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}

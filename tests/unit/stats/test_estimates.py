@@ -76,7 +76,7 @@ def test_confidence_intervals_from_pooled_noise_contain_the_true_value(rounds: i
         for estimate in weighted(logs(rng, 10, rounds, spread, 0.2)):
             low, high = estimate.interval()
             covered.append(low <= 1.0 <= high)
-    # A single round is assumed to have 5 % of noise, which covers too much if the true noise is smaller.
+    # A single round is assumed to have 5 % noise, so its intervals are too wide if the true noise is smaller.
     assert COVERS[0] - 0.01 <= np.mean(covered)
     assert np.mean(covered) <= COVERS[1] or rounds == 1
 

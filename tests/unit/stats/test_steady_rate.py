@@ -145,7 +145,7 @@ def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
     """Use an I/O-bound task, so that the machine's speed does not matter.
 
     Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % were observed with 25 % of
-    steal time). Simulated servers must be within 2 %.
+    steal time). In the tests with simulated servers, the tolerance is 2 %.
     """
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
