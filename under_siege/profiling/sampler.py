@@ -24,7 +24,7 @@ import psutil
 
 from common.process_tree import descendants
 from under_siege.model.record import CaseFailedError, append_row
-from under_siege.model.result_file import legible, read_limited
+from under_siege.model.result_file import LARGEST_INDEX, legible, read_limited
 from under_siege.model.sampled_stacks import Frames, Profile, Stacks
 from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
@@ -219,6 +219,7 @@ def _frame(text: str, folder: Path) -> Frame:
     match = _FRAME.match(text)
     function, path, line = match.groups() if match else (text, "", None)
     number, library = int(line or 0), _LIBRARY.match(path)
+    number = number if number <= LARGEST_INDEX else 0  # py-spy can misread the frame of a running thread
     inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
     if not path or (
         not inside.startswith(_OWN_SERVERS) and (library or inside.startswith(("common/", "under_siege/")))

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from conftest import ROOT
 
@@ -68,6 +69,13 @@ def test_functions_without_readable_source_are_still_named(tmp_path: Path) -> No
 def test_control_characters_in_names_are_replaced() -> None:
     frame = sampler._frame("wo\x1b[31mrk (/shop/a\x07.py:3)", Path("/shop"))
     assert (frame.function, frame.file) == ("wo\ufffd[31mrk", "a\ufffd.py")
+
+
+def test_impossible_line_numbers_are_stored_as_0() -> None:
+    profile = Profile(server="shop", title="", values={})
+    sampler._add(profile, {(1, "MainThread", "work (/shop/a.py:2147483647)"): Counter(wall=1)}, Path("/shop"))
+    assert profile.frames.line == [0]
+    assert msgspec.convert(msgspec.to_builtins(profile), Profile) == profile
 
 
 def test_the_number_and_depth_of_stored_stacks_are_limited() -> None:
