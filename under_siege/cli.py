@@ -313,7 +313,8 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show within seconds which strategies suit a task.
 
     TASK is a built-in task or your own function: module:function, with literals as arguments if it needs any:
-    "module:function('acme', 3)". Without one, all built-in tasks are tried. Exit 1 if no strategy is worth a run.
+    "module:function('acme', 3)". Without one, all built-in tasks are tried. Exit 1 if
+    there is a task for which no strategy is worth a run.
     """
     from common.task.builtin import BUILTIN_TASKS
     from under_siege.result_output import show

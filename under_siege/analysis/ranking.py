@@ -54,8 +54,8 @@ def ranks(
 def level(cases: int, looks: int = 1) -> float:
     """Return the significance level of one comparison among this many cases.
 
-    With fewer than eleven cases, use the level for eleven; otherwise, one of ten results would rank three equal servers
-    differently.
+    With fewer than eleven cases, use the level for eleven. A less strict level would give different ranks to three
+    equal servers in about one of ten results.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 

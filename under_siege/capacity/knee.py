@@ -149,7 +149,7 @@ class StepRequests:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue with several workers, and its service times."""
+    """A queue that one or more workers serve, and its service times."""
 
     workers: int
     steady_s: Floats  # service times, adjusted to the mean speed of the machine

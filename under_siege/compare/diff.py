@@ -1,11 +1,11 @@
 """Compare two results: compute how much each case changed at the same CPU speed, and whether this is significant.
 
 Within a result, the rounds of the cases are measured at various speeds of the machine, so they show how strongly a
-metric depends on the speed. Between two results, the machine may have been faster or slower all the time. The slopes
-within the results and queueing theory limit how strongly a metric depends on this difference. In a closed queueing
-network, the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if there is
-no other station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the
-interval of the change.
+metric depends on the speed. However, the machine may have been faster throughout one result than throughout the other.
+The slopes within the results and queueing theory limit how strongly a metric depends on this difference. In a closed
+queueing network, the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if
+there is no other station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty
+widens the interval of the change.
 """
 
 from __future__ import annotations

@@ -205,6 +205,6 @@ def _last_line(output: str) -> str:
 
 
 def _last_error(output: str) -> str:
-    """Return a text with the last line that contains an error, which may not be the last line of the output."""
+    """Quote the last line that reports an error or, if there is none, the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
     return f"it says: {errors[-1][:200]}" if errors else _last_line(output)

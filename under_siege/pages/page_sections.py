@@ -109,7 +109,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
 
 
 def _sweeps(comparison: Comparison) -> Iterator[Picture]:
-    """Yield a chart for each metric along each numeric axis, and for each combination of the load's other axes."""
+    """For each metric and numeric axis, yield a chart for each combination of values on the load's other axes."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]

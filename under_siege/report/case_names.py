@@ -54,7 +54,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """Return what `name_of` returns for the case of a summary among the cases of `beside`."""
+    """Return the name, as in `name_of`, that distinguishes the summary's case from the cases of `beside`."""
     return name_of(summary.case, cases_of(beside), without)
 
 

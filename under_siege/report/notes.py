@@ -74,7 +74,7 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note on each server that closed every connection despite keep-alive; load tools don't report it."""
+    """Yield a note on each server that closed every connection despite keep-alive; load tools don't warn of this."""
     reported = set()
     for rounds in comparison.rounds:
         asked = [run.record for run in rounds if run.record.keep_alive and run.completed]

@@ -193,7 +193,7 @@ def _recorder(tool: Tool, record: Record, length: Length, tell: Callable[[], Non
 
 
 def _let_begin(process: ManagedProcess) -> float:
-    """Tell a waiting tool to begin, and return the CPU seconds that the tool has used until then."""
+    """Tell a waiting tool to begin, and return the CPU seconds that it had used by then."""
     start_cpu_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
     process.process.stdin.write(b"go\n")

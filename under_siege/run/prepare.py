@@ -114,7 +114,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the versions of the servers' packages for each environment of a suite or, without any, for each Python."""
+    """Return the versions of the servers' packages for each environment or, if the suite has none, for each Python."""
     pythons = {
         f"{key.python} with {', '.join(key.requirements)}": str(venv / "bin" / "python")
         for key, venv in plan.environments.items()

@@ -115,7 +115,8 @@ class Server:
         """Await the work while the server is alive, and return its result.
 
         Raises:
-            CaseFailedError: the server died, either during the work (which is then cancelled) or soon after it failed.
+            CaseFailedError: the server died, either during the work (which is then cancelled) or soon after the work
+            failed.
         """
         begun = asyncio.ensure_future(work)
         task = asyncio.ensure_future(self.explaining(begun))

@@ -1,1 +1,1 @@
-"""Scripts that run as separate processes. With the Python of the target, they import only `common`."""
+"""Scripts that run as separate processes. Those that run with the target's Python use no module of `under_siege`."""

@@ -31,7 +31,7 @@ GIL_EXPLANATION = (
 
 
 def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name of the strategy in plain words, followed by its file name unless `is_plain`."""
+    """Return the name of the strategy in plain words, its file name (unless `is_plain`) and the settings."""
     plain = in_plain_words(timeline.server, timeline.title)
     name = plain if is_plain else with_name(plain, timeline.server, is_narrow=is_narrow)
     return " · ".join([name, *timeline.settings])
