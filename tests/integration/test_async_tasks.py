@@ -128,7 +128,7 @@ def test_a_running_async_task_can_be_cancelled() -> None:
 
 
 @every_way
-def test_unfinished_child_tasks_do_not_delay_the_answer_of_an_async_task(way) -> None:
+def test_unfinished_child_tasks_do_not_delay_the_response_of_an_async_task(way) -> None:
     began_s = time.monotonic()
     assert way("leaves_a_child_task").answer == "done"
     assert time.monotonic() - began_s < 30  # the child task would sleep for 60 s

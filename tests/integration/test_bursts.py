@@ -65,21 +65,21 @@ def test_a_median_response_time_below_the_task_duration_is_flagged_as_too_fast()
         assert "too_fast" not in codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2, **{errors: 5})))
 
 
-def test_wrong_statuses_and_missing_answers_lower_availability() -> None:
+def test_wrong_statuses_and_missing_responses_lower_availability() -> None:
     case = judged(burst_record_of("1_x", wrong_status=5, unanswered=5))
     assert codes(case) == ["availability"]
     assert case.availability_pct == pytest.approx(50)
     assert f"{10 * COUNT} of {20 * COUNT} requests got no correct response" in case.reasons[0].message
 
 
-def test_a_case_without_correct_answers_fails() -> None:
+def test_a_case_without_correct_responses_fails() -> None:
     case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
     assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
     assert f"{9 * COUNT} requests got no correct response" in case.reasons[0].message
 
 
 @pytest.mark.parametrize("each", [0, 3, 8])
-def test_answers_of_an_unexpected_length_fail_the_case(each: int) -> None:
+def test_responses_of_an_unexpected_length_fail_the_case(each: int) -> None:
     case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
@@ -87,7 +87,7 @@ def test_answers_of_an_unexpected_length_fail_the_case(each: int) -> None:
     assert case.verdict in ("ok", "failed")
 
 
-def test_answers_whose_contents_a_script_rejects_fail_the_case() -> None:
+def test_responses_whose_contents_a_script_rejects_fail_the_case() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
     assert f"{2 * COUNT} of {13 * COUNT} responses under load had the right status but wrong contents" in message_of(

@@ -282,7 +282,7 @@ def test_malformed_output_lines_of_ceiling_processes_are_ignored() -> None:
     assert length.end_s == LEAST_S  # the only user has a response
 
 
-def test_answer_checks_are_recorded_separately_from_user_transactions() -> None:
+def test_response_checks_are_recorded_separately_from_user_transactions() -> None:
     record = computed(write_task("jobs"), users=2)
     assert CHECK_USER not in record.transactions.user
     assert set(record.checks.code) == {""}

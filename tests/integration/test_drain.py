@@ -58,7 +58,10 @@ def with_drain(**values) -> Record:
         ({"cpu_s": 0.5}, ""),  # 0.1 s for each of the 5 requests that the load tool abandoned
         ({"cpu_s": 5.0}, "after the load, the server was busy for 5.0 s and"),
         ({"cpu_s": 5.0, "is_done": False}, "after the load, the server was busy for 5.0 s or longer and"),
-        ({"cpu_s": 1.2, "restarts": 5}, ""),  # each abandoned request cost a worker, which starts in 0.1 s or more
+        (
+            {"cpu_s": 1.2, "restarts": 5},
+            "",
+        ),  # for each abandoned request, a worker was replaced, which takes at least 0.1 s
         ({"cpu_s": 60.0, "restarts": 500}, "after the load, the server was busy for 5.0 s and"),
         ({"backlog": 5}, ""),
         ({"backlog": 300}, "300 jobs were still queued when the load ended and took another 5.0 s"),

@@ -531,7 +531,7 @@ def test_drill_results_with_unknown_faults_are_shown_but_not_those_with_missing_
 
 
 @pytest.mark.parametrize("how", ["a request", "a job"])
-def test_a_fragmented_answer_is_read_completely(how: str) -> None:
+def test_a_fragmented_response_is_read_completely(how: str) -> None:
     whole = b"x" * 1000
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -45,7 +45,7 @@ def died_on_the_way(round_: int, task: str) -> Record:
 
 FAILED = (never_began, died_at_once, died_on_the_way)
 SOME_OR_ALL = ((2,), ROUNDS)
-DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # these have charts of all kinds
+DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # together, these have every kind of chart
 
 
 def result_with(ceilings: dict[int, object], *tasks: str) -> Result:

@@ -54,7 +54,7 @@ def test_a_server_that_floods_its_output_does_not_block_the_bench(measured_cases
     assert floods.record.bench_cpu_s < 0.5 * floods.record.load_s
 
 
-def test_a_server_with_wrong_answers_gets_the_verdict_failed(measured_cases: dict[str, MeasuredCase]) -> None:
+def test_a_server_with_wrong_responses_gets_the_verdict_failed(measured_cases: dict[str, MeasuredCase]) -> None:
     wrong = measured_cases["answers_wrongly"]
     assert wrong.code == "wrong_answer"
     assert "GET / returned 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.message
@@ -98,7 +98,7 @@ def test_a_server_whose_default_port_is_taken_uses_the_next_free_port(
 def test_ports_claimed_by_another_run_are_skipped() -> None:
     with claimed_port(FIRST_PORT) as first:
         port = first.getsockname()[1]
-        assert port_is_free(port)  # claiming does not listen
+        assert port_is_free(port)  # nothing listens on a claimed port
         with claimed_port(port) as second:
             assert second.getsockname()[1] > port
     with claimed_port(port) as again:

@@ -34,7 +34,7 @@ QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
 @pytest.mark.figures
-def test_the_response_time_of_a_job_lasts_from_the_post_to_the_final_answer(run_cli, tmp_path: Path) -> None:
+def test_the_response_time_of_a_job_lasts_from_the_post_to_the_final_response(run_cli, tmp_path: Path) -> None:
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
@@ -156,7 +156,7 @@ def test_users_keep_polling_a_job_after_a_503_response() -> None:
     assert job_of(*states, web.Response(text="done")) == (200, len("done"))
 
 
-def test_endless_answers_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_responses_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="the response has more than"):
         job_of(web.Response(text="x" * 1001))

@@ -82,7 +82,7 @@ def test_trace_capacity_and_drill_send_all_requests_of_the_request_file(
     assert set(received(mix)) == set(SENT)
 
 
-def test_the_error_names_the_request_with_the_wrong_answer(mix: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_request_with_the_wrong_response(mix: Path, tmp_path: Path) -> None:
     requests = mix / "requests.jsonl"
     requests.write_text(requests.read_text().replace("45", "46"))
     result, _ = run_once(tmp_path, "mix", "--time", "1s")

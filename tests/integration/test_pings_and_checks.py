@@ -73,12 +73,12 @@ def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypa
     assert set(pings.problem) == {"not answered"}
 
 
-def test_answer_checks_use_at_most_a_tenth_of_a_sequential_servers_time() -> None:
+def test_response_checks_use_at_most_a_tenth_of_a_sequential_servers_time() -> None:
     assert check_interval_s(0.001) == 1.0
     assert check_interval_s(2.0) == 20.0
 
 
-def test_answer_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
+def test_response_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
     checks, sent, all_sent = Checks(), [], asyncio.Event()
 
     async def verify(_in_a_row: int) -> None:

@@ -112,7 +112,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
     return [message for _, message in notes(summarize(result)) if "the warm-up is not part" in message]
 
 
-def test_a_note_reports_that_the_first_answers_used_more_cpu_than_later_answers() -> None:
+def test_a_note_reports_that_the_first_responses_used_more_cpu_than_later_responses() -> None:
     (note,) = warm_up_notes(6000, 6000 * 0.25)
     assert note.startswith("its first 6,000 responses used 250 ms of CPU each, later ones 100 ms; ")
     assert warm_up_notes(6000, 6000 * 0.13) == warm_up_notes(0, 0.0) == warm_up_notes(6000, None) == []
@@ -121,7 +121,7 @@ def test_a_note_reports_that_the_first_answers_used_more_cpu_than_later_answers(
 RIGHT = b'{"a": 1, "b": [2, 3]}'
 
 
-def test_the_error_states_that_an_answer_is_equal_as_json_but_not_byte_for_byte() -> None:
+def test_the_error_states_that_a_response_is_equal_as_json_but_not_byte_for_byte() -> None:
     expected = Expectation(RIGHT, 0.1, 0.0)
     assert expected.problem(HttpResponse(200, RIGHT, {})) == ""
     assert expected.problem(HttpResponse(200, b'{"a":1,"b":[2,3]}', {})).endswith(
@@ -131,7 +131,7 @@ def test_the_error_states_that_an_answer_is_equal_as_json_but_not_byte_for_byte(
     assert "JSON" not in expected.problem(HttpResponse(500, b'{"a":1,"b":[2,3]}', {}))
 
 
-def test_answers_without_the_required_header_are_rejected() -> None:
+def test_responses_without_the_required_header_are_rejected() -> None:
     expected = Expectation(RIGHT, 0.1, 0.0, headers=(("X-Served-By", "whitenoise"),))
     assert expected.problem(HttpResponse(200, RIGHT, {"x-served-by": "whitenoise"})) == ""
     other = expected.problem(HttpResponse(200, RIGHT, {"x-served-by": "flask\x1b[31m"}))
@@ -147,7 +147,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def test_the_expected_answer_is_the_content_of_the_requested_file(tree: Path) -> None:
+def test_the_expected_response_is_the_content_of_the_requested_file(tree: Path) -> None:
     expected = Expectation(b"", 0.1, 0.0, files=Files(tree))
     assert expected.size_bytes == -1
     references = dict(expected.for_request("http://here/x/{file}") for _ in range(100))
@@ -200,7 +200,7 @@ def test_wrk_totals_tolerate_missing_bytes_of_responses_in_flight(got: int, erro
     assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n', **get}
 
 
-def test_answers_whose_lengths_differ_from_those_of_the_files_fail_the_case() -> None:
+def test_responses_whose_lengths_differ_from_those_of_the_files_fail_the_case() -> None:
     def verdict(odd: int | None) -> str:
         record = burst_record_of("1_x", odd_bytes=odd, body_bytes=None)
         record.answer_bytes = -1

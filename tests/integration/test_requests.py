@@ -67,7 +67,7 @@ def test_every_command_sends_only_the_post_request_of_the_suite(orders: Path, tm
     assert set((orders / "access.log").read_text().splitlines()) == {ORDER}
 
 
-def test_the_result_describes_the_request_and_how_answers_are_compared(orders: Path, tmp_path: Path) -> None:
+def test_the_result_describes_the_request_and_how_responses_are_compared(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     assert result.suite.request == "POST with 37 bytes of application/json"
     text = Report(result).formatted("markdown")
@@ -75,7 +75,7 @@ def test_the_result_describes_the_request_and_how_answers_are_compared(orders: P
     assert "POST with 37 bytes of application/json" in text
 
 
-def test_the_error_names_the_wrong_field_of_an_answer(orders: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_wrong_field_of_a_response(orders: Path, tmp_path: Path) -> None:
     app, suite = orders / "app.py", orders / "suite.toml"
     (orders / "wrong.py").write_text(app.read_text().replace("json.loads(body)", "{'items': 3}"))
     suite.write_text(
@@ -104,7 +104,7 @@ def test_the_output_suggests_fields_to_ignore_and_names_ignored_fields_that_do_n
     assert why in ran.stdout + ran.stderr
 
 
-def test_chunked_answers_are_accepted(orders: Path, tmp_path: Path) -> None:
+def test_chunked_responses_are_accepted(orders: Path, tmp_path: Path) -> None:
     """siege counts the framing of the chunks as part of the response."""
     app, suite = orders / "app.py", orders / "suite.toml"
     text = app.read_text().replace("str(uuid.uuid4())", "'1'").replace("str(datetime.now(UTC))", "'2'")

@@ -240,7 +240,7 @@ def test_servers_listen_only_on_loopback(server: Served) -> None:
 
 
 @pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "returns_umlauts", "awaits"])
-def test_every_strategy_returns_the_same_answer(server, choose, task: str, monkeypatch) -> None:
+def test_every_strategy_returns_the_same_result(server, choose, task: str, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     choose(task)
     answer = server.request("/")

@@ -73,7 +73,7 @@ LIES = {
 
 @pytest.mark.figures
 @pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
-def test_wrong_answers_sent_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
+def test_wrong_responses_sent_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
     needed(tool)
     for name, lies in {"honest": "False", "dishonest": LIES[tool, keep_alive]}.items():
         (tmp_path / f"{name}.py").write_text(DISHONEST.replace("LIES", lies))
@@ -153,7 +153,7 @@ def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float 
         ),
     ],
 )
-def test_answers_with_every_kind_of_http_framing_are_read(answer: bytes, body: bytes) -> None:
+def test_responses_with_every_kind_of_http_framing_are_read(answer: bytes, body: bytes) -> None:
     assert read_body([answer]) == body
 
 
@@ -167,13 +167,13 @@ def test_answers_with_every_kind_of_http_framing_are_read(answer: bytes, body: b
         b"",
     ],
 )
-def test_malformed_answers_are_rejected(answer: bytes) -> None:
+def test_malformed_responses_are_rejected(answer: bytes) -> None:
     with pytest.raises(CaseFailedError, match="sent as ab sends it: the response is not HTTP"):
         read_body([answer])
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 99999999", b"Transfer-Encoding: chunked", b"X: y"])
-def test_endless_answers_are_read_up_to_a_limit(length: bytes) -> None:
+def test_endless_responses_are_read_up_to_a_limit(length: bytes) -> None:
     chunks = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n" if b"chunked" in length else b"x" * 0xFFFF
     endless = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + 9 * chunks
     assert len(read_body([endless + b"0\r\n\r\n"])) >= 5 + MORE_BYTES
@@ -190,13 +190,13 @@ def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.Monke
         asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
 
 
-def test_the_last_answer_is_checked_even_if_the_connection_closes_early() -> None:
+def test_the_last_response_is_checked_even_if_the_connection_closes_early() -> None:
     in_a_row = replace(ASK, in_a_row=IN_A_ROW)
     assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"
 
 
-def test_requests_sent_by_the_bench_ask_for_uncompressed_answers() -> None:
+def test_requests_sent_by_the_bench_ask_for_uncompressed_responses() -> None:
     async def ask() -> list[bytes]:
         seen: list[bytes] = []
         async with answering([RIGHT], seen) as url, client() as session:

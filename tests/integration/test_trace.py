@@ -109,7 +109,7 @@ def test_malformed_task_spans_and_spans_outside_the_request_duration_are_ignored
     assert reported_spans(answer(x_ran=drawn), 99.9, 100.1) == []
 
 
-def test_server_timing_is_converted_to_a_span_that_ends_with_the_answer() -> None:
+def test_server_timing_is_converted_to_a_span_that_ends_with_the_response() -> None:
     drawn = answer(server_timing="queue;dur=10.0, task;dur=50.0")
     assert assumed_span(drawn, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
     assert assumed_span(answer(), 99.9, 100.1) == []

@@ -123,7 +123,7 @@ def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
 
 
 @pytest.mark.measures
-def test_cached_answers_and_a_forgotten_await_are_detected(tmp_path: Path) -> None:
+def test_cached_responses_and_a_forgotten_await_are_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_exercises_differ_from_solutions(
         measured_exercises(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True)

@@ -216,7 +216,7 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
 
 
 @pytest.mark.figures
-def test_the_cost_of_sending_a_large_answer_between_processes_is_reported(run_try: Try) -> None:
+def test_the_cost_of_sending_a_large_result_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
     assert re.search("20,000,000 bytes.*takes more than a fifth of the task's time", flat(said))
     assert re.search(r"^4_\S+ +worth a run +it uses every core, but sending the task", said, re.MULTILINE)

@@ -49,7 +49,7 @@ def a_record(server, round_, workers, quality, speed, waits):
     record.alone_on_cpu[:] = [0, 0, 0]
     record.alone_wall_s[:] = [took_s] * 3
     record.alone_cpu_s[:] = [TASK_S * computes / speed] * 3
-    used = rate if waits else quality  # CPU time does not depend on the speed of the CPU
+    used = rate if waits else quality  # a busy worker uses 1 s of CPU time per second at any CPU speed
     record.samples.cpu_s[:] = [
         1 + workers * at_s * computes / speed * used * (speed if not waits else 1) for at_s in record.samples.at_s
     ]

@@ -107,7 +107,7 @@ def test_documented_charts_are_up_to_date(
 
 
 @pytest.mark.parametrize(("page", "name", "said"), on_every_page(QUOTED))
-def test_quoted_files_match_their_source(page: Path, name: str, said: str) -> None:
+def test_quoted_code_matches_the_file(page: Path, name: str, said: str) -> None:
     assert said in (ROOT / name).read_text()
 
 

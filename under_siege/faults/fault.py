@@ -13,7 +13,7 @@ OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", 
 NOT_POSSIBLE = "–"  # noqa: RUF001 (an en dash, as in a table)
 NEVER = -1.0  # infinite time in `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # health checks pass if they are answered within this time
-# A recovery is quick within the first time, and counts as never beyond the second.
+# A recovery within the first time is quick. If it takes longer than the second, the server never recovered.
 QUICK_RECOVERY_S, NEVER_S = 1.0, 5.0
 SOON_S = 0.001  # shorter recovery times are shown as "at once"
 # Shares of the rate before the fault: a server is dead below the first share, and ok at or above the second.

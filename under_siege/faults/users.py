@@ -23,7 +23,7 @@ QUIET_S = 0.05  # how long to wait for a second response
 # After PATIENT requests, wait only HASTY_S for a second response, because some servers serve one client at a time. By
 # then, a server that answers smuggled requests has been detected.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # maximum number of bytes to read of a response
+MOST_BYTES = 65536  # maximum number of bytes to read from a response
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -124,7 +124,7 @@ class LessonSession:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._print)
             except BadInputError as error:
-                if not run.pythons:  # show the error; a committed result only replaces runs with a missing Python
+                if not run.pythons:  # show the error; a committed result is used only if a Python is missing
                     raise
                 return None, str(error)
         if stopped_by:

@@ -39,7 +39,7 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
-    says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty if only answers use it
+    says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
     otherwise: str = ""  # text if the claim does not hold
 
 

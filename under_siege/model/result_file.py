@@ -117,7 +117,7 @@ def is_pipe(path: Path) -> bool:
 def _target(path: Path) -> tuple[Path, bool]:
     """Follow links; return the target, and whether it can be replaced, unlike a device, pipe or file descriptor."""
     for _ in range(_MAX_LINKS):
-        if Path("/proc") in path.parent.resolve().parents:  # the target of /dev/stdout and /dev/fd/63
+        if Path("/proc") in path.parent.resolve().parents:  # for example, the target of /dev/stdout or /dev/fd/63
             return path, False
         try:
             path = path.parent / path.readlink()

@@ -139,7 +139,7 @@ class Supervisor:
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:
-    """Return the ids of all processes that started with this value of the variable, if their environment can be read."""
+    """Return the ids of all processes that started with this value of the variable, if the environment can be read."""
     if not HAS_CHILDREN_FILES:
         return [pid for pid in psutil.pids() if inherited(pid, name) == value]
     wanted = f"{name}={value}".encode()

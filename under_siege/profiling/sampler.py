@@ -37,7 +37,7 @@ LOOK_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
-_FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)$")
+_FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
 _PERMISSION = (
@@ -219,7 +219,7 @@ def _frame(text: str, folder: Path) -> Frame:
     match = _FRAME.match(text)
     function, path, line = match.groups() if match else (text, "", None)
     number, library = int(line or 0), _LIBRARY.match(path)
-    number = number if number <= LARGEST_INDEX else 0  # py-spy can misread the frame of a running thread
+    number = number if 0 <= number <= LARGEST_INDEX else 0  # py-spy sometimes misreads frames
     inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
     if not path or (
         not inside.startswith(_OWN_SERVERS) and (library or inside.startswith(("common/", "under_siege/")))

@@ -132,7 +132,7 @@ def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
 @pytest.mark.parametrize(
     ("differ", "answered_s", "expected"), [(0.1, 0.58 * TASK_S, ["too_fast"]), (0.1, 0.6 * TASK_S, [])]
 )
-def test_a_larger_spread_of_reference_runs_allows_faster_answers(
+def test_a_larger_spread_of_reference_runs_allows_faster_responses(
     differ: float, answered_s: float, expected: list[str]
 ) -> None:
     """Three standard errors of three runs, plus 15 %, are 41 %."""

@@ -296,7 +296,7 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
         ("availability >= 100%", "can't be met at any rate"),
     ],
 )
-def test_a_goal_that_capacity_cannot_search_for_causes_a_one_line_error(
+def test_a_goal_that_the_capacity_search_cannot_use_causes_a_one_line_error(
     wanted: str, said: str, run_cli: RunCli
 ) -> None:
     ran = run_cli("capacity", "3", "--goal", wanted)
@@ -413,7 +413,7 @@ def test_a_step_ends_early_when_slow_pings_make_the_ping_goal_unreachable(slow_p
     assert offer._are_pings_missed(np.array([10.0])) is is_missed
 
 
-def test_the_service_time_of_one_worker_is_found_even_if_answers_change_order() -> None:
+def test_the_service_time_of_one_worker_is_found_even_if_responses_change_order() -> None:
     in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
     answered = int(in_order.is_answered.sum())
     ends = in_order.due_s + in_order.wait_s

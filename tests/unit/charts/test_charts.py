@@ -125,7 +125,7 @@ def test_all_servers_of_rank_1_are_highlighted_in_the_throughput_chart() -> None
         assert sum(text.startswith("★ ") for text in names) == len(first)
 
 
-def test_the_height_of_each_answer_curve_is_proportional_to_the_number_of_answers() -> None:
+def test_the_height_of_each_response_curve_is_proportional_to_the_number_of_responses() -> None:
     comparison = summarize(result("sample"))
     drawn = rows("moments", "answers")
     floors = [row["y"] for row in rows("moments", "grounds")[::2]]

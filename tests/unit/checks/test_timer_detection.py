@@ -44,7 +44,7 @@ TIMERS = {
 
 
 @pytest.mark.parametrize("name", TIMERS)
-def test_a_timer_that_delays_answers_is_reported_with_the_cause(name: str) -> None:
+def test_a_timer_that_delays_responses_is_reported_with_the_cause(name: str) -> None:
     record, cause = TIMERS[name]
     case = judged(record)
     assert case.verdict == "suspect"

@@ -37,14 +37,14 @@ def test_noisy_rounds_do_not_hide_a_rate_above_the_ceiling() -> None:
     assert "above_ceiling" in codes(case)
 
 
-def test_answers_faster_than_the_task_are_flagged_as_too_fast() -> None:
+def test_responses_faster_than_the_task_are_flagged_as_too_fast() -> None:
     for seconds, expected in ((TASK_S * 0.84, ["too_fast"]), (TASK_S * 0.86, [])):
         assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
     case = judged(record_of("1_x", idle_answer_s=0.001))
     assert "a response came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
 
 
-def test_answer_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
+def test_response_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
     record = record_of("1_x")
     record.checks.sent_s.append(1.0)
     record.checks.answered_s.append(1.02)
@@ -53,7 +53,7 @@ def test_answer_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
     assert "too_fast" in codes(judged(record))
 
 
-def test_an_unanswered_answer_check_lowers_availability() -> None:
+def test_a_response_check_without_a_response_lowers_availability() -> None:
     record = record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (1.0, 1.5, "no_answer", "none"), strict=True):
         getattr(record.checks, column).append(value)
@@ -62,7 +62,7 @@ def test_an_unanswered_answer_check_lowers_availability() -> None:
     assert "1 of 40 requests got no correct response (the first: none)" in case.reasons[0].message
 
 
-def test_answers_may_have_any_length_if_correct_answers_vary() -> None:
+def test_responses_may_have_any_length_if_correct_responses_vary() -> None:
     assert codes(judged(record_of("1_x", answer_bytes=-1))) == []
 
 
@@ -72,7 +72,7 @@ def test_error_responses_may_have_any_length() -> None:
     assert codes(judged(record)) == ["availability"]
 
 
-def test_an_answer_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
+def test_a_response_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
     """The machine is slow during the reference runs and twice as fast in the second half of the siege."""
     record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
@@ -128,7 +128,7 @@ def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
 
 
 @pytest.mark.parametrize(("too_soon", "expected"), [(1, []), (2, ["too_fast"])])
-def test_one_answer_in_twenty_may_be_faster_than_the_task(too_soon: int, expected: list[str]) -> None:
+def test_one_response_in_twenty_may_be_faster_than_the_task(too_soon: int, expected: list[str]) -> None:
     """A response that is reported late makes the next one look too fast; there are about 35 responses."""
     record = record_of("1_x")
     for place in range(20, 20 + too_soon):
@@ -173,7 +173,7 @@ def test_littles_law_is_not_flagged_if_requests_were_lost() -> None:
 
 
 @pytest.mark.parametrize(("answers", "expected"), [(4, False), (5, True)])
-def test_littles_law_is_checked_only_with_five_or_more_answers(answers: int, expected: bool) -> None:
+def test_littles_law_is_checked_only_with_five_or_more_responses(answers: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[answers:]
@@ -182,7 +182,7 @@ def test_littles_law_is_checked_only_with_five_or_more_answers(answers: int, exp
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
-def test_a_user_without_answers_is_flagged_once_the_other_users_have_four_each(rounds: int, expected: bool) -> None:
+def test_a_user_without_responses_is_flagged_once_the_other_users_have_four_each(rounds: int, expected: bool) -> None:
     record = record_of("1_x")
     for name in record.transactions.__struct_fields__:
         del getattr(record.transactions, name)[5 * rounds :]
@@ -246,7 +246,7 @@ def test_a_siege_that_is_too_short_is_flagged_and_has_no_rate() -> None:
     assert judged(record).rate_per_s is None
 
 
-def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_an_answer() -> None:
+def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_response() -> None:
     ceiling = bare_record(users=30)
     answers = ceiling.transactions
     count = len(answers.user)

@@ -20,11 +20,11 @@ def in_tests_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [*BUILTIN_TASKS, "sample_tasks:short", "sample_tasks:in_slices"])
-def test_a_task_returns_the_same_answer_in_one_piece_and_in_slices(task: str) -> None:
+def test_a_task_returns_the_same_result_in_one_piece_and_in_slices(task: str) -> None:
     assert perform(task).answer == asyncio.run(perform_in_slices(task)).answer
 
 
-def test_a_task_with_a_bare_yield_returns_its_answer() -> None:
+def test_a_task_with_a_bare_yield_returns_its_result() -> None:
     assert perform("sample_tasks:yields_nothing").answer == "42"
     assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
 

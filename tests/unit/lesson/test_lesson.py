@@ -182,7 +182,7 @@ def test_unknown_relations_in_claims_are_rejected(is_: str) -> None:
         limits_of(is_)
 
 
-def test_the_metric_users_inside_follows_littles_law() -> None:
+def test_the_number_of_users_inside_follows_littles_law() -> None:
     assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
     assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
 

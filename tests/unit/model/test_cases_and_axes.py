@@ -53,7 +53,7 @@ def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> 
     return result_of(records)
 
 
-def test_cases_are_equal_only_if_all_axis_values_are_equal_in_any_order() -> None:
+def test_cases_are_equal_only_if_all_axis_values_are_equal_regardless_of_order() -> None:
     one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
     assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
     for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):

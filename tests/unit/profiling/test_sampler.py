@@ -71,10 +71,12 @@ def test_control_characters_in_names_are_replaced() -> None:
     assert (frame.function, frame.file) == ("wo\ufffd[31mrk", "a\ufffd.py")
 
 
-def test_impossible_line_numbers_are_stored_as_0() -> None:
+@pytest.mark.parametrize("line", ["2147483647", "-1448050080"])
+def test_impossible_line_numbers_are_stored_as_0(line: str) -> None:
+    """py-spy 0.4 once wrote the frame `__spec__ (__loader__:-1448050080)`."""
     profile = Profile(server="shop", title="", values={})
-    sampler._add(profile, {(1, "MainThread", "work (/shop/a.py:2147483647)"): Counter(wall=1)}, Path("/shop"))
-    assert profile.frames.line == [0]
+    sampler._add(profile, {(1, "MainThread", f"__spec__ (__loader__:{line})"): Counter(wall=1)}, Path("/shop"))
+    assert (profile.frames.file, profile.frames.line) == (["__loader__"], [0])
     assert msgspec.convert(msgspec.to_builtins(profile), Profile) == profile
 
 

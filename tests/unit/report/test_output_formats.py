@@ -118,7 +118,7 @@ def test_the_footnote_states_the_number_of_rounds(rounds_of_2_b: list[int], expe
     assert all(words in footnote_of(records) for words in expected)
 
 
-def test_the_footnote_states_the_noise_that_a_single_round_assumes() -> None:
+def test_the_footnote_states_the_noise_assumed_for_a_single_round() -> None:
     assert "± of a case with one round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
 
 

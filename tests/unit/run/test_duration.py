@@ -17,7 +17,7 @@ def expectations(plan: Plan, expected: Expectation):
     return {case.work: expected for case in plan.cases}
 
 
-def test_a_requested_duration_is_not_changed_by_slow_answers() -> None:
+def test_a_requested_duration_is_not_changed_by_slow_responses() -> None:
     length = Length(2.5, 4, WAITS)
     for user in range(4):
         length.answer(user, 1.9)
@@ -59,7 +59,7 @@ def test_slow_servers_get_a_longer_siege() -> None:
     assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
 
 
-def test_only_the_first_answer_of_each_user_changes_the_automatic_duration() -> None:
+def test_only_the_first_response_of_each_user_changes_the_automatic_duration() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s
     for at_s in (0.1, 0.2, 0.3):

@@ -68,7 +68,7 @@ def test_the_warm_up_of_a_threaded_process_does_not_wait_for_all_threads(monkeyp
     ("worker", "sends_more"),
     [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
 )
-def test_the_warm_up_ends_if_a_thread_of_the_listening_process_answers(
+def test_the_warm_up_ends_if_a_thread_of_the_listening_process_responses(
     worker: str, sends_more: bool, monkeypatch
 ) -> None:
     server = SingleQueueServer("40", worker.format)
@@ -76,7 +76,7 @@ def test_the_warm_up_ends_if_a_thread_of_the_listening_process_answers(
     assert (server.requests > 1) == sends_more
 
 
-def test_the_warm_up_continues_until_no_new_process_answers(monkeypatch) -> None:
+def test_the_warm_up_continues_until_no_new_process_responses(monkeypatch) -> None:
     first = 1 + 2 * usable_cpus()
     server = SingleQueueServer("1000", lambda place: f"{2 if server.requests > 1 else 1}/thread_{place}")
     warmed_up(server, monkeypatch)

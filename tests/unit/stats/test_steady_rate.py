@@ -23,7 +23,7 @@ def rate_of(answers, users: int, time_s: float) -> float | None:
 
 
 @pytest.mark.parametrize("time_s", [5.9, 6.0, 6.1, 12.0])
-def test_the_rate_of_sequential_tasks_is_correct_if_most_users_get_one_answer(time_s: float) -> None:
+def test_the_rate_of_sequential_tasks_is_correct_if_most_users_get_one_response(time_s: float) -> None:
     assert rate_of(queue(5, 1, constant(1.2)), 5, time_s) == pytest.approx(1 / 1.2, rel=WITHIN)
 
 
@@ -65,7 +65,7 @@ def test_a_pause_in_the_middle_of_the_siege_lowers_the_rate() -> None:
 
 
 @pytest.mark.parametrize("pause", [(0.45, 1.5), (0.5, 2.0), (0.55, 1.9)])
-def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_answers(pause) -> None:
+def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_responses(pause) -> None:
     record = record_of("1_sync", workers=2, users=40)
     answers = [
         (at, user)
@@ -82,7 +82,7 @@ def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_
     assert run.rate_on(lambda seconds: seconds) == pytest.approx(run.rate.per_s, rel=WITHIN)
 
 
-def test_users_without_any_answer_do_not_change_the_rate() -> None:
+def test_users_without_any_response_do_not_change_the_rate() -> None:
     answers = ((at, user) for at, user in queue(23, 1, constant(0.04)))
     assert rate_of(answers, 25, 4.0) == pytest.approx(25, rel=WITHIN)
 
@@ -104,7 +104,7 @@ def test_a_siege_that_is_too_short_has_no_rate(answers, users: int, time_s: floa
     assert "use a longer --time" in rate.too_short
 
 
-def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_an_answer() -> None:
+def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_a_response() -> None:
     first_bursts = [(burst * 0.4 + user * 0.001, user) for burst in range(1, 5) for user in range(20)]
     few_users = steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 25, 2.0)
     assert few_users.per_s is not None
@@ -119,7 +119,7 @@ def test_a_rate_is_not_settled_if_concurrent_tasks_all_end_near_the_end_of_the_s
     assert steady_rate(siege_of(iter(one_after_another), 1.05), 25, 1.05).is_settled
 
 
-def test_wrong_answers_are_not_included_in_the_rate() -> None:
+def test_wrong_responses_are_not_included_in_the_rate() -> None:
     ended = [0.1 * number for number in range(1, 41)]
     spans = spans_of(ended, [0.1] * 40, [0] * 40, [number % 2 == 0 for number in range(40)])
     assert steady_rate(spans, 1, 4.0).per_s == pytest.approx(5, rel=0.03)

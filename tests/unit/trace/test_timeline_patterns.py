@@ -62,7 +62,7 @@ def test_the_heading_depends_on_the_trace_and_not_on_the_servers_title() -> None
     assert "pings took up to 202 ms" in summary_line(stuck)
 
 
-def test_answers_sent_late_and_tasks_that_take_turns_are_reported() -> None:
+def test_responses_sent_late_and_tasks_that_take_turns_are_reported() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
     assert threads.takes_turns
     assert "tasks take turns; a response was ready 200 ms before it was sent" in summary_line(threads)
