@@ -27,7 +27,7 @@ class Cell(msgspec.Struct, frozen=True):
 class MeasuredTable(msgspec.Struct, frozen=True):
     """A table with one row for each case and one column for each metric."""
 
-    command: str  # the command that measured the table
+    command: str  # the command that produced the table
     conditions: str  # the machine, and how noisy it was
     rows: dict[str, dict[str, Cell]]  # by case, then by metric
 
@@ -36,7 +36,7 @@ class MeasuredTable(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> MeasuredTable:
-    """Read a table; raise msgspec.ValidationError if the file contains anything else."""
+    """Read a table; raise msgspec.DecodeError if the file contains anything else."""
     table = msgspec.json.decode(path.read_bytes(), type=MeasuredTable)
     if len({tuple(cells) for cells in table.rows.values()}) != 1:
         raise msgspec.ValidationError("expected at least one row, and the same metrics in all rows")

@@ -55,7 +55,8 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     Redis stores nothing on disk. If one of the processes exits, it is not restarted.
 
     Yields:
-        The broker's URL, and a function that returns which process has exited, or an empty string while both run.
+        The broker's URL, and a function that returns a message if a process has exited, or an empty string while both
+        run.
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
         socket, log = Path(directory) / "redis.sock", Path(directory) / "log"

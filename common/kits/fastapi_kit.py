@@ -1,4 +1,4 @@
-"""Provide pings, load shedding, headers, errors, startup and shutdown for FastAPI servers under uvicorn."""
+"""Start and stop FastAPI servers under uvicorn, and provide pings, load shedding, headers and error responses."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,6 @@
-"""The ceiling: the same queries with a minimal web server: python least.py HOST PORT POSTGRESQL
+"""The ceiling: a minimal web server that runs the same queries.
+
+usage: python least.py HOST PORT POSTGRESQL
 
 It reads only the path of a request, and uses asyncpg for `raw` and for `orm`.
 """

@@ -22,7 +22,7 @@ DASK = str(Path(sys.executable).with_name("dask"))
 
 @contextlib.contextmanager
 def dask(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a Dask command; kill its session at the end."""
+    """Start a Dask command; kill its process group at the end."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
     process = subprocess.Popen(
         [DASK, *words, "--no-dashboard"],

@@ -67,7 +67,7 @@ class EndlessServer:
         self._thread = threading.Thread(target=self._talk)
 
     def answer(self, limit_s: float = 20.0) -> HttpResponse:
-        """Return the response as the bench reads it, once the connection is closed."""
+        """Fetch the response as the bench does, and return it after the connection is closed."""
 
         async def ask() -> HttpResponse:
             async with client() as session:

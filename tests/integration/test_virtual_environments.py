@@ -128,7 +128,7 @@ class FakeIndex(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeIndex]]:
-    """Return the only package index that uv uses."""
+    """Start a package index, the only one that uv uses, and return its handler class."""
     monkeypatch.setattr(FakeIndex, "status", FakeIndex.status)
     with ThreadingHTTPServer(("127.0.0.1", 0), FakeIndex) as server:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{server.server_port}/")

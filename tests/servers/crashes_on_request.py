@@ -1,4 +1,4 @@
-"""Exits, suddenly or slowly, at the request of the bench whose number is in the file name.
+"""Exits, suddenly or slowly, when the bench sends the nth request; n is in the file name.
 
 For example, `crashes-2-slowly.py` exits slowly at the second request.
 """

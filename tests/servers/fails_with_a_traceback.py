@@ -1,4 +1,4 @@
-"""Sends FINE correct responses, then fails with a traceback on stderr, as most servers do."""
+"""Sends FINE correct responses, then fails and, like most servers, writes a traceback to stderr."""
 
 import itertools
 import logging

@@ -71,7 +71,7 @@ def records_when_done():
 
 
 def waits_for_file():
-    """Wait for the file that TOLD names, then add a character to the file that DONE names, if that is set."""
+    """Wait for the file that TOLD names; then, if DONE is set, add a character to the file that it names."""
     record_start()
     while not Path(os.environ["TOLD"]).exists():
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""scripts/check_published.py finds each fault in the committed results and reports faults that were missed."""
+"""scripts/check_published.py finds a flag for each fault in the committed results, and reports missing flags."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""The same jobs as background tasks: in threads if they are def functions, on the event loop if they are async def."""
+"""Run the jobs of the recipe as background tasks: `def` functions in threads, `async def` functions on the loop."""
 
 import time
 

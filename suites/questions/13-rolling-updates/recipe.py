@@ -8,7 +8,7 @@ from types import FrameType
 import uvicorn
 from app import app
 
-DRAIN_S = 5  # longer than the load balancer's health-check interval × the number of failures that it requires
+DRAIN_S = 5  # longer than the load balancer needs to notice: health-check interval × failures
 
 
 class DrainingServer(uvicorn.Server):

@@ -37,7 +37,10 @@ def test_no_case_marked_as_best_has_a_worse_value_than_an_unmarked_case() -> Non
 @pytest.mark.parametrize("equal", [11, 5, 2])
 @pytest.mark.parametrize("differing", [0.0, 0.5, 1.0])
 def test_the_best_cases_are_not_marked_in_at_most_5_of_100_simulated_results(equal: int, differing: float) -> None:
-    """Simulate `equal` best cases and others that are 20 % worse; `differing` is the ratio of their noise."""
+    """Simulate `equal` best cases and others that are 20 % worse.
+
+    `differing` is the standard deviation of the logarithm of the noise between cases.
+    """
     rng, alarms, results = np.random.default_rng(equal), 0, 100
     truth = np.where(np.arange(11) < equal, 0.0, 0.2)
     for _ in range(results):

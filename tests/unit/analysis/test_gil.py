@@ -1,4 +1,4 @@
-"""Notes on the state of the GIL. test_faulty_servers.py tests that this state is recorded."""
+"""Reports have a note on the state of the GIL. test_faulty_servers.py tests that this state is recorded."""
 
 import re
 

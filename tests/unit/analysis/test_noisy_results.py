@@ -1,4 +1,4 @@
-"""Recorded results of default runs on a noisy machine: all are decided, with the same outcome."""
+"""Recorded results of default runs on a noisy machine: all cases are ok, and all conclusions are the same."""
 
 import gc
 

@@ -86,7 +86,7 @@ def test_the_knee_is_at_the_start_of_a_plateau_and_later_for_slow_growth() -> No
 
 
 def along_workers(rounds: int = 3) -> Result:
-    """Return a result of a server that follows the law and of one limited to two CPUs."""
+    """Return a result with two servers: one follows the scaling law, and one is limited to two CPUs."""
     rng, records = np.random.default_rng(3), []
     for round_ in range(1, rounds + 1):
         for workers in (1, 2, 4, 6, 8, 12):

@@ -393,7 +393,7 @@ def test_a_capacity_result_with_edited_steps_is_shown_or_causes_a_one_line_error
 
 
 def shown_or_refused(folder: Path, told: object) -> bool:
-    """Return whether the result was shown; False after a one-line error. Fail the test otherwise."""
+    """Return whether the result was shown or refused with a one-line error; other exceptions fail the test."""
     (folder / "changed.json").write_text(json.dumps(told))
     try:
         with one_line_read_errors(folder / "changed.json"):

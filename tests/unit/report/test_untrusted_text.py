@@ -1,4 +1,4 @@
-"""Untrusted text of servers, tasks and files is shown without control or invisible characters."""
+"""Untrusted text from servers, tasks and files is shown without control characters or invisible characters."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""Reports of simulated noisy machines with known truth are decided, and only dishonest servers are suspect.
+"""On simulated noisy machines with known rates, reports reach a decision, and only dishonest servers are suspect.
 
 Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
 hundreds of runs.

@@ -92,7 +92,7 @@ def test_the_expected_response_has_the_headers_set_for_the_server(folder: Path) 
 
 @contextlib.asynccontextmanager
 async def answering(connections: list[int]) -> AsyncIterator[str]:
-    """Serve `X-Served-By: it`; record the number of requests on each connection."""
+    """Send the header `X-Served-By: it`, and record the number of requests on each connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(0)
