@@ -35,7 +35,7 @@ COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 # Sweeps are charts of a metric over the values of a numeric axis.
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
-ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
+ONE_PICTURE = f"Draw one chart, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # rounds with --against; fixed, so that the number doesn't depend on the measured values

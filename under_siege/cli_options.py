@@ -235,7 +235,7 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         with_common_options,
-        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of an earlier run."),
+        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of the run with this seed."),
         click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
         click.option("--html", type=FILE, help="Write a page with the table and charts, in one file."),
         click.option("--quiet", is_flag=True, help="Don't show progress."),

@@ -83,7 +83,10 @@ BAD = {
         SERVER + '[load]\ntool = "locust"\nscript = "gone.py"',
         "load.script = 'gone.py' can't be read: No such file",
     ),
-    "no_place_of_a_check": (SERVER + '[expect]\ncheck = "look {port}"', "with {port}: expected one of url, answers,"),
+    "no_place_of_a_check": (
+        SERVER + '[expect]\ncheck = "look {port}"',
+        "has the placeholder {port}: expected one of url, answers,",
+    ),
     "no_command": ("[servers.one]\ntitle = 'x'", "servers.one: expected a url, or a command such as"),
     "open_quote": (
         '[servers.one]\ncommand = "serve \'x {port}"',
@@ -98,7 +101,7 @@ BAD = {
     "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "quick has an unknown key 'requests'"),
     "prepared_elsewhere": (
         'prepare = "make {port}"\n' + SERVER,
-        "prepare = 'make {port}' with {port}: expected one of suite,",
+        "prepare = 'make {port}' has the placeholder {port}: expected one of suite,",
     ),
     "prepared_with_no_axis": (SERVER + 'prepare = "make {size}"', "contains {size}, which is not an axis"),
     "prepared_openly": (SERVER + 'prepare = "make \'x"', "servers.one.prepare = \"make 'x\" can't be split into words"),
@@ -222,7 +225,7 @@ MIXED = {
     (".",): "'.' has no suite.toml: expected one; python bench.py init creates it there",
     ("https://127.0.0.1/",): "can't be requested",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different paths",
-    ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
+    ("http://127.0.0.1:2/a", "http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "1:1/a is named twice",
     ("http://127.0.0.1:1/a", "--ping", "x"): "--ping = 'x': expected a path that begins with /",
     ("http://127.0.0.1:99999/",): "can't be requested",
     ("http://:80/",): "can't be requested",

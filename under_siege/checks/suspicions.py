@@ -45,7 +45,11 @@ IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (half of that on average, or ended early by other requests)"),
-    (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4 for idle connections"),
+    (
+        0.095,
+        0.116,
+        "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4 on idle connections",
+    ),
 )
 
 

@@ -237,7 +237,7 @@ def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
 def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
     if base.workers != new.workers and FAILED not in (base.verdict, new.verdict):
         had = axis("workers").label(base.workers) if base.workers else "an unknown number of workers"
-        yield f"had {had} before and {new.workers or 'unknown'} now"
+        yield f"had {had} before and {new.workers or 'an unknown number'} now"
     if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
         yield f"memory was measured as {base.memory_kind.upper()} before, and as {new.memory_kind.upper()} now"
 

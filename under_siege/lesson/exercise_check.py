@@ -133,8 +133,8 @@ class CheckReport:
 
     def _figures(self) -> Iterator[str]:
         yield terminal.paragraph(
-            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, each one after the other, "
-            "and the bench sent pings. The ceiling is the throughput of the same users without a server."
+            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, each user one request at "
+            "a time, and the bench sent pings. The ceiling is the throughput of the same users without a server."
         )
         rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
         for case in self._cases:

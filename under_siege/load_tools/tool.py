@@ -123,7 +123,7 @@ class Driver:
     def refusal(self, spec: LoadSpec) -> str:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
         if spec.requests is not None and not self.counts_requests:
-            return f"{self.name} can't stop after a number of requests; set a time, or use ab"
+            return f"{self.name} can't stop after a given number of requests; set a time instead, or use ab"
         if spec.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"
         if spec.mix and not self.sends_mixes:

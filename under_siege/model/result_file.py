@@ -239,7 +239,7 @@ def _axis_problems(values: dict[str, Any], path: str) -> Iterator[str]:
 def _span_problems(requests: list[list[tuple[float, float, float | None]]], path: str) -> Iterator[str]:
     for start_s, end_s, cpu_s in (span for request in requests for span in request):
         if not -LONGEST_S <= start_s <= end_s <= LONGEST_S or not 0 <= (cpu_s or 0) <= LONGEST_S:
-            yield f"{path} has a span from {_short(start_s)} to {_short(end_s)}"
+            yield f"{path} has an invalid span from {_short(start_s)} to {_short(end_s)}"
             return
 
 

@@ -187,7 +187,7 @@ class Load:
         """Describe the requests; return an empty string for a plain GET."""
         if not self.mix:
             return self.request.described()
-        return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'the same'} order"
+        return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'a fixed'} order"
 
     @property
     def posts_jobs(self) -> bool:

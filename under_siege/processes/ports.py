@@ -162,8 +162,9 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
             _call("unshare", _CLONE_NEWNET)
         except OSError as error:
             warn(
-                f"own_network is not allowed here ({error.strerror}); the run continues without it. Run this as "
-                "root or, with all environments installed, in a namespace: unshare -rn sh -c 'ip link set lo up; ...'"
+                f"own_network is not allowed here ({error.strerror}); the run continues without it. To use it, run "
+                "the bench as root or, once all environments are installed, in a namespace: "
+                "unshare -rn sh -c 'ip link set lo up; ...'"
             )
             yield False
             return

@@ -332,7 +332,7 @@ def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
             yield f"throughput of {names} does not grow beyond {told(along, at)} ({rates})"
         if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
             names = listed(going, MOST_NAMES)
-            yield f"throughput of {names} grows up to {told(along, at)}, the highest value measured"
+            yield f"throughput of {names} still grows at {told(along, at)}, the end of the measured range"
 
 
 def _of_line(line: Line, name: str, along: str) -> Iterator[str]:

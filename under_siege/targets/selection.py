@@ -163,8 +163,8 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
         targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
     if len(set(paths)) > 1:
         raise BadInputError(f"{paths[0]} and {paths[1]} are different paths: use the same path for every server")
-    if len(set(targets)) < len(targets):
-        raise BadInputError(f"{urls[0]} is named twice: expected different servers")
+    if repeated := [url for number, url in enumerate(urls) if targets[number] in targets[:number]]:
+        raise BadInputError(f"{repeated[0]} is named twice: expected different servers")
     return Suite(
         tuple(targets),
         ceiling=None,

@@ -221,7 +221,7 @@ def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
         if "\0" in value:
             raise invalid_value(key, value, "a text without NUL")
         if not value.strip() and not may_be_empty:
-            raise invalid_value(key, value, "a text that is not empty")
+            raise invalid_value(key, value, "a text with visible characters")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check_texts(f"{key}[{index}]", item)
@@ -282,7 +282,9 @@ def command_words(key: str, command: str, allowed: Collection[str] | None = None
         raise invalid_value(key, command, "a program and its arguments")
     for name in placeholders(*words):
         if allowed is not None and name not in allowed:
-            raise BadInputError(f"{key} = {shown(command)} with {{{name}}}: expected one of {', '.join(allowed)}")
+            raise BadInputError(
+                f"{key} = {shown(command)} has the placeholder {{{name}}}: expected one of {', '.join(allowed)}"
+            )
     return words
 
 

@@ -130,7 +130,7 @@ def test_a_sentence_names_servers_whose_throughput_grows_up_to_the_highest_value
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
     text = Report(result).formatted("markdown")
-    assert "throughput of 4_law grows up to 4 workers, the highest value measured" in text
+    assert "throughput of 4_law still grows at 4 workers, the end of the measured range" in text
 
 
 @pytest.mark.usefixtures("undrawn")
