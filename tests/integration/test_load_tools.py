@@ -147,9 +147,9 @@ def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error() -> None:
         ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
         ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
         ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 is not a multiple of 2",
-        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't stop after a number of requests",
-        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't stop after a number of requests",
-        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't stop after a number of requests",
+        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't stop after a given number of requests",
+        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't stop after a given number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't stop after a given number of requests",
         ("stressor", LoadSpec(4, 1.0, "", threads=2)): "one thread",
         ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be divided among 4 users",
     }

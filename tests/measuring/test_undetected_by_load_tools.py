@@ -152,7 +152,7 @@ def test_siege_sends_the_given_number_of_requests(tmp_path) -> None:
 
 def test_a_run_with_a_load_that_the_tool_does_not_support_is_rejected(tmp_path) -> None:
     needed("wrk")
-    with pytest.raises(BadInputError, match="wrk can't stop after a number of requests"):
+    with pytest.raises(BadInputError, match="wrk can't stop after a given number of requests"):
         measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
 
 
