@@ -58,11 +58,14 @@ def _mean(name: str, text: Callable[[float], str]) -> CellText:
 
 
 def _latency(name: str, percentile: str) -> CellText:
-    """Return a function that formats a latency percentile, or its lower bound if the percentile is unknown."""
+    """Return a function that formats a latency percentile, or its lower bound if the percentile is unknown.
+
+    The text is empty for a ceiling that was measured without a server.
+    """
 
     def text(summary: Summary) -> str:
         latency: Latency | None = getattr(summary, name)
-        if latency is None:
+        if latency is None or summary.server == NO_SERVER:
             return ""
         value: float | None = getattr(latency, percentile)
         return f"> {formatting.seconds(latency.max)}" if value is None else formatting.seconds(value)

@@ -212,7 +212,9 @@ class _SameLoad:
         if slower and not (self._first == [chosen] and len(slower) == 1):
             factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)
             span = formatting.span([max(1.0, factor) for factor in factors], "{:.1f}".format)
-            yield f"Slower (by {span}×): {_names([candidate.number for candidate in slower])}."
+            name = f"Server {chosen.number}" if chosen.number.isdecimal() else chosen.name
+            others = _names([candidate.number for candidate in slower])
+            yield f"{name} is {span} times as fast as {others}."
         yield from self._left_out(chosen)
 
     def _slower(self) -> list[_Candidate]:
@@ -242,7 +244,7 @@ class _SameLoad:
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
     def _detectable(self) -> str:
-        """Return a text with the smallest difference between fastest cases that is detected with a power of 80 %."""
+        """Return a text with the difference between the fastest cases that is detected with a power of 80 %."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
             return ""
@@ -250,7 +252,7 @@ class _SameLoad:
         degrees = median(rate.degrees for rate in rates)
         needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
         difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
-        return f" (differences of {difference} or more are detected with a power of {power})"
+        return f" ({power} of such runs would detect a difference of {difference})"
 
     def _fastest_verified(self) -> Iterator[str]:
         if self._first:
@@ -287,8 +289,10 @@ def _number(server: str, name: str) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Join all names if they are numbers; otherwise, list only the first `MOST_NAMES`."""
-    return ", ".join(names) if all(name.isdecimal() for name in names) else listed(names, MOST_NAMES)
+    """Return text such as `servers 1, 2 and 6`; if a name is not a number, list only the first `MOST_NAMES`."""
+    if all(name.isdecimal() for name in names):
+        return f"{'server' if len(names) == 1 else 'servers'} {listed(names)}"
+    return listed(names, MOST_NAMES)
 
 
 def _times(factor: Estimate) -> str:

@@ -11,7 +11,8 @@ from under_siege.checks.verdict_rules import FAILED, verdict_of
 from under_siege.model.body_rule import BodyRule
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
-from under_siege.report.case_names import cases_of, full_name, in_words, varying
+from under_siege.report.case_names import across, cases_of, full_name, in_words, varying
+from under_siege.report.columns import COLUMNS
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import other_work, stolen
 
@@ -153,7 +154,7 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
         if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
             yield (
                 case.server,
-                f"pings were sent up to {formatting.seconds(late_s)} late, so their times are upper bounds",
+                f"pings were sent up to {formatting.seconds(late_s)} late; this delay counts as latency",
             )
 
 
@@ -222,8 +223,23 @@ def footnote(comparison: Comparison) -> list[str]:
     star = "* not significantly worse than the best in its column" if starred else ""
     rounds = [summary.rounds for summary in shown]
     how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
+    rows = " · ".join(filter(None, [_order(comparison.cases), _lower_bounds(shown)]))
     assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds)]))
-    return [*filter(None, [how_to_read, assumptions]), " · ".join(filter(None, conditions))]
+    return [*filter(None, [how_to_read, rows, assumptions]), " · ".join(filter(None, conditions))]
+
+
+def _order(cases: Sequence[Summary]) -> str:
+    """Return how the rows of the table are sorted, or an empty string for a matrix or fewer than two cases."""
+    if len(cases) < 2 or across(cases_of(cases)):
+        return ""
+    return "sorted by rank, then by ping p99" if any(case.ping_s for case in cases) else "sorted by rank"
+
+
+def _lower_bounds(shown: Sequence[Summary]) -> str:
+    """Return the meaning of `>`, or an empty string if no column has a lower bound."""
+    if not any(column.text(summary).startswith(">") for column in COLUMNS for summary in shown):
+        return ""
+    return "> lower bound: too many requests were unanswered at the end"
 
 
 def _of_single_rounds(rounds: Sequence[int]) -> str:
