@@ -120,7 +120,10 @@ def test_ties_are_broken_by_pings_and_then_by_memory() -> None:
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."
     assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take 412 ms (p99)."
-    assert re.fullmatch(r"Not significantly different: servers 1 and 4 \(80 % of such runs would detect a difference of \d+ %\)\.", answer.remarks[1])
+    assert re.fullmatch(
+        r"Not significantly different: servers 1 and 4 \(80 % of such runs would detect a difference of \d+ %\)\.",
+        answer.remarks[1],
+    )
 
 
 def test_the_conclusion_names_an_alternative_if_the_fastest_blocks_health_checks() -> None:

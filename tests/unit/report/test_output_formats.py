@@ -122,6 +122,13 @@ def test_the_footnote_states_the_noise_assumed_for_a_single_round() -> None:
     assert "± of a case with one round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
 
 
+def test_the_footnote_states_the_order_of_the_rows_of_a_table_but_not_of_a_matrix() -> None:
+    rows = [record_of("1_a", 1), record_of("2_b", 1)]
+    matrix = [record_of(name, 1, users=users) for name in ("1_a", "2_b") for users in (1, 25)]
+    assert "\nsorted by rank" in footnote_of(rows)
+    assert "sorted by" not in footnote_of(matrix)
+
+
 def footnote_of(records: list[Record]) -> str:
     result = result_of(records)
     return "\n".join(footnote(summarize(result)))
