@@ -1,4 +1,4 @@
-"""Start processes instead of containers: nginx as load balancer, and two services with one worker and socket each."""
+"""Start processes instead of containers: nginx as load balancer, and two services, each with a worker and a socket."""
 
 import signal
 import subprocess

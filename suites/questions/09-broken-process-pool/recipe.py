@@ -36,5 +36,5 @@ async def run(name: str, workers: int) -> int:
 async def report() -> int:
     with suppress(BrokenProcessPool):  # this task killed its worker, or another task did
         return await run("all tasks", workers=2)
-    async with one_at_a_time:  # a task that breaks this pool, too, gets the response 500
+    async with one_at_a_time:  # if a task breaks this pool, too, the response is 500
         return await run("second tries", workers=1)

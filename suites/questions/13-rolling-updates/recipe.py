@@ -1,4 +1,4 @@
-"""Run uvicorn so that, for 5 s after SIGTERM, it still accepts requests, but its readiness probe fails."""
+"""Run uvicorn so that it still accepts requests for 5 s after SIGTERM, while its readiness probe fails."""
 
 import os
 import signal

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 redis = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 queue = Celery("reports", broker=redis, backend=redis)
 queue.conf.update(
-    task_acks_late=True,  # the broker keeps each job until it is done
-    task_reject_on_worker_lost=True,  # and redelivers it when its worker dies, any number of times
+    task_acks_late=True,  # the broker keeps each job until the job is done
+    task_reject_on_worker_lost=True,  # it redelivers the job if its worker dies, any number of times
     worker_prefetch_multiplier=1,  # reserve at most one job per worker process
     result_expires=3600,  # seconds until Redis deletes a result
 )

@@ -4,7 +4,7 @@ BRIGHTER = bytes(min(level + 40, 255) for level in range(256))
 
 
 def brighten(image: bytes) -> bytes:
-    sum(number * number % 7 for number in range(50_000))  # stands for about 2 ms of other work
+    sum(number * number % 7 for number in range(50_000))  # stands in for about 2 ms of other work
     return image.translate(BRIGHTER)
 
 

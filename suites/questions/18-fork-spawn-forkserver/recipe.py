@@ -16,11 +16,11 @@ prices, lock = np.ones(250_000), threading.Lock()  # each process has its own lo
 def send_metrics():
     while True:
         with lock:
-            time.sleep(0.1)  # stands for sending metrics
+            time.sleep(0.1)  # stands in for sending metrics
 
 
 def report() -> float:  # runs in a process of the pool
-    with lock:  # stands for counting the report
+    with lock:  # stands in for updating a counter of reports
         return sum(price * price for price in prices)
 
 

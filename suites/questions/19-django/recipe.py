@@ -12,7 +12,7 @@ from reports import build_report
 
 
 def load_orders() -> str:
-    time.sleep(0.1)  # stands for ORM queries or other blocking calls
+    time.sleep(0.1)  # stands in for ORM queries or other blocking calls
     return "done"
 
 
@@ -26,7 +26,7 @@ async def orders(request: HttpRequest) -> HttpResponse:
 
 
 async def exchange_rate(request: HttpRequest) -> HttpResponse:
-    await asyncio.sleep(0.1)  # stands for a call with httpx.AsyncClient, which needs no thread
+    await asyncio.sleep(0.1)  # stands in for a call with httpx.AsyncClient, which needs no thread
     return HttpResponse("done")
 
 

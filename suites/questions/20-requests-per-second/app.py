@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from fastapi import Depends, FastAPI, HTTPException
 from reports import build_report
 
-MOST_PENDING = 19  # measured throughput × longest wait: 65/s × 0.3 s
+MOST_PENDING = 19  # measured throughput × longest acceptable wait: 65/s × 0.3 s
 
 app = FastAPI()
 pending = 0
 
 
 async def limit_pending() -> AsyncIterator[None]:
-    """Refuse a request in the event loop, before it waits for a thread, if too many are pending."""
+    """Refuse a request in the event loop, before it waits for a thread, if too many requests are pending."""
     global pending
     if pending >= MOST_PENDING:
         raise HTTPException(503, "too many reports are pending", headers={"Retry-After": "1"})
