@@ -1,6 +1,6 @@
-"""Faster than this machine can compute: the work is done once, and every request gets a copy.
+"""A server that is faster than this machine can compute: it does the work once and sends every request a copy.
 
-Caching is often right. Here it is a fault, because the benchmark should measure the work.
+Caching is often right. Here, caching is a fault, because the benchmark should measure the work.
 To do: perform the task for every request.
 """
 

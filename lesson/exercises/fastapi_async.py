@@ -1,6 +1,6 @@
-"""FastAPI with an `async def` that never awaits: it blocks the event loop until the task is done.
+"""A FastAPI endpoint that is an `async def` but never awaits: it blocks the event loop until the task is done.
 
-To do: let FastAPI run this endpoint in its thread pool. It does that for one kind of function.
+To do: let FastAPI run this endpoint in its thread pool, as it does with one kind of function.
 """
 
 from fastapi import Request, Response

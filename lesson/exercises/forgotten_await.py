@@ -1,6 +1,6 @@
-"""Answers sooner than any other server, but the response is wrong.
+"""A server that responds sooner than any other, but sends a wrong response.
 
-The work is submitted to a pool of processes, but the handler does not wait for the result.
+The handler submits the work to a pool of processes, but does not wait for the result.
 To do: send the result of the task as soon as it is ready. `self.answer(run)` sends it;
 `run` is what `perform` returns, not what `submit` returns.
 """

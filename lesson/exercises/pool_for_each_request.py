@@ -1,7 +1,7 @@
-"""Every request gets its own pool: the responses are correct, but most CPU time is wasted.
+"""A server that creates a pool for each request: the responses are correct, but most CPU time is wasted.
 
-For each request, a process has to be started and Python loaded before the task can begin.
-To do: let all requests share one pool that exists before the first request. Where do you create it?
+For each request, a new process has to start and load Python before the task can begin.
+To do: let all requests share one pool that exists before the first request. Where do you create this pool?
 """
 
 from concurrent.futures import ProcessPoolExecutor

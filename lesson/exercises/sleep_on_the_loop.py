@@ -1,6 +1,6 @@
-"""A coroutine that sleeps like ordinary code: while one request sleeps, all others wait, including pings.
+"""A coroutine that sleeps like synchronous code: while one request sleeps, all others wait, including pings.
 
-There is a pause before each task, because another service requires it.
+Another service requires a pause before each task.
 To do: keep the pause, and let the event loop serve other requests meanwhile.
 """
 

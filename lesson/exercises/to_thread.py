@@ -1,4 +1,4 @@
-"""`perform` blocks the event loop while it waits: one request is served at a time, and no ping in between.
+"""A server whose task blocks the event loop while it waits, so no other request and no ping is served meanwhile.
 
 To do: import asyncio, and call `perform` with `asyncio.to_thread`.
 """

@@ -1,4 +1,4 @@
-"""Solved: no cache. The task is performed for every request, and the machine can reach this rate."""
+"""Solved: the server performs the task for every request, and reaches a rate that is possible on this machine."""
 
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options

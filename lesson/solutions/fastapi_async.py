@@ -1,4 +1,4 @@
-"""Solved: a plain `def`, which FastAPI runs in a thread. The event loop stays free."""
+"""Solved: FastAPI runs a plain `def` function in a thread, so the event loop stays free."""
 
 from fastapi import Request, Response
 

@@ -1,4 +1,4 @@
-"""Solved: the handler awaits the result of the pool. The event loop is free meanwhile."""
+"""Solved: the handler awaits the result of the pool, and the event loop is free meanwhile."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

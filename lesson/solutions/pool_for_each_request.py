@@ -1,4 +1,4 @@
-"""Solved: one pool, created before the first request and closed after the last one."""
+"""Solved: one pool is created before the first request, and closed after the last request."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

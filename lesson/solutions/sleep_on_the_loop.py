@@ -1,4 +1,4 @@
-"""Solved: `await asyncio.sleep` pauses only this coroutine. The event loop continues with the others."""
+"""Solved: `await asyncio.sleep` pauses only this coroutine. Meanwhile, the event loop runs other coroutines."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Solved: the task waits in a thread, and the event loop continues."""
+"""Solved: the task waits in a thread, and the event loop serves other requests meanwhile."""
 
 import asyncio
 

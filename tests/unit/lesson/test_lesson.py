@@ -51,7 +51,7 @@ STEPS = all_steps()
 PAGES = [
     pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.questions, 1)
 ]
-MOST_LINES, MOST_WORDS = 12, 125  # before and after the measurement
+MOST_LINES, MOST_WORDS = 12, 125  # lines of a question, and words of its explanation
 ANSWER = re.compile(r"You said (\w)")
 
 
@@ -64,7 +64,7 @@ def outcome(claim: Claim, result) -> str:
 
 
 def without_ceiling(result):
-    """Return the result without its ceiling, because steps measure none."""
+    """Remove the ceiling from the result and return it, because steps of the lesson measure no ceiling."""
     result.records = [one for one in result.records if not one.is_ceiling]
     for one in result.records:
         one.has_ceiling = False
@@ -122,13 +122,11 @@ def test_a_claim_is_undecided_if_its_interval_includes_a_limit(is_: str) -> None
         ("same", (1.12, 1.25, 1.4), NOT_HERE),
         ("same", (1.02, 1.25, 1.5), UNDECIDED),
         ("about 2 times", (1.5, 1.8, 2.2), HOLDS),
-        ("at least 1.5 times", (2.0, 3.8, 7.0), HOLDS),  # a wide interval, but all of it on one side
+        ("at least 1.5 times", (2.0, 3.8, 7.0), HOLDS),  # a wide interval, but entirely above the limit
         ("at most 1 times", (0.0, 0.1, 0.9), HOLDS),
     ],
 )
-def test_a_claim_is_decided_by_comparing_the_interval_with_limits_that_include_a_margin(
-    is_: str, between: tuple[float, float, float], expected: str
-) -> None:
+def test_the_limits_of_a_claim_include_a_margin(is_: str, between: tuple[float, float, float], expected: str) -> None:
     assert outcome_of(is_, between) == expected
 
 
@@ -182,7 +180,7 @@ def test_unknown_relations_in_claims_are_rejected(is_: str) -> None:
         limits_of(is_)
 
 
-def test_the_number_of_users_inside_follows_littles_law() -> None:
+def test_the_metric_users_inside_follows_littles_law() -> None:
     assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
     assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
 
@@ -283,7 +281,7 @@ def test_a_question_fits_on_twelve_lines_of_80_columns(one: LessonStep, page: Qu
 def test_tables_do_not_truncate_figures_at_80_columns(one: LessonStep, page: Question) -> None:
     path = committed_result(one, page)
     if "table" not in page.show or not path.exists():
-        pytest.skip("there is none")
+        pytest.skip("this question shows no table, or has no committed result")
     (result, view), paper = seen(path), io.StringIO()
     result = msgspec.structs.replace(result, traces=[])
     for picture in terminal.charts_and_tables(page, result, view):
@@ -430,7 +428,7 @@ PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
 
 
 def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
-    """Replace interpreters with these versions."""
+    """Simulate that only these interpreters are installed, with these versions."""
 
     def interpreter(name: str) -> Interpreter:
         if name not in versions:
@@ -445,7 +443,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
 )
-def test_a_step_measures_only_the_cases_listed_in_the_key_only(
+def test_a_step_with_the_key_only_measures_no_other_cases(
     one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
     planned = []
@@ -458,7 +456,7 @@ def test_a_step_measures_only_the_cases_listed_in_the_key_only(
 
 
 def test_a_free_threaded_python_is_not_used_as_a_python_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python3.14` may be a link to `python3.14t`."""
+    """Simulate that `python3.14` is a link to `python3.14t`."""
     pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
     assert list(filter(measurement.is_python, PYTHONS)) == ["python3.14t"]
     assert "has no python3.14" in measurement.missing_here(STEPS[6].questions[0])
@@ -499,7 +497,7 @@ def test_an_error_of_the_default_python_ends_the_step_with_exit_code_2(
     assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 
-def test_the_teaching_page_lists_the_usual_answers_and_the_minutes_add_up() -> None:
+def test_the_teaching_page_lists_the_usual_answers_and_its_minutes_add_up() -> None:
     text = (ROOT / "docs" / "teaching.md").read_text()
     for one in STEPS:
         assert re.search(

@@ -14,7 +14,7 @@ from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.model.record import Machine
 
 RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
-# Possible numbers of other programs, and possible shares of the time for which each computes in a round.
+# Possible numbers of other programs, and possible shares of a round during which each of them computes.
 LOADS = {"restless": ((1, 2, 3), (0.0, 0.2, 0.5, 1.0)), "always busy": ((1,), (1.0,)), "crowded": ((2, 3), (0.9,))}
 EQUAL, TWICE = (("1_a", 1), ("3_c", 1)), (("1_a", 1), ("3_c", 2))
 WRONG = {
@@ -57,7 +57,7 @@ def claim(is_: str) -> Claim:
 
 
 def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
-    """Return the share of runs in which a false claim holds, or a true one does not."""
+    """Return the share of runs in which a false claim holds, or a true claim is rejected."""
     wrong = [
         any(decide(claim(one), each).outcome == HOLDS for one in WRONG[servers])
         or decide(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
