@@ -2,7 +2,7 @@
 
 usage: check.py URL POSTGRESQL ANSWERS BYTES
 
-ANSWERS and BYTES are totals of the load. The last line of the output says what is wrong.
+ANSWERS and BYTES are totals of the load. The last line of the output describes the fault.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from page import page
 
 URL, ADDRESS, ANSWERS, BYTES = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 HOST, PATH = URL.split("/", 3)[2], "/" + URL.split("/", 3)[3]
-REQUESTS = 4  # to see that rows are drawn at random
-FEWEST = 0.5  # share of the expected reads or updates
-# PostgreSQL counts reads with a delay: 1 s for a busy connection, 10 s for an idle one.
+REQUESTS = 4  # enough to check whether rows are drawn at random
+FEWEST = 0.5  # minimum share of the expected reads or updates
+# PostgreSQL counts reads with a delay: 1 s for a busy connection, 10 s for an idle connection.
 TIMEOUT_S, POLL_S, AT_A_TIME = 15, 0.2, 8
 LENGTH = 0.25  # tolerance as a share of the mean length, which varies with the numbers in the responses
 READ = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables"
 
 
 def fetch() -> bytes:
-    """Return the body of a response to a request that looks like one of wrk."""
+    """Send a request like those of wrk, and return the body of the response."""
     connection = HTTPConnection(HOST)
     connection.putrequest("GET", PATH, skip_accept_encoding=True)
     connection.endheaders()
     with closing(connection), connection.getresponse() as answer:
         if answer.status != HTTPStatus.OK:
-            fail(f"gives status {answer.status}")
+            fail(f"returned status {answer.status}")
         return answer.read()
 
 
@@ -45,7 +45,7 @@ def fail(what: str) -> NoReturn:
 
 
 async def check_read(connection: asyncpg.Connection, rows: int) -> None:
-    """Fail unless about this many rows were read for each response."""
+    """Fail unless about `rows` rows were read for each response."""
     fewest, until_s, ours = FEWEST * ANSWERS * rows, time.monotonic() + TIMEOUT_S, 0
     while (read := (await connection.fetchval(READ) or 0) - ours) < fewest:
         if time.monotonic() > until_s:
@@ -55,15 +55,15 @@ async def check_read(connection: asyncpg.Connection, rows: int) -> None:
 
 
 def check_length(bodies: list[bytes]) -> None:
-    """Fail unless responses under load were about as long as these."""
+    """Fail unless the bodies under load were about as long as these bodies."""
     if BYTES and ANSWERS:
         mean, own = int(BYTES) / ANSWERS, sum(map(len, bodies)) / len(bodies)
         if abs(mean - own) > LENGTH * own:
-            fail(f"gave {mean:.1f} bytes on average under load, and {own:.1f} now")
+            fail(f"returned {mean:.1f} bytes on average under load, but {own:.1f} bytes now")
 
 
 async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
-    """Fail unless the table has the rows of the response, as many as requested."""
+    """Fail unless the response has as many rows as requested, and the table has the same rows."""
     rows = [answer] if isinstance(answer, dict) else answer
     there = {
         row["id"]: row["random_number"]
@@ -71,13 +71,13 @@ async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
     }
     if len(there) != rows_of(PATH) or there != {row["id"]: row["randomNumber"] for row in rows}:
         fail(
-            f"gives {rows[:2]} of {len(rows)}, but {rows_of(PATH)} were requested "
+            f"returned {rows[:2]} and others, {len(rows)} rows in total, but {rows_of(PATH)} were requested, "
             f"and the table has {list(there.items())[:2]}"
         )
 
 
 def rows_of(path: str) -> int:
-    """Return the number of rows in a response; 0 if it needs no database."""
+    """Return the number of rows in a response to this path, or 0 if the path needs no database."""
     last = path.rpartition("/")[2]
     return int(last) if last.isdecimal() else {"db": 1, "fortunes": len(FORTUNES)}.get(last, 0)
 
@@ -100,10 +100,10 @@ async def main() -> None:
     exact = {"/plaintext": "Hello, World!", "/json": json.dumps({"message": "Hello, World!"})}
     if PATH in exact or PATH.endswith("fortunes"):
         if body != exact.get(PATH, page(enumerate(FORTUNES, 1))):
-            fail(f"gives {body[:80]!r}")
+            fail(f"returned {body[:80]!r}")
         return
     if len(set(bodies)) == 1:
-        fail(f"gives the same rows {REQUESTS} times, but they should be drawn at random")
+        fail(f"returned the same rows {REQUESTS} times, but rows should be drawn at random")
     await check_rows(connection, json.loads(body))
 
 

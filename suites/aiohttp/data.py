@@ -25,12 +25,12 @@ CREATE TABLE fortune (id integer PRIMARY KEY, message text NOT NULL);
 
 
 def first_number(row: int) -> int:
-    """Return the initial number of a row, which is larger than that of any update."""
+    """Return the initial number of a row, which is larger than the number of any update."""
     return 10_000 + row
 
 
 async def fill(address: str) -> None:
-    """Create both tables again."""
+    """Create and fill both tables, and replace existing tables."""
     connection = await asyncpg.connect(address)
     await connection.execute(MAKE)
     await connection.copy_records_to_table("world", records=[(n, first_number(n)) for n in range(1, ROWS + 1)])

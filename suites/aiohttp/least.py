@@ -2,7 +2,7 @@
 
 usage: python least.py HOST PORT POSTGRESQL
 
-It reads only the path of a request, and uses asyncpg for `raw` and for `orm`.
+The server reads only the path of a request, and uses asyncpg for `raw` and for `orm`.
 """
 
 import asyncio

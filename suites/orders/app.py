@@ -1,4 +1,4 @@
-"""A shop: a POST takes an order, computes its price, and answers with a new id and the time."""
+"""A shop: a POST accepts an order, computes its price, and returns a new id and the time."""
 
 import time
 import uuid
@@ -18,7 +18,7 @@ class Order(BaseModel):
 @app.post("/orders", status_code=201)
 def order(order: Order) -> dict[str, object]:
     price = sum(item * number for item in order.items for number in range(100_000))
-    time.sleep(0.01)  # where the database would be asked
+    time.sleep(0.01)  # stands for a database query
     return {"id": uuid.uuid4(), "created_at": datetime.now(UTC), "customer": order.customer, "price": price}
 
 

@@ -1,4 +1,4 @@
-"""Static files from Flask, with WhiteNoise in front of it. X-Served-By says which one answered, and how it is built."""
+"""Static files from Flask, with WhiteNoise in front. X-Served-By names the one that answered, and how it is built."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compile the WhiteNoise of this environment with Cython, unless it is compiled: python compiled.py"""
+"""Compile the WhiteNoise of this environment with Cython, unless it is already compiled: python compiled.py"""
 
 import subprocess
 import sys

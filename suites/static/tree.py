@@ -1,4 +1,4 @@
-"""Make a reproducible tree of files: python tree.py FOLDER, whose name is the number of files."""
+"""Make a reproducible tree of files: python tree.py FOLDER. The name of the folder is the number of files."""
 
 import random
 import shutil
@@ -11,7 +11,7 @@ SMALLEST, LARGEST = 1_000, 20_000  # bytes
 
 
 def make(folder: Path, files: int) -> None:
-    """Make the whole tree or nothing; keep an existing one."""
+    """Make the whole tree or nothing; keep an existing tree."""
     if folder.is_dir():
         return
     part = folder.with_name(f"{folder.name}.part")

@@ -1,4 +1,4 @@
-"""The requests of a Locust user: GET a file, PUT a new one, GET it again, and check it on the disk."""
+"""The requests of a Locust user: GET a file, PUT a new file, GET the new file, and check it on the disk."""
 
 import uuid
 from pathlib import Path
@@ -14,7 +14,7 @@ def visit(user) -> None:
 
 
 def is_right(user, method: str, url: str, expected: bytes | None = None, file: Path | str = "", **what) -> bool:
-    """Send a request and return whether its response is right; count it as failed otherwise."""
+    """Send a request, count it as failed unless the response is correct, and return whether the status is below 300."""
     with user.client.request(method, url, name=method, headers=user.headers, catch_response=True, **what) as answer:
         if answer.status_code and not 200 <= answer.status_code < 300:
             answer.failure(f"status {answer.status_code}")

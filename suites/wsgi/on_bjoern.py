@@ -1,4 +1,4 @@
-"""The application under bjoern, which has no command of its own."""
+"""Run the application under bjoern, which has no command-line program."""
 
 import sys
 
