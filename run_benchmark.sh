@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Which concurrency strategy should run a long task?
-#   ./run_benchmark.sh            installs what is needed and compares all strategies
+#   ./run_benchmark.sh            installs all requirements and compares all strategies
 #   ./run_benchmark.sh HOST:PORT  besieges a running server and shows siege's own report
-# USERS (25) and DURATION (60S; also 30S, 2M, 1H) set the load for HOST:PORT.
+# For HOST:PORT, USERS (default: 25) and DURATION (default: 60S; or, for example, 2M or 1H) set the load.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -18,13 +18,13 @@ besiege() {
   [[ $1 == *:* && $host =~ ^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$ ]] || fail "'$1' is not an address; expected host:port, such as 127.0.0.1:8000"
   is_port "$port" || fail "'$port' is not a port; expected 1 to 65535"
   [[ $users =~ ^[1-9][0-9]{0,4}$ ]] || fail "USERS='$users' is not a number of users; expected a whole number, such as 25"
-  [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' is not a duration; expected for example 60S, 2M or 1H"
+  [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' is not a duration; expected a time such as 60S, 2M or 1H"
   duration=$(tr smh SMH <<<"$duration")
   [[ $duration == *[SMH] ]] || duration+=S
-  command -v siege >/dev/null || fail "siege is not installed; $here/scripts/setup installs it or says how"
+  command -v siege >/dev/null || fail "siege is not installed; run $here/scripts/setup to install it"
   answers "$host" "$port" || fail "nothing listens on $1; start a server first: python servers/1_sync.py"
 
-  # Use a separate home and configuration, because the user's siege.conf changes every default.
+  # Use a separate home and configuration, because the user's siege.conf can change every default.
   home=$(mktemp -d)
   trap 'rm -rf "$home"' EXIT
   mkdir "$home/.siege"
@@ -48,7 +48,7 @@ besiege() {
   explain_failures "$home/report" "$users"
 }
 
-# explain_failures REPORT USERS: says why many requests may have failed; siege only counts them
+# explain_failures REPORT USERS: if many requests failed, print a likely reason, because siege only counts them
 explain_failures() {
   local line words good=0 failed=0
   while read -r line; do
@@ -60,12 +60,12 @@ explain_failures() {
   done <"$1"
   if ((failed <= $2)); then return; fi # at the end, siege drops one request of each user
   echo "run_benchmark.sh: $failed of $((good + failed)) requests failed; siege's transaction rate counts only the others." \
-    "Servers of this project refuse (503) requests beyond their queue: start the server with --queue $2, or set a lower USERS." >&2
+    "Servers of this project refuse requests (503) if their queue is full: start the server with --queue $2, or set a lower USERS." >&2
 }
 
 is_port() { [[ $1 =~ ^[0-9]{1,5}$ ]] && ((10#$1 >= 1 && 10#$1 <= 65535)); }
 
-# answers HOST PORT: whether something listens there
+# answers HOST PORT: succeed if something listens there
 answers() { (exec 3<>"/dev/tcp/${1//[\[\]]/}/$2") 2>/dev/null; }
 
 case $# in

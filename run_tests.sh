@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what the tests need and run all of them. Arguments go to pytest: ./run_tests.sh -k contract
+# Install the requirements of the tests and run all tests. Arguments go to pytest: ./run_tests.sh -k contract
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/setup test
@@ -10,8 +10,8 @@ ruff format --quiet --check . || { echo "run_tests.sh: some files are not format
 shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 
-# Most tests run in parallel, in more processes than CPUs because many of them wait, and beside mypy. Tests that measure
-# run alone afterwards. A test of measured figures that fails beside others is run again alone at the end.
+# Most tests run in parallel, beside mypy, and in more processes than CPUs, because many tests wait. Tests that measure
+# run afterwards, one at a time. A test of measured figures that fails in the parallel part is repeated at the end.
 parallel=0 alone=0 types=0
 mypy_output=$(mktemp) again=$(mktemp)
 mypy --no-error-summary >"$mypy_output" 2>&1 &
@@ -25,7 +25,7 @@ cat "$mypy_output"
 if ((types)); then exit "$types"; fi
 python -m pytest --measuring only --again="$again" "$@" || alone=$?
 if [[ -s $again ]]; then python -m pytest "@$again"; fi
-nothing_selected=5 # pytest's exit code if no test matches the arguments; a failure only if it is so twice
+nothing_selected=5 # pytest's exit code if no test matches the arguments; a failure only if both parts end with it
 if ((parallel == nothing_selected)); then exit "$alone"; fi
 if ((alone == nothing_selected)); then exit "$parallel"; fi
 exit $((parallel > alone ? parallel : alone))

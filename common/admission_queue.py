@@ -16,9 +16,9 @@ from common.options import Options
 
 HEAD_LIMIT_S = 5.0  # timeout for receiving a request head; slower clients are disconnected
 ANSWER_LIMIT_S = 5.0  # timeout for sending a response, in servers where a slow client blocks all others
-LINGER_S = 0.1  # in these servers, a client must close its connection within this time after the response
+LINGER_S = 0.1  # in these servers, how long a client may keep its connection open after the response
 
-CHECK_INTERVAL_S = 0.05  # minimum interval between checks for disconnects; they need the GIL, so they delay tasks
+CHECK_INTERVAL_S = 0.05  # minimum interval between checks for disconnects; each check needs the GIL, which delays tasks
 
 
 class DeadlineSocket(socket.socket):
@@ -196,7 +196,7 @@ class LoopThrottle:
     def _start_next(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # done if its request was cancelled
+            if not turn.done():  # done if the request was cancelled
                 turn.set_result(None)
                 break
         if self._waiting:

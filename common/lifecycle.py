@@ -27,7 +27,7 @@ _permanent_reasons: list[str] = []
 
 
 def listening_socket(options: Options) -> socket.socket:
-    """Return a socket that listens on the given host and port, or exit with a one-line error if that fails."""
+    """Return a socket that listens on the given host and port, or exit with a one-line error."""
     try:
         listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
@@ -81,7 +81,7 @@ def why_not_ready() -> str:
 
 
 def stop_new_connections(listener: socket.socket) -> None:
-    """Refuse new connections, but keep those that wait in the kernel, which closing the socket would reset."""
+    """Refuse new connections, but keep those that wait in the kernel; closing the socket would reset them."""
     listener.listen(0)
 
 
@@ -92,7 +92,7 @@ def has_waiting_connection(listener: socket.socket) -> bool:
 
 
 def waiting_in_kernel(listener: socket.socket) -> int:
-    """Return the number of connections that wait to be accepted, or 0 on systems that don't report it."""
+    """Return the number of connections that wait to be accepted, or 0 on systems other than Linux."""
     if sys.platform != "linux":
         return 0
     info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
@@ -142,7 +142,7 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
 
 
 def report_dropped(options: Options, count: int) -> None:
-    """Print how many requests were dropped, if any. This is safe in a signal handler, because it only calls `write`."""
+    """Print how many requests were dropped, if any. Signal handlers may call this, because it only calls `write`."""
     if count > 0:
         requests = "1 request" if count == 1 else f"{count} requests"
         os.write(2, f"{options.name}: dropped {requests} that did not finish within {GRACE_S:g} s\n".encode())

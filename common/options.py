@@ -11,7 +11,7 @@ from common.server_contract import LONGEST_QUEUE, MOST_WORKERS, default_port, re
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread, so the last one in a longer queue would wait too long
+QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread, so the last request in a longer queue would wait too long
 
 
 @dataclass(frozen=True, slots=True)

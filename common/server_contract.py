@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# By program, then by package manager: the package, if its name differs from that of the program.
+# Names of packages, by program and package manager. The default is the name of the program.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
@@ -70,7 +70,7 @@ def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str
     wanted = re.fullmatch(r"python\s*>=\s*(\d+)\.(\d+)", requires)
     if wanted is None:
         raise BadInputError(
-            f"REQUIRES = {requires!r}: expected something like 'python>=3.14', or a program such as 'redis-server'"
+            f"REQUIRES = {requires!r}: expected a version such as 'python>=3.14', or a program such as 'redis-server'"
         )
     if version >= (int(wanted[1]), int(wanted[2])):
         return ""
@@ -84,5 +84,5 @@ def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
 
 
 def path_of(program: str) -> str | None:
-    """Return the path of a program on the PATH or in the directories of `SYSTEM`, or None if it is not there."""
+    """Return the path of a program on the PATH or in the directories of `SYSTEM`, or None if it is in neither."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))

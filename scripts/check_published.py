@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Count how often the bench detects the fault of each published benchmark on this machine.
+"""Count how often the bench detects the flaws of published benchmarks on this machine.
 
     .venv/bin/python scripts/check_published.py wsgi static --runs 2
 
-Each run measures the suites in the smallest form that shows their faults or, with --quick, in their quick profile. Some
+Each run measures the suites in the smallest form that shows their flaws or, with --quick, in their quick profile. Some
 suites contain a server twice. The bench must never report the two copies as different. If noise prevents this
-comparison, the suite runs once more. With --keep, the results are saved, and runs whose results are in the folder are
-not repeated.
+comparison, the suite runs once more. With --keep, the results are saved, and runs whose results are already in the
+folder are not repeated.
 
 A run of all suites takes five to fifteen minutes; the first run also creates their environments.
 
-Exit codes: 1 if a fault was missed, identical servers were reported as different, or a suite did not run; otherwise 3
+Exit codes: 1 if a flaw was missed, identical servers were reported as different, or a suite did not run; otherwise 3
 if a suite has identical servers that could not be compared in any run; otherwise 0.
 """
 
@@ -54,7 +54,7 @@ def _only(suite: str, servers: str, *options: str) -> tuple[str, ...]:
     return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *options
 
 
-# Identical servers are measured together with others. Alone, two of them would be reported as different in 5 % of runs.
+# Identical servers are measured together with others, so fewer than 5 % of runs report them as different.
 SMALL: dict[str, tuple[str, ...]] = {
     "long-task": _only("long-task", "not_awaited not_awaited_right_answer", "--rounds", "2", "--time", "4s"),
     "wsgi": _only("wsgi", "waitress waitress-again gunicorn-sync cheroot node-own", "--rounds", "2"),
@@ -77,7 +77,7 @@ class Findings:
         self.result, self.comparison = result, summarize(result)
 
     def flagged(self, code: str, server: str, **values: object) -> bool:
-        """Return whether the verdict on every case of the server with these values has a reason with this code."""
+        """Return whether every case of the server with these values is flagged with this code."""
         cases = [case for case in self.comparison.cases if case.case.server == server and _has(case, values)]
         return bool(cases) and all(code in {reason.code for reason in case.reasons} for case in cases)
 
@@ -91,7 +91,7 @@ class Findings:
         return bool(cases) and all(case.rate_per_s is not None for case in cases)
 
     def compare_duplicates(self, identity: Callable[[Summary], object]) -> Iterator[bool | str]:
-        """For each pair of identical cases, yield whether they are reported as different or why they can't be compared.
+        """Yield for each pair of identical cases whether they are reported as different, or why they were not compared.
 
         Two cases are identical if `identity` returns the same value for both.
         """
@@ -113,7 +113,7 @@ def _has(summary: Summary, values: dict[str, object]) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that the author of a published benchmark missed, and the rule that detects it."""
+    """A flaw that the author of a published benchmark missed, and the rule that detects this flaw."""
 
     name: str
     rule: str
@@ -173,7 +173,7 @@ class SuiteCount:
         self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
 
     def run(self, number: int, form: str, folder: Path) -> None:
-        """Run the suite; run it again if it has identical servers, but none of them could be compared."""
+        """Run the suite; run it again if it has identical servers, but no pair of them could be compared."""
         if self._once(f"{number}", form, folder) and not self._pairs(self.runs[-1:], bool) and self.suite in IDENTITY:
             self._once(f"{number}-again", form, folder)
 
@@ -184,7 +184,7 @@ class SuiteCount:
             command = [sys.executable, "bench.py", "run", *options]
             completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             self.took_s.append(time.monotonic() - began_s)
-            if completed.returncode not in (0, 1, 3) or not out.exists():  # the faults cause exit codes 1 and 3
+            if completed.returncode not in (0, 1, 3) or not out.exists():  # the flaws cause exit codes 1 and 3
                 last = [line for line in (completed.stderr + completed.stdout).splitlines() if line.strip()][-1:]
                 self.problems.append(f"run {number} ended with exit code {completed.returncode}: {''.join(last)[:200]}")
                 _print_progress(f"{self.suite} {self.problems[-1]}")
@@ -193,7 +193,7 @@ class SuiteCount:
         self.runs.append(findings)
         missed = [f"{fault.name} ({fault.rule})" for fault in FAULTS[self.suite] if not fault.is_in(findings)]
         verdicts = Counter(f"{case.case.server} {case.verdict}" for case in findings.comparison.cases)
-        outcome = f"MISSED {missed}" if missed else "all faults flagged"
+        outcome = f"MISSED {missed}" if missed else "all flaws flagged"
         _print_progress(f"{self.suite} {number}: {outcome} {dict(verdicts)} in {time.monotonic() - began_s:.0f} s")
         return True
 
@@ -204,7 +204,7 @@ class SuiteCount:
         return [pair for pair in pairs if isinstance(pair, kind)]
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Yield a line and its exit code for each fault, for the identical servers, and for each problem."""
+        """Yield a line and its exit code for each flaw, for the identical servers, and for each problem."""
         runs = len(self.runs) + len(self.problems)
         for fault in FAULTS[self.suite]:
             times = sum(map(fault.is_in, self.runs))
@@ -221,7 +221,7 @@ class SuiteCount:
 
 
 def main() -> int:
-    """Run the suites, report each run, and finally print how often each fault was flagged."""
+    """Run the suites, report each run, and finally print how often each flaw was flagged."""
     options = _options()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
@@ -251,9 +251,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(QUICK)} (default: all)")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="number of runs of each suite (default: 5)")
     parser.add_argument(
-        "--quick", action="store_true", help="use the quick profile of each suite, not the smallest one"
+        "--quick", action="store_true", help="use the quick profile of each suite, not the smallest form"
     )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep results here, and reuse those already there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="save results here, and reuse existing results")
     options = parser.parse_args()
     if unknown := [name for name in options.suites if name not in QUICK]:
         parser.error(f"unknown suite {unknown[0]!r}; use {', '.join(QUICK)}")

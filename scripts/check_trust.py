@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
     parser.add_argument("--runs", type=int, default=20, metavar="N", help="number of runs of each check (default: 20)")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the results here")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="save the results here")
     options = parser.parse_args()
     if unknown := [name for name in options.checks if name not in CHECKS]:
         parser.error(f"unknown check {unknown[0]!r}; use {', '.join(CHECKS)}")
@@ -94,7 +94,7 @@ def _is_right(check: str, run: int, keep: Path | None) -> bool:
     verdicts = Counter(case["verdict"] for case in cases)
     reasons = Counter(reason["code"] for case in cases for reason in case["reasons"])
     ranks = [case["rank"] for case in cases]
-    outcome = "right" if right else "WRONG"
+    outcome = "correct" if right else "WRONG"
     print(f"{check} {run}: {outcome} {dict(verdicts)} {dict(reasons)} ranks {ranks}", flush=True)
     return right
 

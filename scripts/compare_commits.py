@@ -4,7 +4,7 @@
     .venv/bin/python scripts/compare_commits.py HEAD~5 -- 2 4 --time 2s
 
 Each round runs both commits in random order, and passes ARGUMENTS to `bench.py run`. The script writes the results to
-base.json and new.json in FOLDER, and compares them with `bench.py compare`, which also sets the exit code.
+base.json and new.json in FOLDER, compares them with `bench.py compare`, and exits with the exit code of that command.
 
 Each round takes as long as two calls of `bench.py run --rounds 1`: one to three minutes for two servers.
 """

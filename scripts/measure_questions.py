@@ -28,7 +28,7 @@ def measure(suite: Path) -> list[str]:
         program = [script] if script.endswith(".py") else ["bench.py", script]
         print(f"\n{suite.name}: {' '.join([*program, *arguments])}", flush=True)
         command = [sys.executable, *program, *arguments, "--out", measured["result"]]
-        # 1: a server failed, 3: a server is suspect. Some suites include such servers on purpose.
+        # Exit code 1: a server failed; 3: a server is suspect. Some suites include such servers on purpose.
         if subprocess.run(command, cwd=ROOT, check=False).returncode not in (0, 1, 3):
             failed.append(measured["command"])
     return failed

@@ -59,7 +59,7 @@ def show(measured: MeasuredTable) -> None:
 def main() -> None:
     """Print the table in FILE."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, metavar="FILE", help="what a script wrote with --out")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that a script wrote with --out")
     path = parser.parse_args().file
     try:
         measured = load(path)

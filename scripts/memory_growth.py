@@ -92,7 +92,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
 
 
 async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
-    """Send `count` requests from the users, each of which takes the next request when it is free."""
+    """Send `count` requests; each user sends the next request when its previous request has ended."""
     numbers = iter(range(count))
 
     async def user(client: Users) -> None:
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", metavar="SERVER", help="as for bench.py run (default: all)")
     parser.add_argument(
-        "--requests", type=int, default=20_000, metavar="N", help="number of requests (default: 20,000)"
+        "--requests", type=int, default=20_000, metavar="N", help="total number of requests (default: 20,000)"
     )
     parser.add_argument("--users", type=int, default=32, metavar="N", help="concurrent users (default: 32)")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="Python that runs the servers")

@@ -4,8 +4,8 @@
     .venv/bin/python scripts/profiler_overhead.py 2 3
 
 A siege is divided into pairs of time windows: one with py-spy and one without, in random order. The loss is the mean
-difference of their rates, adjusted for CPU speed, which a speed probe measures 50 times a second. The measurement takes
-about four minutes per server.
+difference between the two rates of a pair, adjusted for CPU speed, which a speed probe measures 50 times a second. The
+measurement takes about four minutes per server.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Observations:
     def logs(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Return the logarithms of the request rate and of the mean CPU speed between two times.
 
-        Interpolate the number of completed requests, because a server may complete only 30 requests in this time.
+        The number of completed requests is interpolated, because a server may complete only 30 requests in this time.
         """
         first, last = np.interp([begin_s, end_s], self.completed_s, range(len(self.completed_s)))
         speeds = [speed for at_s, speed in self.speeds if begin_s <= at_s <= end_s]

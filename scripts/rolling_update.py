@@ -4,10 +4,10 @@
     .venv/bin/python scripts/rolling_update.py uvicorn granian
 
 The servers are those of suites/questions/13-rolling-updates. A simulated load balancer sends 100 requests per second to
-the instances in turn, each over a new connection. For each old instance, the script starts a new one and waits until it
-is ready. Then, as in Kubernetes, the old instance is stopped while the load balancer still uses it: requests arrive for
-another 1 s. With a preStop delay, the old instance gets SIGTERM only after that delay, which the script reads from
-deployment.yaml. The measurement of all servers takes about 90 s.
+the instances in turn, each over a new connection. For each old instance, the script starts a new instance and waits
+until it is ready. Then, as in Kubernetes, the old instance is stopped while the load balancer still uses it: requests
+arrive for another 1 s. With a preStop delay, the old instance gets SIGTERM only after that delay, which the script
+reads from deployment.yaml. The measurement of all servers takes about 90 s.
 
 With --in-flight, the script stops one instance while it handles 8 requests of 3 s each, and counts the lost requests.
 """
@@ -207,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = list(dict.fromkeys(server for server, _ in VARIANTS.values()))
     parser.add_argument("servers", nargs="*", metavar="SERVER", help=f"{', '.join(names)} (default: all)")
-    parser.add_argument("--in-flight", action="store_true", help="stop instances that handle long requests instead")
+    parser.add_argument("--in-flight", action="store_true", help="instead, stop instances that handle long requests")
     parser.add_argument("--out", type=Path, metavar="FILE", help="save the table in this file")
     options = parser.parse_args()
     if unknown := set(options.servers) - set(names):

@@ -68,7 +68,9 @@ class PingClock:
 
     Args:
         rounds: the latencies of each round, in the order in which the pings were due; infinite if there was no
-        response. interval_s: the time between two pings.
+            response.
+        interval_s: the time between two pings.
+        stretch_s: the mean time between jumps.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class PingClock:
         self._round, self._position_s = rounds[0], 0.0
 
     def latency_s(self, at_s: float) -> float:
-        """Return the latency of a ping that is due at this moment, which must be later than the previous one."""
+        """Return the latency of a ping that is due at this moment, which must be later than the previous moment."""
         passed_s, self._at_s = at_s - self._at_s, at_s
         if self._chance.random() < math.exp(-passed_s / self._stretch_s):
             self._position_s += passed_s
@@ -124,7 +126,7 @@ def simulate(
 
 
 def latencies_s(record: Record) -> list[float]:
-    """Return the latencies of the pings due after the first response; by then, all users had sent a request."""
+    """Return the latencies of the pings due after the first response; by then, all users have sent a request."""
     first_s = min(record.transactions.finished_s, default=0.0)
     pings = sorted(zip(record.pings.due_s, record.pings.waited_s, record.pings.problem, strict=True))
     return [math.inf if problem else waited_s for due_s, waited_s, problem in pings if due_s >= first_s]
@@ -176,7 +178,7 @@ def count(value: float) -> str:
 
 
 def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespace, command: str) -> MeasuredTable:
-    """Simulate each probe for each server that has pings; raise BadInputError if no server has any."""
+    """Simulate each probe for each server that has pings; raise BadInputError if no server has pings."""
     measured = [record for record in result.records if latencies_s(record) and not record.failure]
     if not measured:
         raise BadInputError("no server has pings; measure a suite with a [ping] table")
@@ -204,7 +206,7 @@ def probe_of(text: str) -> Probe:
 def main() -> None:
     """Simulate, print the table and save it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("result", type=Path, metavar="RESULT", help="what bench.py run wrote")
+    parser.add_argument("result", type=Path, metavar="RESULT", help="a result of bench.py run")
     parser.add_argument(
         "--probe",
         type=probe_of,
@@ -214,10 +216,10 @@ def main() -> None:
     )
     parser.add_argument("--hours", type=int, default=500, metavar="N", help="simulated hours (default: 500)")
     parser.add_argument(
-        "--stretch", type=float, default=STRETCH_S, metavar="SECONDS", help="mean length of a stretch (default: 2)"
+        "--stretch", type=float, default=STRETCH_S, metavar="SECONDS", help="mean time between jumps (default: 2)"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table to this file, too")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also save the table in this file")
     options = parser.parse_args()
     probes = options.probe or [DEFAULT, Probe(10, 5, 3), Probe(10, 10, 6)]
     try:

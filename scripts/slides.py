@@ -20,7 +20,7 @@ from under_siege.result_output import Report
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, SLIDES = ROOT / "results" / "sample.json", ROOT / "docs" / "slides"
 PICTURES = ("throughput", "pings", "tradeoff", "memory")
-# The four strategies that differ most. With more, the text would be too small for a slide.
+# The four strategies that differ most. With more strategies, the text would be too small for a slide.
 TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork")
 
 

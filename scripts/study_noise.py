@@ -5,7 +5,7 @@
 
 First, the script simulates runs of eleven honest servers. It prints how often intervals contain the true ratio, their
 half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % and 20 %
-slower are detected. Then it simulates six dishonest servers beside five honest ones, and prints their verdicts.
+slower are detected. Then it simulates six dishonest and five honest servers together, and prints their verdicts.
 docs/noise.md quotes the results for --kind noisy and --kind quiet.
 
 400 runs take about six minutes.

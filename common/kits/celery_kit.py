@@ -29,7 +29,7 @@ from common.responses import RefusedError
 from common.server_contract import path_of
 from common.task import TaskError, TaskRun, UnknownTaskError
 
-# This shell command removes the directory once the server exits, even if a signal to its process group ends it.
+# This shell command removes the directory once the server exits, even if a signal to the process group ends the server.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 ROOT = Path(__file__).parents[2]
 REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
@@ -37,9 +37,9 @@ REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
 POLL_INTERVAL_S = 0.5  # how often to check whether the broker answers and whether clients still wait for results
 START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # each thread waits for one result
-POSTED = "POSTED"  # this server's own state for a job that no worker has started; Celery has none
+POSTED = "POSTED"  # this server's own state for a job that no worker has started; Celery has no such state
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-FAIL_SOON = {  # so that clients soon get a 503 and can retry elsewhere; workers keep Celery's timeouts
+FAIL_SOON = {  # short timeouts, so that clients soon get a 503 and can retry elsewhere; workers keep Celery's timeouts
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
     "task_publish_retry_policy": _RETRY,
     "result_backend_transport_options": {"retry_policy": _RETRY},

@@ -66,7 +66,7 @@ class Cluster:
             return None
         await asyncio.wait([job], timeout=wait_s)
         if not job.done():
-            return Job("queued or running")  # only the scheduler can distinguish them
+            return Job("queued or running")  # only the scheduler can distinguish these states
         error = job.exception()
         return Job(error=error_text(error)) if error else Job(run=job.result())
 

@@ -112,7 +112,7 @@ class TaskHandler(Handler):
             raise HTTPError(503) from None
 
     def on_connection_close(self) -> None:
-        """Cancel the requests of all disconnected clients, because a busy event loop would notice most of them late."""
+        """Cancel the requests of all disconnected clients, because a busy loop would notice most disconnects late."""
         self._cancel()
         sockets = {ticket: handler._client() for ticket, handler in self._waiting.items()}
         for ticket in disconnected({ticket: client for ticket, client in sockets.items() if client is not None}):
@@ -199,7 +199,7 @@ async def _until_stopped(application: Application, options: Options, admission: 
 
 
 async def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request: accepted connections may become requests later."""
+    """Wait until three consecutive checks find no request, because accepted connections may still send requests."""
     idle_checks = 0
     while idle_checks < 3:
         await asyncio.sleep(0.01)

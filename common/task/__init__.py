@@ -61,9 +61,9 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span, and merge it with the previous span if the result is dense.
+        """End a span, and merge it with the previous span if the merged span is dense.
 
-        If there are then too many spans, merge them in pairs.
+        If more than `MOST_SPANS` spans remain, merge them in pairs.
         """
         new = ComputeSpan(self._from_s, time.monotonic(), time.thread_time() - self._cpu_s)
         if self.spans and _joined(self.spans[-1], new).is_dense():
@@ -127,7 +127,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Perform the task on the event loop, so that other code runs when it yields; raise the errors of `perform`."""
+    """Perform the task on the event loop, so that other code runs when the task yields; errors are as in `perform`."""
     import asyncio
 
     attempt = _Attempt(spec)

@@ -1,7 +1,7 @@
-"""Run a coroutine as a task, on the running event loop or on a new one, and measure only its CPU time.
+"""Run a coroutine as a task, on the running event loop or on a new event loop, and time only its steps.
 
 On a shared event loop, the stopwatch runs during each step of the coroutine and of the asyncio tasks that it started.
-On a new event loop, it runs from start to end, except while the loop waits, is created, or is closed.
+On a new event loop, the stopwatch runs from start to end, except while the loop waits, is created, or is closed.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
             return _run(coroutine, watch)
     if asyncio._get_running_loop() is None:
         return _run(coroutine, watch)
-    with ThreadPoolExecutor(1) as thread:  # asyncio can't run a loop inside a running one
+    with ThreadPoolExecutor(1) as thread:  # asyncio can't run a loop inside a running loop
         return thread.submit(_run, coroutine, watch).result()
 
 
@@ -81,7 +81,7 @@ class _Selector(selectors.DefaultSelector):
             return self._select_and_yield(timeout) if _GEVENT else super().select(timeout)
 
     def _select_and_yield(self, timeout: float | None) -> Any:
-        """Let the event loops of other greenlets run while this one waits."""
+        """Let the event loops of other greenlets run while this loop waits."""
         loop = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
         _LOOP_LOCK.release()
@@ -119,7 +119,7 @@ class _Steps:
 
 
 class _Shared:
-    """A watch that several asyncio tasks share, even if an eager task starts inside a step of another one."""
+    """A watch that several asyncio tasks share, even if an eager task starts inside a step of another task."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._is_running = watch, False

@@ -1,4 +1,4 @@
-"""Define the task of a drill. It can have any duration, reports its start, and can be made endless.
+"""Define the task of a drill. The task can have any duration, reports its start, and can be made endless.
 
 The bench and the task communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """

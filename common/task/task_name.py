@@ -20,7 +20,7 @@ _OURS = Path(str(common.__file__))
 
 
 def import_from(folder: str, name: str) -> ModuleType:
-    """Import a module as a script in that folder would; don't catch its exceptions."""
+    """Import a module as a script in that folder would; exceptions of the module propagate."""
     user_common = _user_common(folder)
     # Worker processes inherit sys.path, and must import this project's `common`.
     first = [str(_OURS.parents[1]), folder] if user_common else [folder]
@@ -93,7 +93,7 @@ def split(spec: str) -> tuple[str, Arguments]:
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
-        raise BadCallError(f"task {spec!r} has invisible characters; expected them as escapes, such as '\\n'")
+        raise BadCallError(f"task {spec!r} has invisible characters; use escapes, such as '\\n'")
     return name, _arguments(spec, spec[len(name) :]) if bracket else Arguments()
 
 
@@ -120,7 +120,7 @@ def _arguments(spec: str, text: str) -> Arguments:
     return Arguments(text, positional, dict(named))
 
 
-_EXAMPLE = "something like module:function('acme', 3, lines=[1, 2])"
+_EXAMPLE = "a call such as module:function('acme', 3, lines=[1, 2])"
 
 
 def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
