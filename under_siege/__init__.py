@@ -1,4 +1,4 @@
-"""Compare concurrency strategies under siege: the bench behind `under-siege` and `bench.py`."""
+"""Benchmark concurrency strategies of Python web servers: the package behind `under-siege` and `bench.py`."""
 
 import sys
 
@@ -7,4 +7,4 @@ from under_siege.paths import ROOT
 __version__ = "0.1.0"
 
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # to import `common`, which the servers import, too
+    sys.path.insert(0, str(ROOT))  # so that this package, like the servers, can import `common`

@@ -1,4 +1,4 @@
-"""Compare concurrency strategies for your long task: start each one as a server, and put it under siege."""
+"""Define the commands of `under-siege` and `bench.py`, except those in `ELSEWHERE`, which have their own modules."""
 
 import contextlib
 import gc
@@ -33,20 +33,20 @@ from under_siege.paths import INVOCATION, PROGRAM
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
-# Sweeps are charts of a metric over the values of a numeric axis.
+# A sweep charts a metric over the values of a numeric axis.
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
-REVISION_ROUNDS = 8  # rounds with --against; fixed, so that the number doesn't depend on the measured values
-WIDE = "Show all columns, such as workers and CPU time per transaction."
+REVISION_ROUNDS = 8  # number of rounds with --against; it must not depend on the measured values
+WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 class FaultChoice(click.Choice[str]):
-    """The choices of --fault, which are imported only when needed, because the import is slow."""
+    """The choices of --fault, imported only when needed, because the import is slow."""
 
     def __init__(self) -> None:
         self.case_sensitive = True
@@ -64,8 +64,8 @@ class FaultChoice(click.Choice[str]):
 def bench() -> None:
     """Which concurrency strategy should run your long task?
 
-    Each strategy is a small server in servers/. This program starts them one after the other, puts each under siege,
-    and compares throughput, health-check latency under load, CPU time and memory.
+    Each strategy is a small server in servers/. This program starts one server after the other, puts each under
+    siege, and compares throughput, health-check latency under load, CPU time and memory.
     """
 
 
@@ -83,9 +83,9 @@ def list_servers(as_json: bool) -> None:
 @click.argument("app", default="app:app")
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
 def init(app: str, out: Path) -> None:
-    """Write a suite file for the application APP in this folder.
+    """Write a suite file for an application in this folder.
 
-    APP is module:name, such as shop.main:app.
+    APP is the application as module:name, such as shop.main:app.
     """
     from under_siege.targets.first_suite import first_suite, own_python
 
@@ -96,7 +96,7 @@ def init(app: str, out: Path) -> None:
         out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: check the request and the ping in it, then run: {INVOCATION} run {out}{python_option}")
+    click.echo(f"{out} written: check its request and its ping, then run: {INVOCATION} run {out}{python_option}")
 
 
 @bench.command()
@@ -104,7 +104,12 @@ def init(app: str, out: Path) -> None:
 @click.option(
     "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
 )
-@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then poll.")
+@click.option(
+    "--style",
+    type=click.Choice(["waiting", "jobs"]),
+    default="waiting",
+    help="jobs: POST a job, then poll for its result.",
+)
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
 @click.option(
     "--rounds", type=Rounds(), default="auto", help="Rounds per case; auto: 2, or more for close or unclear cases."
@@ -112,7 +117,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
 @click.option(
-    "--against", metavar="BASE", help="Compare with this git revision, or the directory of another work tree."
+    "--against", metavar="BASE", help="Compare with this git revision, or with the work tree in this directory."
 )
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
@@ -133,9 +138,10 @@ def run(
 ) -> None:
     """Start each server, put it under siege, and compare.
 
-    TARGET is a number (3), a name (3_async_threadexecutor), the path of a script that follows the contract, an
-    application here (shop.main:app), a suite (shop.toml, or shop.toml:SERVER), or the URL of a running server. Without
-    one, all strategies are compared. --task, --users, --workers and --python may be repeated.
+    TARGET is the number (3) or name (3_async_threadexecutor) of a strategy, an application in this folder
+    (shop.main:app), or a suite (shop.toml, or shop.toml:SERVER). It may also be the path of a script that follows the
+    server contract, or the URL of a running server. Without TARGET, all strategies are compared. --task, --users,
+    --workers and --python may be repeated.
 
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
@@ -167,15 +173,16 @@ def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
 
 
 @bench.command()
-@click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
+@click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault; may be repeated.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often to inject each fault.")
 @target_options
 @measuring_options
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, options: CommonOptions) -> None:
     """Inject faults, and show which servers survive them.
 
-    Faults are killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed server
-    or broker. TARGET is the same as for run. Faults affect only processes that this program starts.
+    Faults include killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed
+    server or broker. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
+    drill failed or a fault left a server dead; else 0.
     """
     from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
@@ -186,15 +193,15 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
 
 
 @bench.command()
-@click.option("--goal", "goals", multiple=True, help="A goal such as 'p99 < 1s' and 'ping p99 < 50ms' (the defaults).")
+@click.option("--goal", "goals", multiple=True, help="A goal; may be repeated.  [default: p99 < 1s, ping p99 < 50ms]")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
 @target_options
 @measuring_options
 def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, options: CommonOptions) -> None:
     """Find the highest request rate that meets all goals.
 
-    Each rate has a confidence interval. TARGET is the same as for run. Requests arrive as a Poisson process (open
-    loop). Exit 3 if an interval is wider than about ±15 %.
+    The rate of each server has a confidence interval. Requests arrive as a Poisson process (open loop). TARGET is the
+    same as for run. Exit 1 if a search failed; else 3 if an interval is wider than about ±15 %; else 0.
     """
     from under_siege.capacity.capacity_estimate import USUAL_STEPS
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
@@ -206,7 +213,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
 
 
 def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *, wide: bool = False) -> NoReturn:
-    """Measure, show the result, and exit with its exit code.
+    """Measure, show the result, and exit with the exit code of the result.
 
     Args:
         count: the approximate number of measurements, for the progress bar.
@@ -215,7 +222,7 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
-        # This import is slow, so it happens while the first server starts.
+        # This import is slow, so it runs in parallel with the preparations.
         load = partial(import_module, "under_siege.result_output")
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
     from under_siege.result_output import Report
@@ -229,11 +236,11 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 @click.argument("result", type=FILE)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
 @click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
-@click.option("--aspect", help="Draw a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
-@click.option("--across", metavar="AXIS", help="Print a column for each value of that axis, with the differences.")
+@click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
+@click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
-@click.option("--html", "page", type=FILE, help="Write the HTML page to this file: short for --format html --out.")
-@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if one is missed, 3 if undecided.")
+@click.option("--html", "page", type=FILE, help="Write the HTML page to this file, like --format html --out FILE.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if it is missed, 3 if it is undecided.")
 @click.option("--wide", is_flag=True, help=WIDE)
 @click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
 def report(
@@ -255,7 +262,7 @@ def report(
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
-            raise BadInputError("--html writes one file: leave out --out, --picture and --across, or use --format")
+            raise BadInputError("--html excludes --out, --picture and --across: leave these out, or use --format")
         output_format, out = "html", page
     gc.disable()  # a result may have millions of numbers, which slow down garbage collection
     measured = Report(load(result), corrected=not uncorrected)
@@ -286,7 +293,7 @@ def trace(
 ) -> None:
     """Send simultaneous requests and draw a timeline of them.
 
-    Pings are drawn, too. TARGET is the same as for run.
+    The timeline also shows pings. TARGET is the same as for run.
     """
     from under_siege.report.progress_bar import ProgressBar
     from under_siege.result_output import Report, check_suffix
@@ -307,14 +314,14 @@ def trace(
 
 @bench.command(name="try")
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
-@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop the first run if it takes longer.")
+@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop the first run of TASK after this time.")
 @click.option("--python", default=sys.executable, show_default="this one", help="Path of the Python that runs TASK.")
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show within seconds which strategies suit a task.
 
-    TASK is a built-in task or your own function: module:function, with literals as arguments if it needs any:
-    "module:function('acme', 3)". Without one, all built-in tasks are tried. Exit 1 if
-    there is a task for which no strategy is worth a run.
+    TASK is a built-in task or your own function: module:function or, with literal arguments,
+    "module:function('acme', 3)". Without TASK, all built-in tasks are tried. Exit 1 if no strategy is worth a run for
+    one of the tasks.
     """
     from common.task.builtin import BUILTIN_TASKS
     from under_siege.result_output import show
@@ -346,7 +353,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     """Show what changed between two results, BASE and NEW.
 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
-    or unclear, or something is undecided; else 0.
+    or unclear, or a comparison or requirement is undecided; else 0.
     """
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.diff_table import as_table, formatted

@@ -42,10 +42,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class OneLineErrors(click.Group):
-    """A command group that prints each error as one line on stderr and exits with code 2; `-h` shows the help, too.
+    """A command group that accepts `-h` for help, prints each error as one line on stderr, and then exits with code 2.
 
     Args:
-        elsewhere: the modules of commands that are imported only when needed, by command name.
+        elsewhere: command names and their modules, which are imported only when needed.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -66,7 +66,7 @@ class OneLineErrors(click.Group):
                 formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with that name, and import its module first if needed."""
+        """Return the command with this name; if needed, import its module first."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
@@ -103,10 +103,10 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def one_line_read_errors(*files: Path) -> Iterator[None]:
-    """Convert unexpected errors while result files are processed to a BadInputError with one line."""
+    """Convert unexpected errors that occur while result files are processed into a one-line BadInputError."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy prints extra lines for values that it can't compute
+            warnings.simplefilter("ignore")  # a warning by numpy would be an extra line on stderr
             yield
     except BadInputError:
         raise
@@ -118,13 +118,13 @@ def one_line_read_errors(*files: Path) -> Iterator[None]:
 
 
 def print_error(message: str) -> None:
-    """Print one line on stderr, unless stderr can't be written."""
+    """Print a message as one line on stderr; do nothing if stderr can't be written to."""
     with contextlib.suppress(OSError):
         click.echo(f"{PROGRAM}: {legible(message)}", err=True)
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return the error message for an interpreter that lacks a package of the bench."""
+    """Return the error message for an interpreter that lacks a package that the bench needs."""
     remedy = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
     return f"this Python ({sys.executable}) has no {error.name}; {remedy}"
 
@@ -175,7 +175,7 @@ class Rounds(click.ParamType[int | None]):
     name = "number|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Convert a number, which must be at least 1, or convert `auto` to None."""
+        """Convert a number of rounds, which must be at least 1, to an int, or `auto` to None."""
         if value == "auto":
             return None
         if not str(value).isdecimal() or int(value) < 1:
@@ -185,7 +185,7 @@ class Rounds(click.ParamType[int | None]):
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    """The options that all measuring commands share."""
+    """The options that `run`, `drill` and `capacity` share."""
 
     ping: str | None
     path: str | None
@@ -196,7 +196,7 @@ class CommonOptions:
     axes: dict[str, tuple[str | int, ...]]
 
     def files(self) -> tuple[Path, Path | None]:
-        """Return the files for the raw values and, if given, the page; raise BadInputError if one is not writable."""
+        """Return the files for the raw values and, if wanted, the page; raise BadInputError if one is unwritable."""
         page = writable(self.html) if self.html else None
         return writable(self.out or default_result(), is_rewritten=True), page
 
@@ -210,10 +210,10 @@ def target_options(command: Command) -> Command:
         command,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
         click.option("--task", multiple=True, help=TASK, show_default="primes"),
-        click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool."),
+        click.option("--workers", type=WORKERS, multiple=True, help="Number of threads or processes in a pool."),
         python_option,
-        click.option("--path", help="Path that users request from an application."),
-        click.option("--ping", help="Health-check path of an application, or of a server given by its URL."),
+        click.option("--path", help="Path that users request, if TARGET is an application."),
+        click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
     )
 
 
@@ -235,9 +235,9 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         with_common_options,
-        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of the run with this seed."),
+        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of an earlier run with its seed."),
         click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
-        click.option("--html", type=FILE, help="Write a page with the table and charts, in one file."),
+        click.option("--html", type=FILE, help="Write a self-contained page with the table and charts to this file."),
         click.option("--quiet", is_flag=True, help="Don't show progress."),
     )
 
@@ -259,7 +259,7 @@ def default_result() -> Path:
 
 
 def writable(path: Path, *, is_rewritten: bool = False) -> Path:
-    """Return the path of a file that can be written.
+    """Check that a file can be written, and return its path.
 
     Args:
         is_rewritten: whether the file will be written more than once.

@@ -1,4 +1,4 @@
-"""Format numbers as text for reports."""
+"""Format numbers, ranges and lists of names for reports."""
 
 import math
 import re
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 
 def rate(per_s: float) -> str:
-    """Format a rate as text with three significant digits, such as `0.833`, `47.3` or `5,120`."""
+    """Format a rate with three significant digits, such as `0.833`, `47.3` or `5,120`."""
     return significant(per_s)
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number as text, with this number of significant digits and with commas between thousands."""
+    """Format a number with `digits` significant digits, and with commas between thousands."""
     if value == 0:
         return "0"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
@@ -19,7 +19,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format seconds as text, such as `0.047 ms`, `5.2 ms`, `37 ms` or `1.03 s`, without digits below 1 µs."""
+    """Format a time in seconds, such as `0.047 ms`, `5.2 ms`, `37 ms` or `1.03 s`, without digits below 1 µs."""
     if 0.0000005 <= value < 0.000995:
         return f"{value * 1000:.{3 if value < 0.0000995 else 2}f} ms"
     if value < 0.00995:
@@ -30,22 +30,22 @@ def seconds(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Format a percentage as text, such as `99.98 %`; return `100 %` only for exactly 100."""
+    """Format a percentage, such as `99.98 %`; return `100 %` only for exactly 100."""
     return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
 
 
 def share(value: float) -> str:
-    """Format a fraction as a percentage: 0.97 becomes `97 %`."""
+    """Format a fraction as a percentage, such as `97 %` for 0.97."""
     return f"{100 * value:.0f} %"
 
 
 def megabytes(size_bytes: float) -> str:
-    """Format a size as text, such as `72 MB`; 1 MB is a million bytes."""
+    """Format a size, such as `72 MB`; 1 MB is a million bytes."""
     return f"{size_bytes / 1e6:.0f} MB"
 
 
 def duration(value_s: float) -> str:
-    """Format seconds as text, such as `4 s`, `1.5 s` or `2 min 5 s`."""
+    """Format a duration, such as `4 s`, `1.5 s` or `2 min 5 s`."""
     if value_s < 60:
         return f"{value_s:g} s"
     minutes, rest = divmod(round(value_s), 60)
@@ -63,14 +63,14 @@ def unbroken(text: str) -> str:
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
-    """Join names as in `a, b and c`; if there are more than `most`, count the rest, as in `a, b and 7 others`."""
+    """Join names, as in `a, b and c`; count names beyond `most` (if two or more), as in `a, b and 7 others`."""
     if most is not None and len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def span(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Format the range of sorted values as text, such as `3 ms to 5 ms`, or `3 ms` if both ends have the same text."""
+    """Format the range of sorted values, such as `3 ms to 5 ms`, or `3 ms` if both ends have the same text."""
     return between(text(values[0]), text(values[-1]))
 
 

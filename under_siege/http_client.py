@@ -27,7 +27,7 @@ class HttpResponse:
     headers: dict[str, str]  # lower-case names
 
     def described(self) -> str:
-        """Describe the response for a message: its status, and the size and the beginning of its body."""
+        """Describe the response for a message: its status and redirect, and the size and beginning of its body."""
         text = self.body.decode(errors="replace")
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
@@ -52,7 +52,7 @@ def raw_url(url: str) -> URL:
 
 @contextlib.contextmanager
 def _case_fails(request: str, timeout_message: str, limit_s: float | None) -> Iterator[None]:
-    """Raise CaseFailedError for every failure except a refused connection."""
+    """Convert every failure, except a failed attempt to connect, to a CaseFailedError."""
     try:
         yield
     except aiohttp.ClientConnectorError:
@@ -73,7 +73,7 @@ async def fetch(
     """Send one request and return the response.
 
     Raises:
-        aiohttp.ClientConnectorError: the connection was refused.
+        aiohttp.ClientConnectorError: no connection could be established, for example because it was refused.
         CaseFailedError: the response did not arrive in time, is too long, or is not HTTP.
     """
     name = f"{request.method} {url}"
@@ -111,7 +111,7 @@ async def fetch_job(
     expected_bytes: int = 0,
     request: Request = GET,
 ) -> HttpResponse:
-    """Post a job and return its result; raise the same errors as `fetch`."""
+    """Post a job and return the response with its result; raise the same errors as `fetch`."""
     with _case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
         async with asyncio.timeout(limit_s):
             async with open_request(session, url, replace(request, method="POST")) as response:
@@ -134,5 +134,5 @@ async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -
         body += chunk
         if len(body) > most_bytes:
             response.close()
-            raise CaseFailedError("wrong_answer", f"{response.url} answered more than {most_bytes:,} bytes")
+            raise CaseFailedError("wrong_answer", f"{response.url} returned more than {most_bytes:,} bytes")
     return HttpResponse(response.status, bytes(body), {name.lower(): value for name, value in response.headers.items()})

@@ -1,4 +1,4 @@
-"""Locate the project's files, and provide the arguments and the environment with which any Python runs its scripts."""
+"""Locate the project's files, and provide the arguments and environment that any Python needs to run its scripts."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: the repository or, if installed, one in the user's cache."""
+    """Return the directory for virtual environments: the repository or, if it is installed, the user's cache."""
     if not IS_INSTALLED:
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"

@@ -49,7 +49,7 @@ class Report:
 
     @cached_property
     def revisions(self) -> "ResultComparison | None":
-        """Return how the two measured revisions differ, or None if only one was measured."""
+        """Return a comparison of the two measured revisions, or None if only one was measured."""
         if self.result.suite is None or not self.result.suite.against:
             return None
         from under_siege.compare.diff import compare_revisions
@@ -93,7 +93,7 @@ class Report:
         return getattr(comparison_table, f"as_{output_format}")(self.comparison)
 
     def _as_json(self) -> str:
-        """Return the environment and an object for each case. The keys must not change, because users rely on them."""
+        """Return JSON with the environment and each case. The keys must not change, because users rely on them."""
         result = self.result
         data = {
             "schema": result.schema,
@@ -130,11 +130,13 @@ class Report:
         return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-        """Draw the picture with this name in the format of the file suffix; if there are several, draw the first one.
+        """Draw the picture with this name (if there are several, the first one) in the format of the file suffix.
+
+        For the suffixes `.html` and `.json`, write the whole page or the raw values instead.
 
         Args:
             aspect: the shape of a slide, such as `16:9`, or None for a picture that is as tall as needed.
-            columns: the number of columns in which timelines are arranged.
+            columns: the number of timelines to draw side by side.
 
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
@@ -242,8 +244,8 @@ class Report:
     def exit_code(self) -> int:
         """Return 0 if every case is `ok` and meets all requirements.
 
-        Return 1 if a case failed or misses a requirement; else 3 if one is suspect or unclear, or a requirement is
-        undecided.
+        Return 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
+        requirement is undecided.
         """
         if self.result.incidents:
             from under_siege.faults import fault_outcomes

@@ -1,1 +1,1 @@
-"""Analyse rounds: summaries, rankings, sweeps, requirements, and the stopping rule."""
+"""Summarize and rank cases, analyse sweeps, check requirements, and decide which cases need more rounds."""

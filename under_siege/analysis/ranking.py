@@ -1,8 +1,8 @@
 """Compare the cases of a result: summarize them, and find those that are not significantly worse than the best.
 
 Each case is compared with every other case in a one-sided test. The significance level is divided by the number of
-comparisons that involve one case, not by the number of all pairs. This detects more differences (Edwards and Hsu, JASA
-78, 1983).
+comparisons per case. Dividing it by the number of all pairs would detect fewer differences (Edwards and Hsu, JASA 78,
+1983).
 """
 
 import math
@@ -23,8 +23,8 @@ from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of
 from under_siege.stats.round_statistics import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
-Values = tuple[tuple[str, Value], ...]  # pairs of axis and value
-Load = object  # identifies comparable cases; None for a case that can't be trusted
+Values = tuple[tuple[str, Value], ...]  # (axis, value) pairs
+Load = object  # cases with equal loads are comparable; None for a case that can't be trusted
 # Maximum number of times that `--rounds auto` tests the ranks to decide whether another round is needed.
 LOOKS = 4
 LEAST_COMPARISONS = 10
@@ -35,10 +35,10 @@ CPU_TIME = "cpu_s_per_transaction"
 def ranks(
     loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True, looks: int = 1
 ) -> list[int | None]:
-    """Return the rank of each case among those with the same load: 1 plus the number of significantly better cases.
+    """Return the rank of each case among all cases with its load: 1 plus the number of significantly better cases.
 
-    A case without a load or an interval has no rank. The level is divided by `looks`, the number of times that the
-    ranks are tested (Bonferroni).
+    A case without a load or an interval has no rank. The significance level is divided by `looks`, the number of times
+    that the ranks are tested (Bonferroni).
     """
     case_ranks: list[int | None] = [None] * len(loads)
     for load in dict.fromkeys(load for load in loads if load is not None):
@@ -52,10 +52,10 @@ def ranks(
 
 
 def level(cases: int, looks: int = 1) -> float:
-    """Return the significance level of one comparison among this many cases.
+    """Return the significance level of each comparison, given the number of cases.
 
-    With fewer than eleven cases, use the level for eleven. A less strict level would give different ranks to three
-    equal servers in about one of ten results.
+    With fewer than eleven cases, use the level for eleven cases. A less strict level would give different ranks to
+    three equal servers in about one of ten results.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 
@@ -67,9 +67,9 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return for each case whether it gets a star, because it is not significantly worse than the best, but others are.
+    """Return whether each case gets a star: it is not significantly worse than the best case, but other cases are.
 
-    The level is divided by the number of all pairs (Bonferroni), because many columns have stars.
+    The significance level is divided by the number of all pairs (Bonferroni), because many columns have stars.
     """
     case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
     return stars_of(case_ranks, loads, shown, measure)
@@ -78,10 +78,10 @@ def leaders(
 def stars_of(
     case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return for each case whether it gets a star, given the ranks of all cases.
+    """Return whether each case gets a star, given the ranks of all cases.
 
-    A case with a wide interval may not be significantly worse than any other, even if its value is bad. Therefore, a
-    case gets no star if a case that is not ranked first has a better value.
+    A case with a wide interval may rank first even though its value is bad. Therefore, a case gets no star if a case
+    that does not rank first has a better value.
     """
     stars = [False] * len(case_ranks)
     for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
@@ -95,29 +95,29 @@ def stars_of(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The cases of a result, and their ceilings."""
+    """The summaries, rounds and estimates of a result's cases and ceilings."""
 
     result: Result
     cases: list[Summary]
     ceilings: list[Summary]
     rounds: list[list[Round]]  # rounds of each case
     ceiling_rounds: list[list[Round]]  # rounds of each ceiling
-    measured: Estimates  # estimates of each case, by the names in `MEASURES`
+    measured: Estimates  # estimates of each case, by metric
     correction: SpeedCorrection
     evidence: Evidence
-    looks: int  # maximum number of times that the ranks were tested
-    noun: str  # noun for the rows, such as `strategy`
+    looks: int  # maximum number of times that the ranks are tested
+    noun: str  # what tables call a case: `strategy` or `server`
     load_axes: frozenset[str]
 
     def load(self, summary: Summary) -> Values:
-        """Return the values on the axes of the load, which all cases in one ranking share."""
+        """Return the case's values on the axes of the load. All cases in a ranking share these values."""
         return summary.case.on(self.load_axes)
 
     def loads(self) -> list[Values]:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return the cases by load, rank and ping p99 (failed cases last in each load), followed by the ceilings."""
+        """Return the cases sorted by load, rank and ping p99 (failed cases last in each load), then the ceilings."""
         loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
@@ -132,11 +132,11 @@ class Comparison:
         return [run for case in (*self.ceiling_rounds, *self.rounds) for run in case]
 
     def rounds_of(self, work: object) -> list[Round]:
-        """Return all rounds of the cases and ceilings with this work."""
+        """Return all rounds of the cases and ceilings that have this value of `Case.work`."""
         return [run for run in self.every_round() if run.case.work == work]
 
     def summary_of_one(self, run: Round) -> Summary:
-        """Return the summary of a single round, with the verdict of its case."""
+        """Return the summary of a single round, with the verdict of its case unless the round or the case failed."""
         rate = _point(self.correction.rate(run))
         ceiling = _point(self.correction.rate(run.ceiling)) if run.ceiling else None
         share = ratio(rate, ceiling) if rate and ceiling else None
@@ -153,9 +153,9 @@ def _point(value: float | None) -> Estimate | None:
 
 
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
-    """Return the summary of every case, ordered by server number.
+    """Summarize and rank all cases, ordered by server number.
 
-    If `corrected`, intervals, ranks and shares of the ceiling are adjusted to the machine's usual speed.
+    If `corrected` is true, intervals, ranks and shares of the ceiling are speed-adjusted.
     """
     everything = list(cases_of(result.records))
     correction = SpeedCorrection(everything, corrected=corrected)
@@ -205,7 +205,7 @@ def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[s
 class MetricValue:
     """The value of a metric, and its 95 % confidence interval if there is one."""
 
-    value: float | None  # None if the percentile was not reached
+    value: float | None  # None if unknown, for example because a percentile was not reached
     low: float | None = None
     high: float | None = None  # infinite if unbounded
 
@@ -215,9 +215,9 @@ class MetricValue:
 
 
 def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """Return the value of a metric of a case, or None if the case has no such metric.
+    """Return the metric `figure` of the case at the index `place`, or None if the case has no such metric.
 
-    Rates, shares of the ceiling and their intervals are adjusted to the usual speed of the machine.
+    Rates, shares of the ceiling and their intervals are speed-adjusted.
     """
     case, rounds = comparison.cases[place], comparison.rounds[place]
     if figure in ("rate_per_s", "of_ceiling"):
@@ -243,12 +243,12 @@ def _latency(comparison: Comparison, place: int, kind: str, percentile: str) -> 
     latency = case.response_s if kind == "response" else case.ping_s
     if latency is None:
         return None
-    if percentile == "max":  # the longest measured time; the next one may be longer
+    if percentile == "max":  # the longest measured time; later requests may take longer
         return MetricValue(latency.max, latency.max, math.inf)
     value: float | None = getattr(latency, percentile)
     if value is not None:
         return MetricValue(value, getattr(latency, f"{percentile}_low"), getattr(latency, f"{percentile}_high"))
-    # The percentile was not reached in some rounds, so the estimate is a lower bound.
+    # The percentile was not reached in some rounds, so only a lower bound can be estimated.
     percent = float(percentile.removeprefix("p"))
     beside = [index for index, other in enumerate(comparison.cases) if other.case.job == case.case.job]
     bounds = estimates([[_at_least_s(run, kind, percent) for run in comparison.rounds[index]] for index in beside])
@@ -266,7 +266,7 @@ def _at_least_s(run: Round, kind: str, percent: float) -> float | None:
 
 
 def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
-    """Return the task's CPU time at the usual speed of the machine, or None if the task was not run alone."""
+    """Return the task's speed-adjusted CPU time, or None if the task was never run by itself."""
     values: list[float | None] = []
     for run in comparison.rounds_of(work):
         if run.record.alone_cpu_s:
@@ -277,12 +277,12 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
 
 
 def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
-    """Return each case's CPU time per response minus the task's CPU time, or all of it if `task` is None."""
+    """Return each case's CPU time per response, minus the CPU time of the task unless `task` is None."""
     return [_difference(comparison.measured[CPU_TIME][place], task) for place in places]
 
 
 def _difference(total: Estimate | None, task: Estimate | None) -> MetricValue:
-    """Subtract `task`, if given, from `total`, assuming that their errors are independent."""
+    """Return `total` minus `task` (if given), assuming that their errors are independent."""
     if total is None:
         return MetricValue(None)
     edges = total.interval()

@@ -11,20 +11,20 @@ from under_siege.model.requirement import Goal, Required, goal_names
 from under_siege.stats.estimates import Estimate, more_needed
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
-_OF_FAILURES = {"availability", "pings"}  # reasons that the availability metric already includes
-_NOISE = {"wide_interval"}  # reasons that the interval already includes
+_OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
+_NOISE = {"wide_interval"}  # reasons that the interval already reflects
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The outcome of a requirement for one case that it applies to."""
+    """The outcome of a requirement for one case."""
 
     goal: Goal
     case: Summary
     known: MetricValue | None  # None if the case has no such metric
     outcome: str
     doubt: str = ""  # reason for the outcome, if it does not follow from the interval
-    more: int | None = None  # further requests that would decide the outcome if the share of failures stays the same
+    more: int | None = None  # how many more requests would decide the outcome at the same share of failures
 
 
 def judged(comparison: Comparison) -> list[Judged]:
@@ -62,8 +62,8 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
 def _counts(goal: Goal, case: Summary) -> bool:
     """Return whether a value that meets a requirement can be trusted.
 
-    A case that may have skipped work can miss a requirement but not meet it, because skipped work improves every
-    metric.
+    Skipping work improves every metric. Therefore, a case that may have skipped work can miss a requirement, but can't
+    meet one.
     """
     codes = {reason.code for reason in case.reasons}
     return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
@@ -93,7 +93,7 @@ def outcome_of(goal: Goal, value: MetricValue | None) -> str:
 
 
 def exit_code_of(results: Sequence[Judged]) -> int:
-    """Return 1 if any requirement is missed; otherwise, 3 if any is undecided, or 0 if all are met."""
+    """Return 1 if any requirement is missed, 3 if none is missed but any is undecided, or 0 if all are met."""
     outcomes = {check.outcome for check in results}
     return 1 if MISSED in outcomes else 3 if UNDECIDED in outcomes else 0
 

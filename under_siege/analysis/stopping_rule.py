@@ -1,7 +1,8 @@
 """Decide which cases `--rounds auto` measures again (racing).
 
-All cases are measured at least twice. Only cases that may still be the best, are unclear, or have an undecided
-requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).
+All cases that do not fail are measured at least twice. Only cases that may still be the best, are unclear, or have an
+undecided requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11,
+2001).
 """
 
 import math
@@ -17,11 +18,11 @@ from under_siege.stats.estimates import ratio
 
 MOST_ROUNDS = 10
 LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown
-ALIKE = math.log(1.05)  # the best cases need no further round if the ratio of their rates is at most this (logarithm)
+ALIKE = math.log(1.05)  # maximum logarithm of the ratio of two rates that count as nearly equal
 
 
 def wanted(result: Result) -> list[Case]:
-    """Return the cases to measure in the next round, the most urgent first, or an empty list if all are decided."""
+    """Return the cases to measure in the next round, the most urgent first, or an empty list if none is needed."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]
@@ -31,7 +32,7 @@ def wanted(result: Result) -> list[Case]:
 
 
 def _contenders(comparison: Comparison) -> Iterator[Case]:
-    """Yield the cases of each load that may still be the best, unless there is only one or they are nearly equal."""
+    """Yield the cases that may still be the best under each load, unless there is only one or all are nearly equal."""
     rates = comparison.measured["rate_per_s"]
     for load in comparison.loads():
         field = {

@@ -1,4 +1,4 @@
-"""Summarize a case: statistics over all its rounds, computed from the raw values."""
+"""Summarize a case with statistics over all its rounds, computed from the raw values."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -25,13 +25,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Waiting times in seconds, over all rounds; a percentile that was not reached when the siege ended is None."""
+    """Latency over all rounds, in seconds; a percentile is None if it was not reached before the siege ended."""
 
     p50: float | None
     p95: float | None
     p99: float | None
-    max: float  # longest observed wait, answered or not; percentiles that were not reached are longer
-    p50_low: float | None = None  # 95 % confidence intervals
+    max: float  # longest wait, including unanswered requests; percentiles that were not reached are longer
+    p50_low: float | None = None  # bounds of the 95 % confidence intervals
     p50_high: float | None = None
     p95_low: float | None = None
     p95_high: float | None = None
@@ -62,8 +62,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     gil_enabled_by: str = ""  # extension module whose import enabled the GIL
     verdict: str = OK
     reasons: list[Reason] = []
-    rate_per_s: Interval | None = None  # the mean is as measured; the interval is adjusted to the usual speed
-    rate_at_usual_speed_per_s: float | None = None  # None if the rate was not corrected
+    rate_per_s: Interval | None = None  # the mean is as measured; the interval is speed-adjusted
+    rate_at_usual_speed_per_s: float | None = None  # the speed-adjusted mean; None if the rate was not adjusted
     ceiling_per_s: float | None = None
     of_ceiling: Interval | None = None
     availability_pct: float | None = None
@@ -85,17 +85,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usual_rate_per_s(self) -> float:
-        """Return the rate, adjusted to the usual speed of the machine if possible, or 0 if there is none."""
+        """Return the rate, speed-adjusted if possible, or 0 if there is no rate."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
     def as_measured(self, figure: str) -> float | None:
-        """Return a metric as measured, not adjusted to the usual speed of the machine."""
+        """Return a metric as measured, without speed adjustment."""
         if figure != "rate_per_s":
             return self.shown(figure)
         return None if self.rate_per_s is None else self.rate_per_s.mean
 
     def shown(self, figure: str) -> float | None:
-        """Return a metric as tables show it; only the rate is adjusted to the usual speed of the machine."""
+        """Return a metric as tables show it; only the rate is speed-adjusted."""
         if figure == "rate_per_s":
             return self.usual_rate_per_s or None
         kind, _, percentile = figure.removesuffix("_s").partition("_")
@@ -196,7 +196,7 @@ def _latency(several: Sequence[CensoredSamples], name: str, estimates: CaseEstim
 
 
 def _edges(values: Sequence[float | None], name: str, estimates: CaseEstimates) -> list[float | None]:
-    """Return the lower and upper end of each percentile's interval in one list, with None for an unknown interval."""
+    """Return the lower and upper bound of each percentile in one list, with None for unknown bounds."""
     edges: list[float | None] = []
     for value, percent in zip(values, PERCENTS, strict=True):
         estimate = estimates.get(f"{name}_p{percent}_s")

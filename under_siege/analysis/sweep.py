@@ -1,14 +1,15 @@
-"""Analyse axes: differences from the first value, and how throughput and ping latency change along a numeric axis.
+"""Analyse axes: differences from the first value, and trends of throughput and ping latency along a numeric axis.
 
-The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapters 4-5: lambda, sigma and kappa) is
+The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapters 4-5) is
 
     rate(N) = alone N / (1 + contention (N - 1) + coherency N (N - 1))
 
-It is fitted to the logarithms of the rates, weighted by the inverse of their variances.
+where `alone`, `contention` and `coherency` are Gunther's lambda, sigma and kappa. The law is fitted to the logarithms
+of the rates, weighted by the inverse of their variances.
 
-A difference is reported only if it exceeds two kinds of noise. Compared with the noise between rounds, it must be
-significant after a Holm correction for all differences. It must also exceed every difference between identical cases
-with different names, such as the versions 3.14.5 and 3.14.5.0.
+A difference is reported only if it exceeds two kinds of noise. It must be significant relative to the noise between
+rounds, after a Holm correction for all differences. It must also exceed every difference between identical cases with
+different names, such as the versions 3.14.5 and 3.14.5.0.
 """
 
 import math
@@ -41,7 +42,7 @@ from under_siege.stats.estimates import (
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.steady_rate import Floats
 
-FEWEST_FOR_SCALING = 5  # points: three to fit the three parameters, and two more to test the fit
+FEWEST_FOR_SCALING = 5  # minimum number of points: three to fit the parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE
 FEWEST = 3  # minimum number of points for finding a knee or an increase of ping latency
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
@@ -57,12 +58,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The Universal Scalability Law, fitted to a server's rates, and the deviation of the rates from it."""
+    """The Universal Scalability Law, fitted to a server's rates, and how far the rates deviate from the fit."""
 
     alone: Part  # rate per second at N = 1
     contention: Part  # sigma: waiting for a shared resource
     coherency: Part  # kappa: coordination between all pairs
-    misfit: float  # largest deviation of a rate, as a fraction
+    misfit: float  # largest relative deviation of a rate from the fit
     chance: float  # p-value of the lack of fit
 
     @property
@@ -78,7 +79,7 @@ class Scaling:
 
 
 def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | None:
-    """Fit the law to these points; return None if there are too few, their noise is unknown, or the fit fails."""
+    """Fit the law to the rates; return None if there are too few rates, their noise is unknown, or the fit fails."""
     is_noise_known = all(rate.degrees and rate.variance > 0 for rate in rates)
     if len(numbers) < FEWEST_FOR_SCALING or min(numbers) <= 0 or not is_noise_known:
         return None
@@ -116,7 +117,7 @@ def _log_rate(at: Floats, log_alone: float, contention: float, coherency: float)
 
 
 def _first_guess(at: Floats, logs: Floats) -> list[float]:
-    """Guess the parameters by a linear least-squares fit of N / rate, which is a parabola in N."""
+    """Return initial parameters from a linear least-squares fit of N / rate, which is a parabola in N."""
     columns = np.stack([np.ones_like(at), at - 1, at * (at - 1)], axis=1)
     weights = np.exp(logs) / at
     whole, *parts = np.linalg.lstsq(columns * weights[:, None], np.ones_like(at), rcond=None)[0].tolist()
@@ -127,13 +128,13 @@ def _first_guess(at: Floats, logs: Floats) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The `ok` cases of a server that differ only in their number on one axis, in ascending order."""
+    """The `ok` cases of a server that differ only in their value on one numeric axis, in ascending order."""
 
     case: Case
     numbers: list[float]
     places: list[int]  # indices of the cases in the comparison
     rates: list[Estimate]
-    pings: list[Estimate] | None  # 99th percentiles of pings; None if any is unknown
+    pings: list[Estimate] | None  # ping p99 of each case; None if any is unknown
 
     @property
     def knows_noise(self) -> bool:
@@ -147,7 +148,7 @@ class Line:
 
     @property
     def lost(self) -> float:
-        """Return the fraction of the rate lost from the knee to the last number, or 0 if it is not significant."""
+        """Return the fraction of the rate lost between the knee and the last number, or 0 if it is not significant."""
         place = self.knee
         if place is None or not differ(self.rates[-1], self.rates[place], _pairs(self.rates)):
             return 0.0
@@ -155,7 +156,7 @@ class Line:
 
     @property
     def pings_grow(self) -> int | None:
-        """Return the index of the first number at which pings are significantly slower than at the lowest, or None."""
+        """Return the index of the lowest number at which pings are significantly slower than at the first, or None."""
         if self.pings is None or len(self.pings) < FEWEST or not all(ping.degrees for ping in self.pings):
             return None
         first, pairs = self.pings[0], len(self.pings) - 1
@@ -169,7 +170,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The lines of all servers along one axis, under a load that is otherwise the same."""
+    """The lines of all servers along one axis, with the other axes of the load fixed."""
 
     along: str
     load: tuple[tuple[str, Value], ...]  # values on the other axes of the load
@@ -191,7 +192,7 @@ def axes_of_numbers(cases: Sequence[Case]) -> list[str]:
 
 
 def sweeps(comparison: Comparison) -> Iterator[Sweep]:
-    """Yield a sweep for every numeric axis and for each load on the other axes."""
+    """Yield a sweep for each numeric axis and each combination of values on the other axes of the load."""
     for along in axes_of_numbers([summary.case for summary in comparison.cases]):
         loads: dict[tuple[tuple[str, Value], ...], dict[Case, list[int]]] = {}
         for place, summary in enumerate(comparison.cases):
@@ -220,7 +221,7 @@ def _line(comparison: Comparison, along: str, places: Sequence[int]) -> Line:
 
 
 def knee(rates: Sequence[Estimate]) -> int:
-    """Return the first index after which no rate is significantly higher, which may be the last index."""
+    """Return the first index after which no rate is significantly higher; it may be the last index."""
     for place, rate in enumerate(rates):
         if not any(other.log > rate.log and differ(other, rate, _pairs(rates)) for other in rates[place + 1 :]):
             return place
@@ -232,22 +233,22 @@ def _pairs(rates: Sequence[Estimate]) -> int:
 
 
 def told(along: str, value: float) -> str:
-    """Return a value on an axis as text, such as `4 workers`."""
+    """Format a value on an axis, such as `4 workers`."""
     return axis(along).label(int(value) if value == int(value) else f"{value:g}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One case, with the value of each metric and its difference from the first value of the axis."""
+    """One case: its metrics, and their differences from the case with the first value of the axis."""
 
     summary: Summary
-    figures: dict[str, float]  # at the usual speed of the machine
-    differences: dict[str, float | None]  # relative differences; None if not significant
+    figures: dict[str, float]  # speed-adjusted values, by metric
+    differences: dict[str, float | None]  # relative differences, by metric; None if not significant
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A table with a column for each value of an axis and a row for each group of cases that differ only in it."""
+    """A table with a column for each value of an axis, and a row for all cases that differ only in this value."""
 
     axis: str
     values: list[Value]
@@ -285,7 +286,7 @@ def across_of(comparison: Comparison, axis: str) -> Across:
 def _differences(
     comparison: Comparison, cases: Sequence[Case], axis: str, first: Value, noise: dict[str, float]
 ) -> dict[tuple[str, int], float]:
-    """Return the significant differences that exceed both `ACCURACY` and the noise, by metric and index of the case."""
+    """Return the significant differences that exceed both `ACCURACY` and the noise, by metric and case index."""
     ratios: dict[tuple[str, int], Estimate] = {}
     for name in SPEED_CORRECTED:
         for index, case in enumerate(cases):
@@ -313,7 +314,10 @@ def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | 
 
 
 def _ratio(comparison: Comparison, name: str, index: int, base: int, *, only_ok: bool = True) -> Estimate | None:
-    """Return a metric of one case divided by that of another, or None if either is unknown or not `ok`."""
+    """Return a metric of one case divided by that of another.
+
+    Return None if either value is unknown or, with `only_ok`, if either case is not `ok`.
+    """
     own, other = (comparison.measured[name][each] for each in (index, base))
     is_ok = comparison.cases[index].verdict == comparison.cases[base].verdict == OK
     return ratio(own, other) if own is not None and other is not None and (is_ok or not only_ok) else None
@@ -342,7 +346,7 @@ def _version(value: Value) -> Version | None:
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Describe how throughput changes along the numeric axes, as one JSON object for each server and axis.
+    """Return how throughput changes along the numeric axes, with one JSON object for each server and axis.
 
     `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
     between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.

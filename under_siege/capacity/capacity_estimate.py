@@ -1,8 +1,8 @@
 """Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps offer rates
-slightly below the knee. If the replay does not match the steps, the search continues between the rates that met the
-goals and the rates that did not.
+The first step overloads the server. The measured service times are replayed to estimate the knee, and the next steps
+offer rates slightly below the knee. If the replay does not match the steps, the search continues between the rates that
+met the goals and the rates that missed one.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from under_siege.stats.round_statistics import Round
 INTERVAL = (0.025, 0.975)
 PRECISE = 1.08  # ratio of the upper to the lower bound below which the search stops
 FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
-# Maximum duration of a step before and after a goal was missed, and minimum duration, as shares of the time budget.
+# Maximum duration of a step until a goal is missed and afterwards, and minimum duration, as shares of the time budget.
 OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
 MOST_REQUESTS = 3000  # maximum number of requests per step
 TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
 STARTUP_S = 1.5  # assumed time for starting and stopping a server before it has been measured
-LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate is 1/s or this share of the first guess if that is lower
+LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate is the lower of 1/s and 0.1 times the first guess
 ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
-MOST_PER_S = 2000.0  # the generator can't send more
-BELOW_LIMIT = 0.7  # highest rate after the generator was the limit, as a share of the rate at which it was
+MOST_PER_S = 2000.0  # highest rate that the load generator can send
+BELOW_LIMIT = 0.7  # highest rate after a step that the generator limited, as a share of the rate of that step
 CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
 EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed that the probe measures
 SLEEPS = 0.1  # CPU time as a share of the response time; at or below it, the CPU speed has no effect
 GUESS = 0.7  # first guess, as a share of the ceiling
-TOO_MUCH = 2.0  # multiple of the guess that should overload a server; it is doubled until it does
-UNKNOWN_S = 0.1  # assumed service time if nothing is known
+TOO_MUCH = 2.0  # factor by which the guess is multiplied in each step until a goal is missed
+UNKNOWN_S = 0.1  # response time that is assumed if none is known
 OF_SATURATION = 0.9  # next guess, as a share of the throughput under overload
 ABOVE_SATURATION = 1.15  # upper limit of the knee, as a multiple of the throughput under overload
-NEAR_KNEE = (0.97, 0.9, 0.94)  # rates of the next steps in turn, as shares of the estimated knee
-# Upper limits of the next rate if there is no replay: a multiple of the highest rate that met the goals or, if none
-# did, of the lowest rate that missed them.
+NEAR_KNEE = (0.97, 0.9, 0.94)  # rates that the steps offer in turn, as shares of the estimated knee
+# Upper limits of the next rate if there is no replay: a multiple of the highest rate that met the goals or, if no rate
+# met them, of the lowest rate that missed them.
 STEPS_UP, STEPS_DOWN = 2.0, 0.25
 TRIED = 2  # number of steps that must miss the goals before STEPS_DOWN applies
-# Ratio of the lowest rate that missed the goals to the highest rate that met them. If it is larger, the next rate keeps
+# If the lowest rate that missed the goals is more than GAP times the highest rate that met them, the next rate keeps
 # away from both by the share INSIDE of the gap (logarithmic).
 GAP = 1.25
 INSIDE = 0.2
-# Multiples of the median estimate of the knee. If the interval extends beyond FAR, the next step checks NEXT_TO.
+# Factors above or below the median estimate of the knee. If the interval extends beyond FAR, the next rate is NEXT_TO.
 FAR, NEXT_TO = 1.6, 1.25
-QUANTILES = (0.5, 0.3, 0.7)  # rates of the next steps in turn, as quantiles of the estimated knee
+QUANTILES = (0.5, 0.3, 0.7)  # rates that the steps offer in turn, as quantiles of the estimated knee
 ENDS = 0.02  # relative difference below which a rate counts as equal to the lowest or highest possible rate
 MOST_SPREAD = 0.3  # maximum standard deviation of the replicates' logarithms; if it is larger, the replay is not used
 MOST_PERCENT = 99.9  # percentile that a replay uses instead of the maximum
@@ -62,7 +62,7 @@ OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
 class Capacity:
-    """The capacity of one server, estimated from the steps so far, which also determine the next step."""
+    """The capacity of one server, estimated from its steps so far, and the choice of its next step."""
 
     def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
         self.case, self._result = case, result
@@ -109,7 +109,7 @@ class Capacity:
 
     @cached_property
     def _queue(self) -> Queue | None:
-        """Return the queue whose replay explains the steps, or None if there is none."""
+        """Return a queue whose replays resemble the steps, or None if there is no such queue."""
         outcomes = {outcome for step in self.steps for outcome in step.step.arrivals.outcome}
         if not outcomes or outcomes & {"lost", "wrong"}:
             return None
@@ -120,7 +120,7 @@ class Capacity:
 
     @cached_property
     def _knees(self) -> dict[Goal, Knee]:
-        """Return the estimated knee for each goal, which is the lowest rate that misses it."""
+        """Return the estimated knee for each goal: the lowest rate that misses the goal."""
         return {goal: knee for goal in self.goals if (knee := self._knee(goal)) is not None}
 
     def _knee(self, goal: Goal) -> Knee | None:
@@ -156,17 +156,17 @@ class Capacity:
 
     @property
     def _highest_rate(self) -> float:
-        """Return the highest rate that has been offered or may be offered, which limits every knee."""
+        """Return the highest rate that has been offered or may be offered, which is the upper limit of every knee."""
         return max([self.most_per_s, *(step.per_s for step in self.steps)])
 
     def _quantile(self, share: float) -> float:
-        """Return a quantile of the lowest knee of all goals, assuming that the knees are independent."""
+        """Return a quantile of the lowest knee among all goals, assuming that the knees are independent."""
         rates = np.geomspace(self.least_per_s, self._highest_rate, POINTS)
         above = np.prod([1 - knee.below(rates) for knee in self._knees.values()], axis=0)
         return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
 
     def next_offer(self, budget_s: float) -> tuple[float, float] | None:
-        """Return the next rate and its duration, or None if the capacity is known or the time is up."""
+        """Return the next rate and its duration, or None if the capacity is known, a step failed, or the time is up."""
         used_s = sum(step.record.case_s or 0.0 for step in self._own)
         startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
         limits_s = [goal.limit for goal in self.goals if goal.figure.startswith("response_")]
@@ -180,7 +180,7 @@ class Capacity:
         return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
 
     def _is_known(self) -> bool:
-        """Return whether the interval is narrow enough, or the knee lies beyond all rates that may be offered."""
+        """Return whether the interval is narrow enough, or the knee lies outside the rates that may be offered."""
         if not self.steps:
             return False
         if not self._missed_rates:
@@ -190,7 +190,7 @@ class Capacity:
         return is_below or (len(self._own) >= FEWEST and high / low < PRECISE)
 
     def _next_rate(self) -> float:
-        """Return the next rate: first overload the server, then offer rates near the knee."""
+        """Return a rate that should overload the server or, once a goal was missed, a rate near the knee."""
         if not self._missed_rates:
             return min(self.most_per_s, self._guess * TOO_MUCH ** (1 + len(self.steps)))
         if self._is_replayed:
@@ -240,7 +240,7 @@ class Capacity:
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:
-        """Return the confidence interval, with None for an end that lies beyond the rates that may be offered."""
+        """Return the confidence interval, with None for a bound outside the rates that may be offered."""
         if self.failure or not self._knees:
             return None, None
         low, high = map(self._quantile, INTERVAL)
@@ -263,7 +263,7 @@ class Capacity:
 
     @cached_property
     def per_s(self) -> float | None:
-        """Return the estimated capacity, or None if it lies outside the offered rates."""
+        """Return the estimated capacity, or None if it lies outside the rates that may be offered."""
         return self._quantile(0.5) if all(self.interval) else None
 
     @cached_property
@@ -280,7 +280,7 @@ class Capacity:
 
     @cached_property
     def _weakest_goal(self) -> Goal:
-        """Return the goal that is missed most at the lowest rate, or the one with the lowest knee if none is missed."""
+        """Return the goal that the lowest rate misses most or, if it misses none, the goal with the lowest knee."""
         missed = [goal for goal in self.missed_at(self.steps[0]) if not self._knees[goal].is_replayed]
         if missed:
             return max(missed, key=lambda goal: self.steps[0].excess(goal) or 0.0)
@@ -288,17 +288,17 @@ class Capacity:
 
     @property
     def breaks(self) -> Goal | None:
-        """Return the goal that is missed first as the rate increases, or None if no offered rate misses any."""
+        """Return the goal that is missed first as the rate increases, or None if no offered rate misses a goal."""
         return self._weakest_goal if self.upper_per_s else None
 
     @property
     def limited(self) -> StepMetrics | None:
-        """Return the step with the lowest rate that the generator could not offer."""
+        """Return the step with the lowest rate that the generator could not offer, or None if there is none."""
         return min(self._limited, key=lambda step: step.per_s, default=None)
 
     @property
     def verdict(self) -> str:
-        """Return `failed`, `undecided` (for an interval without a lower bound or wider than about ±15 %), or `ok`."""
+        """Return `failed`, `undecided` (if there is no lower bound or the interval exceeds about ±15 %), or `ok`."""
         if self.failure:
             return FAILED
         is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)
@@ -306,25 +306,25 @@ class Capacity:
 
     @property
     def is_none(self) -> bool:
-        """Return whether a goal is missed even at the lowest rate."""
+        """Return whether even the lowest rate that may be offered misses a goal."""
         lowest = min((step.per_s for step in self.steps), default=math.inf)
         return self.lower_per_s is None and lowest <= self.least_per_s * (1 + ENDS)
 
     @property
     def nearest_step(self) -> StepMetrics | None:
-        """Return the step nearest to the lower bound among those that met all goals, or None if there is none."""
+        """Return the step that met all goals and is nearest to the lower bound, or None if there is none."""
         lower = self.lower_per_s
         met = [step for step in self.steps if not self.missed_at(step)] if lower else []
         return min(met, key=lambda step: abs(math.log(step.per_s / (lower or 1.0))), default=None)
 
     @property
     def in_time_s(self) -> float:
-        """Return the latency limit for goodput in seconds, which is that of the strictest response-time goal."""
+        """Return the latency limit for goodput in seconds: the limit of the strictest response-time goal."""
         return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
 
     @property
     def of_ceiling(self) -> float | None:
-        """Return the capacity as a share of the ceiling."""
+        """Return the capacity as a share of the ceiling, or None if either is unknown."""
         return self.per_s / self.ceiling_per_s if self.per_s and self.ceiling_per_s else None
 
 

@@ -22,18 +22,18 @@ from under_siege.report.case_names import in_words
 
 MOST_PICTURES = 6  # maximum number of pictures, one for each task
 _HEIGHT, _LOWER = 240, 170
-_LEAST_S = 5e-4  # shorter times are drawn at this value
-_METRICS = {"answers": "response", "pings": "ping"}
+_LEAST_S = 5e-4  # shorter times are drawn as this long, because the axis is logarithmic
+_METRICS = {"responses": "response", "pings": "ping"}
 
 
 def capacity_chart(capacities: Sequence[Capacity], theme: Theme) -> Drawing:
     """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
 
-    A slide has room for only one legible chart, so it shows the first.
+    A slide has room for only one legible chart, so it shows only latency.
     """
     names = [each.plain if theme.is_slide else each.brief for each in named(capacities)]
     rows = _rows(names, capacities)
-    # Colours and marks both distinguish servers, because there are few colours.
+    # Servers differ in both colour and mark, because there are few colours.
     colour, mark = (
         kind(
             "name",
@@ -44,8 +44,8 @@ def capacity_chart(capacities: Sequence[Capacity], theme: Theme) -> Drawing:
     )
     if theme.height is not None:
         height = theme.height - 60 - 20 * math.ceil(len(names) / 3)
-        return Drawing(_latency("answers", height, colour, mark, theme), rows)
-    charts = [_latency("answers", _HEIGHT, colour, mark, theme)]
+        return Drawing(_latency("responses", height, colour, mark, theme), rows)
+    charts = [_latency("responses", _HEIGHT, colour, mark, theme)]
     if rows["pings"]:
         charts.append(_latency("pings", _LOWER, colour, mark, theme))
     charts.append(_goodput(colour, mark, theme))
@@ -53,7 +53,7 @@ def capacity_chart(capacities: Sequence[Capacity], theme: Theme) -> Drawing:
 
 
 def _rows(names: Sequence[str], capacities: Sequence[Capacity]) -> dict[str, Rows]:
-    rows: dict[str, Rows] = {"answers": [], "pings": [], "good": []}
+    rows: dict[str, Rows] = {"responses": [], "pings": [], "good": []}
     for name, capacity in zip(names, capacities, strict=True):
         for step in capacity.steps:
             point = {"name": name, "per_s": step.per_s, "broke": step.step.broke}
@@ -72,7 +72,7 @@ def _rows(names: Sequence[str], capacities: Sequence[Capacity]) -> dict[str, Row
 def _latency(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: Theme) -> VegaLite:
     label = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
     axis = {"tickCount": 5, "labelExpr": label}
-    y = quantity("s", title=f"{data}: p99, and p50 faint", scale={"type": "log", "nice": True}, axis=axis)
+    y = quantity("s", title=f"{data}: p99 (p50 is paler)", scale={"type": "log", "nice": True}, axis=axis)
     base = {"x": _x("requests per second" if theme.is_slide else None), "y": y, "color": colour}
     p50, p99 = ({"transform": [{"filter": f"datum.percent == {percent}"}]} for percent in (50, 99))
     layers = [
@@ -125,10 +125,9 @@ def capacity_pictures(capacities: Sequence[Capacity]) -> Iterator[Picture]:
         yield Picture(
             "capacity",
             job if len(groups) > 1 else "",
-            "Each point is one step: Poisson arrivals at that rate. The knee is where a line bends upwards; the dashed "
-            "lines are the goals. Pale points belong to steps that ended early, because too many requests had missed "
-            "a goal. The lowest chart shows the goodput, the responses per second that arrived in time, also beyond "
-            "the knee.",
+            "Each point is one step with Poisson arrivals at one rate. The knee is where a line bends upwards; the "
+            "dashed lines are the goals. Pale points mark steps that ended early, because too many requests had "
+            "missed a goal. The bottom chart shows the goodput: how many responses per second arrived in time.",
             partial(capacity_chart, group),
             "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),
             headline=headline(group),

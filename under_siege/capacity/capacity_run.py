@@ -24,7 +24,7 @@ from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # number of users when the ceiling is measured in a closed loop; enough to keep every CPU busy
-# Default goals: the limit for the p99 response time as a multiple of the duration of the task alone, and a ping goal.
+# Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 FEWEST = 2  # minimum number of requests per step
 BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server if all limits are at most 1 s; the maximum factor for longer limits
@@ -52,7 +52,7 @@ def check_goal(requested: Goal, suite: Suite) -> None:
     """Raise BadInputError if the goal can't limit the arrival rate in a search."""
     if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
-            f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "
+            f"{requested.text!r}: not supported in a capacity search; set a goal for latency, availability, cpu or "
             "memory, such as 'p99 < 1s'"
         )
     if requested.is_at_most is (requested.figure == "availability_pct"):
@@ -85,7 +85,7 @@ def run_capacity(
 
 @dataclass(frozen=True, slots=True)
 class CapacityRun:
-    """The inputs of all steps of a capacity search."""
+    """A capacity search and its inputs."""
 
     plan: Plan
     goals: list[str]  # if empty, each task has default goals

@@ -22,14 +22,14 @@ COLUMNS = (
     *("first goal missed", "CPU per response", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
-LARGE_GAIN = 1.03  # ratio of the estimate at constant CPU speed to the actual one above which a remark mentions it
+LARGE_GAIN = 1.03  # a remark mentions the estimate at constant CPU speed if it exceeds the actual one by this factor
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_GAP, _CELL = 2, 9  # the gap between two cells and the width of a cell, in columns
+_GAP, _CELL = 2, 9  # gap after the names, and width of a cell, in columns
 _TALLEST_S, _LOWEST_S = 10.0, 0.001  # latencies of the tallest and the lowest bar, on a logarithmic scale
 
 
 class NamedCapacity(NamedTuple):
-    """A capacity with names of its server that differ from those of the other servers."""
+    """A capacity, and names that distinguish its server from the other servers."""
 
     capacity: Capacity
     name: str  # such as 4_async_processexecutor
@@ -38,7 +38,7 @@ class NamedCapacity(NamedTuple):
 
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
-    """Return the capacities with names that distinguish them."""
+    """Return each capacity with distinctive names for its server."""
     cases = [capacity.case for capacity in capacities]
     axes = [name for name in varying(cases) if name in ("task", "path")]
     pairs = []
@@ -51,7 +51,7 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
-    """Return the highest capacity, or None if there is none, and all others whose intervals overlap with it."""
+    """Return the highest capacity (None if there is none) and all others whose intervals overlap with its interval."""
     able = [each for each in several if each.capacity.lower_per_s]
     if not able:
         return None, []
@@ -64,17 +64,19 @@ def headline(capacities: Sequence[Capacity]) -> str:
     best, others = _best(named(capacities))
     if best is None:
         return "No server meets all goals at any offered rate"
-    not_different = f"; not significantly different: {listed([other.plain for other in others])}" if others else ""
-    return f"{capitalized(best.plain)} {_interval(best.capacity)}{not_different or ', more than any other'}"
+    compared = ", more than any other" if len(capacities) > 1 else ""
+    if others:
+        compared = f"; not significantly different: {listed([other.plain for other in others])}"
+    return f"{capitalized(best.plain)} {_interval(best.capacity)}{compared}"
 
 
 def per_s(value: float | None) -> str:
-    """Format a rate as text, such as `41.3/s`, or as a dash if it is None."""
+    """Format a rate, such as `41.3/s`, or return a dash if it is None."""
     return NONE if value is None else f"{significant(value)}/s"
 
 
 def time_of(value: float | None) -> str:
-    """Format a time as text, such as `37 ms`, or `refused or lost` if it is infinite."""
+    """Format a time, such as `37 ms`; return a dash if it is None, and `refused or lost` if it is infinite."""
     if value is None:
         return NONE
     return "refused or lost" if value == math.inf else formatting.seconds(value)
@@ -99,7 +101,7 @@ def cells(capacity: Capacity) -> list[str]:
 
 
 def _first_missed_goal(capacity: Capacity) -> str:
-    """Return the goal that is missed first, and its value at the lowest rate that missed it."""
+    """Return the metric of the goal that is missed first, and its value at the lowest rate that missed the goal."""
     goal = capacity.breaks
     if goal is None:
         return "nothing"
@@ -158,10 +160,12 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
     elif capacity.upper_per_s is None:
         yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
     if capacity.per_s and capacity.steady_per_s and capacity.steady_per_s > LARGE_GAIN * capacity.per_s:
-        yield f": at a constant CPU speed, {per_s(capacity.steady_per_s)} instead of {per_s(capacity.per_s)}"
+        yield (
+            f" would sustain {per_s(capacity.steady_per_s)} at a constant CPU speed, instead of {per_s(capacity.per_s)}"
+        )
     if capacity.limited:
         yield (
-            f": at {per_s(capacity.limited.per_s)} the load generator was the limit, and sent requests "
+            f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
             f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
         )
 
@@ -180,7 +184,7 @@ def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
 
 
 def _interval(capacity: Capacity) -> str:
-    """Describe a capacity in words such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
+    """Return a phrase such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
     lower, upper = capacity.lower_per_s, capacity.upper_per_s
     if capacity.per_s is None or lower is None or upper is None:
         return f"sustains at least {significant(lower or 0.0)} requests/s"
@@ -199,12 +203,12 @@ def in_one_sentence(capacity: Capacity) -> str:
 
 
 def _why_none(capacity: Capacity) -> str:
-    """Explain in words why no rate meets the goals, for example `even at 1/s ping p99 is 80 ms`."""
+    """Return why no rate meets the goals, such as `even at 1/s, ping p99 is 80 ms`."""
     missed = capacity.missed_at(capacity.steps[0]) if capacity.steps else []
     if not missed:
         return f"the upper bound is {per_s(capacity.upper_per_s)}"
     values = " and ".join(f"{_metric_name(goal)} is {_goal_value(capacity.steps[0], goal)}" for goal in missed)
-    return f"even at {per_s(capacity.steps[0].per_s)} {values}"
+    return f"even at {per_s(capacity.steps[0].per_s)}, {values}"
 
 
 def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
@@ -242,7 +246,7 @@ def _grid(capacities: Sequence[Capacity]) -> Grid:
 
 
 class _Curves:
-    """Small bars that show the latency of each server at each offered rate, in red if it misses a goal.
+    """Small bars that show the latency of each server at each offered rate, in red if the latency misses a goal.
 
     If the terminal is too narrow for all rates of a server, they continue on the next lines.
     """

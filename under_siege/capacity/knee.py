@@ -4,12 +4,12 @@ Response times are estimated by replaying measured service times. The service ti
 free for it, and ends with its response. It is computed by inverting Lindley's recursion (1952) or, with several
 workers, the recursion of Kiefer and Wolfowitz (1955). A few hundred service times, replayed at other rates, contain
 more information than the percentiles of their steps. A block bootstrap (Künsch 1989) determines the interval, because
-changes of the machine's speed correlate the service times of consecutive requests.
+the service times of consecutive requests are correlated if the machine's speed changes.
 
 A metric that no queue explains, such as ping latency, is modelled as a power of the rate. If the server refuses
 requests, the latency percentile of the accepted requests rises only far beyond the knee. In that case, the number of
-requests that exceeded the limit is modelled as a power of the rate. Bayes' rule, on a grid with weak priors, estimates
-the knee, the power and the scatter of the steps together.
+requests that exceeded the limit is modelled as a power of the rate. The knee, the power and the scatter of the steps
+are estimated together, by Bayes' rule on a grid with weak priors.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ SCATTER_PRIOR = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])
 WIDTH_OF_GUESS = 0.4  # scale of the Cauchy prior of the knee's logarithm
 CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a multiple of its mean
 POWER_PRIOR_OF_COUNTS = np.minimum(1.0, POWERS / 4)
-# A metric above 6 times its limit, or below a sixth of it, shows only whether the rate is above or below the knee.
+# A metric above 6 times its limit or below a sixth of its limit shows only whether the rate is above the knee.
 CLEAR = math.log(6)
 OUTLIERS = 0.005  # assumed share of steps that contradict the others
 # Assumed share of steps that end early although their rate is below the knee, and uncertainty of the knee's logarithm
 # for steps that ended early.
 BREAK_OUTLIERS, NEAR = 0.01, 0.03
 POINTS = 240  # size of each grid of rates
-LEAST_ERROR = 0.015  # minimum error of a rate that was estimated from service times
+LEAST_ERROR = 0.015  # minimum relative error of a rate that was estimated from service times
 DEVIATIONS = 5.0  # half-width of the grid, in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """The result of a step for one metric."""
+    """What a step shows about one metric."""
 
     per_s: float  # the rate, adjusted to the mean speed of the machine
     excess: float  # the logarithm of the metric divided by its limit; may be infinite
-    broke: bool = False  # whether the step ended early because it clearly exceeded the limit, so the knee is lower
+    broke: bool = False  # whether the step ended early because the metric clearly exceeded the limit
     missed: int = 0  # number of requests that exceeded the limit
     allowed: float = 0.0  # number of requests that may exceed the limit; if 0, `excess` is used instead of the counts
 
@@ -61,7 +61,7 @@ class Knee:
         self.is_replayed = is_replayed
 
     def rate(self, share: float) -> float:
-        """Return a quantile of the rate."""
+        """Return a quantile of the knee."""
         return float(np.exp(np.interp(share, self._sums, np.log(self._rates))))
 
     def below(self, per_s: Floats) -> Floats:
@@ -87,7 +87,7 @@ def estimate_knee(evidence: Sequence[StepEvidence], least: float, most: float, g
 
 
 def _probabilities(evidence: Sequence[StepEvidence], rates: Floats, guess: float) -> Floats:
-    """Return the probability of each rate, summed over all powers and scatters."""
+    """Return the unnormalized probability that each rate is the knee, summed over all powers and scatters."""
     logs = np.zeros((len(rates), len(POWERS), len(SCATTERS)))
     logs += -np.log1p((np.log(rates / guess) / WIDTH_OF_GUESS) ** 2)[:, None, None] + np.log(SCATTER_PRIOR)
     for step in evidence:
@@ -120,10 +120,10 @@ def _count_log_likelihood(step: StepEvidence, expected: Floats) -> Floats:
     return np.asarray(chances + step.missed * np.log(1 - 1 / CLUMPS) - clumps * np.log(CLUMPS))
 
 
-SHORT_BLOCK, LONG_BLOCK = 5, 80  # requests; long blocks keep slow periods of the machine together
+SHORT_BLOCK, LONG_BLOCK = 5, 80  # lengths in requests; long blocks keep slow periods of the machine together
 FEWEST = 40  # minimum number of service times for a replay
 REPLICATES, REQUESTS = 60, 1500  # number of replays, and number of requests in each
-WARM_UP = 200  # number of requests at the start of a replay that are ignored, because the queue is empty at first
+WARM_UP = 200  # number of requests that are ignored at the start of a replay, because its queue is empty at first
 FULL = 0.999  # highest utilization to try
 FULL_QUEUE = 90.0  # if requests are refused, this percentile of the waiting times estimates the longest possible wait
 HALVINGS = 9  # number of bisection steps
@@ -131,9 +131,9 @@ WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers to try
 TRIES = 30  # number of replays that each step is compared with
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
 EXACT = 0.1  # minimum standard deviation of the logarithms of these percentiles
-ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue that is a model of the server
+ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue that may model the server
 INDEPENDENT = math.log(2)  # maximum difference between the logarithms of service times that don't depend on the load
-FEWEST_OF_STEP = 20  # minimum number of service times for a mean
+FEWEST_OF_STEP = 20  # minimum number of service times for the mean of a step
 TINY_S = 1e-6
 
 
@@ -144,7 +144,7 @@ class StepRequests:
     due_s: Floats
     wait_s: Floats  # time to the response or the timeout; infinite if the request was refused
     is_answered: NDArray[np.bool_]
-    slowness: Floats  # service time relative to the mean speed of the machine; 1 if the speed has no effect
+    slowness: Floats  # service time divided by that at the machine's mean speed; 1 if the speed has no effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ class Queue:
 
     workers: int
     steady_s: Floats  # service times, adjusted to the mean speed of the machine
-    real_s: Floats  # service times at the varying speed of the machine, with the same mean
-    mismatch: float  # difference between its replays and the steps, in standard deviations
-    dependence: float  # logarithm of the ratio of the longest to the shortest mean service time of a step
+    real_s: Floats  # service times at the varying speed of the machine, divided by the mean slowness
+    mismatch: float  # difference between the replays and the steps, in standard deviations
+    dependence: float  # logarithm of the ratio of the longest to the shortest mean service time of all steps
     follows_speed: bool
     most_wait_s: float = math.inf  # requests that would have to wait longer are refused
 
@@ -178,7 +178,7 @@ class Queue:
         return self._rates(arrivals, served_s, percent, limit_s)
 
     def _rates(self, arrivals: Floats, served_s: Floats, percent: float, limit_s: float) -> Floats:
-        """Find the rates by bisection: one common rate for the first half of the rows, and one rate for each other row.
+        """Find by bisection a common rate for the first half of the rows, and a rate for each row of the second half.
 
         The common rate is the estimate, and the other rates show its scatter. The rows of the second half share their
         arrivals, so they differ only in their service times.
@@ -198,7 +198,7 @@ class Queue:
 
 
 def queue_from(steps: Sequence[StepRequests], workers: Sequence[int] = WORKERS) -> Queue | None:
-    """Return the queue whose replays resemble the steps most, or None if too few requests were answered."""
+    """Return the queue whose replays most closely resemble the steps, or None if too few requests were answered."""
     if sum(int(step.is_answered.sum()) for step in steps) < FEWEST:
         return None
     best = _queue(steps, workers[0])
@@ -256,7 +256,7 @@ def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
 
 
 def replayed(due_s: Floats, served_s: Floats, workers: int, most_wait_s: float = math.inf) -> Floats:
-    """Return the response time of each request (infinite if refused) in several replays, one for each row."""
+    """Replay each row, and return the response time of each request (infinite if it was refused)."""
     if workers == 1 and most_wait_s == math.inf:
         done = np.cumsum(served_s, axis=1)
         return np.asarray(done + np.maximum.accumulate(due_s - done + served_s, axis=1) - due_s)

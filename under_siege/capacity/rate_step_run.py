@@ -70,8 +70,8 @@ def _atypical(candidates: Floats) -> Floats:
 def usual_wait(busy: float, percent: float) -> float:
     """Return a percentile of the waiting time in an M/D/1 queue, in units of the mean interval between arrivals.
 
-    It is computed from the exponential tail, which is exact for infinitely long waits. For waits longer than one
-    service time, the error is less than 0.01 (Tijms, A First Course in Stochastic Models, 2003, section 9.6).
+    The percentile is computed from the exponential tail, which is exact in the limit of long waits. For waits longer
+    than one service time, the error is less than 0.01 (Tijms, A First Course in Stochastic Models, 2003, section 9.6).
     """
     decay = -float(lambertw(-busy * math.exp(-busy), -1).real) - busy  # busy * (e^decay - 1) = decay
     share = (1 - busy) / (busy * math.exp(decay) - 1)
@@ -186,7 +186,7 @@ def longest_s(goals: Sequence[Goal]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The inputs of a step, and the record that it fills."""
+    """A step: its inputs, and the record in which it stores its outcome."""
 
     plan: Plan
     expected: Expectation

@@ -27,7 +27,7 @@ AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is th
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return `response` or `ping`, and the percentage, or an empty name if the goal does not limit a percentile."""
+    """Return `response` or `ping`, and the percentage; if the goal does not limit a percentile, the name is empty."""
     kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
     return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
 
@@ -63,11 +63,11 @@ class StepMetrics:
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
-        """Return for each request whether it was answered correctly."""
+        """Return whether each request was answered correctly."""
         return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
-        """Return a percentile of `response` or `ping` latency, infinity if too many were lost, or None without data."""
+        """Return a percentile of `response` or `ping` latency, which may be infinite, or None if there is no data."""
         waits = self.waits_s if kind == "response" else self.ping_waits_s
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
@@ -129,11 +129,11 @@ class StepMetrics:
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether the throughput is at least `PACE`; too many concurrent tasks can slow a server down."""
+        """Return whether the throughput reaches `PACE`, because too many concurrent tasks can slow a server down."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
-        """Return the goodput, which is the number of correct responses per second within the latency limit."""
+        """Return the goodput: the number of correct responses per second within the latency limit."""
         due_s = self.step.arrivals.due_s
         seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
@@ -157,7 +157,7 @@ class StepMetrics:
 
     @cached_property
     def follows_speed(self) -> float:
-        """Return how strongly the rate depends on the CPU speed, from the share of CPU time in an unloaded response."""
+        """Return how strongly the rate depends on the CPU speed: the share of CPU time in an unloaded response."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
 

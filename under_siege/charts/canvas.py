@@ -1,4 +1,4 @@
-"""Define the style of charts, and render charts as SVG: for pages, or as files with a title and conditions."""
+"""Define the style of charts, and render them as SVG for pages, or for files with a title and conditions."""
 
 import re
 import textwrap
@@ -51,7 +51,7 @@ class Theme:
 
 
 FILE = Theme()
-# On a page, the style sheet sets the colours, so the same chart works in light and dark mode.
+# On a page, the style sheet sets the colours, so that the same chart works in light and dark mode.
 _NAMES = [field.name for field in fields(Theme) if field.type is str]
 WIDE = replace(
     FILE,
@@ -83,7 +83,7 @@ def for_page(drawing: Drawing, theme: Theme, alternative: str) -> str:
 
 
 def _in_tenths(tag: re.Match[str]) -> str:
-    """Round numbers to tenths of a pixel. The change is invisible and halves the size of the SVG."""
+    """Truncate numbers to tenths of a pixel, which halves the size of the SVG without a visible change."""
     return re.sub(r"(\.\d)\d+", r"\1", tag[0])
 
 

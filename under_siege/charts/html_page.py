@@ -1,4 +1,4 @@
-"""Render HTML pages from templates, with charts, and with buttons that open glossary explanations without a script."""
+"""Render HTML pages from templates, with charts and with buttons that open glossary entries without a script."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -120,7 +120,7 @@ class Picture:
     how: str  # how to read the chart
     draw: Callable[[Theme], Drawing]
     alternative: str  # text alternative
-    on_page: bool = True  # whether the page shows the chart; files always do
+    on_page: bool = True  # whether the page shows the chart; every chart is also written to a file
     headline: str = ""  # the finding; a second line may list names
     conditions: str = ""  # conditions of the measurement
 
@@ -168,16 +168,16 @@ def _figure(picture: Picture) -> PageFigure:
 GLOSSARY = {
     "primes": "A CPU-bound task: it counts prime numbers in pure Python and holds the GIL while it runs.",
     "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
-    "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as for a database, a mail server and another service, "
-    "and uses almost no CPU time.",
-    "trans/s": "Transactions per second (siege's transaction rate): correct responses per second. Where the CPU "
-    "speed changed, this is the rate at the mean speed of this run. A speed probe measures the speed of every CPU "
-    "50 times a second while the load is on. CPU time lost to noisy neighbours and other programs is added.",
+    "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as if for a database, a mail server and another "
+    "service, and uses almost no CPU time.",
+    "trans/s": "Transactions per second (siege's transaction rate): correct responses per second. If the CPU speed "
+    "changed, this is the rate at the mean speed of this run. A speed probe measures the speed of every CPU 50 times "
+    "a second under load. The rate is also corrected for CPU time lost to noisy neighbours and other programs.",
     "as measured": "Transactions per second without any adjustment for the speed of the CPUs.",
     "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
     "can exceed it, so a case that is significantly above it is flagged.",
-    "workers": "How many tasks the server can have in progress at the same time: threads, processes, or one. That is "
-    "not how many it computes at the same moment: threads of one Python process take turns.",
+    "workers": "How many tasks can be in progress at the same time, for example one in each thread or process. They "
+    "do not all compute at the same moment: threads of one Python process take turns.",
     "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
     "request at a time.",
     "p50": "The median: half of all requests took no longer than this.",
@@ -191,17 +191,17 @@ GLOSSARY = {
     "availability": "The share of all requests that got a correct response.",
     "CPU per trans": "CPU time of the server and all its processes for each correct response, as measured. On faster "
     "CPUs it is lower.",
-    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts pages that "
-    "processes share only once.",
+    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts only once the pages "
+    "that processes share.",
     "speed": "CPU speed while this case was measured, compared with its mean over this run.",
     "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
     "computes a task, no other request is served.",
     "slices": "The task is cut into short pieces. It yields after each piece, so that other requests can run.",
     "sub-interpreter": "Another Python interpreter in the same process, with its own modules and its own GIL, so that "
-    "several can compute at the same moment.",
+    "several interpreters can compute at the same moment.",
     "greenlet": "A lightweight thread. All greenlets share one system thread, and each runs until it waits or yields.",
     "cluster": "A scheduler and its workers, each a separate process. They could also run on other machines.",
-    "job queue": "The server puts tasks into a queue in Redis. Workers, which are separate processes, take them out.",
+    "job queue": "The server puts tasks into a queue in Redis, from which separate worker processes take them.",
     "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
     "threads take turns to compute. The event loop is a thread, too, and has to wait for the lock like all others. "
     "Each process has its own lock.",

@@ -1,4 +1,4 @@
-"""Draw charts with one row per case: throughput, pings, CPU time, and answers and pings over time."""
+"""Draw charts with one row per case: throughput, pings, CPU time, and responses and pings over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -256,7 +256,9 @@ def _scattered(number: int) -> float:
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: Theme, *, beside_task: bool) -> Drawing:
-    """Draw the CPU time of each case as a bar with an interval; a bar is pale if it is not significantly above 0.
+    """Draw the CPU time of each case as a bar with an interval.
+
+    With `beside_task`, bars that are not significantly above 0 are pale; otherwise, bars of cases without a star are.
 
     Args:
         spent: CPU seconds per response, for each case.

@@ -100,7 +100,7 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Sweep
 
 
 _CELL, _HEAD = 44, 38  # height of a row and of the headings, in pixels
-_LETTER = 7  # approximate width in pixels
+_LETTER = 7  # approximate width of a letter in pixels
 FEW_LETTERS = 4
 Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
 

@@ -1,4 +1,4 @@
-"""Rules for a single round, which detect results that an honest server can't have and load tools at their limit.
+"""Rules for single rounds, which detect results that no honest server can have, and load tools at their limit.
 
 Each rule returns None, or a message with the contradictory values and their likely cause.
 """
@@ -17,13 +17,13 @@ from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
 DEVIATIONS = 3.0  # number of standard deviations allowed for noise
-DRIFT_OF_RATES = 0.03  # difference between two equal cases within a minute, as observed on a shared machine
+DRIFT_OF_RATES = 0.03  # difference between the rates of two equal cases within a minute, as seen on a shared machine
 LEAST_FOR_RUNS = 0.15  # relative error of a single run of a task, due to caches, interrupts, and a warmer interpreter
 OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
-# The CPU time of a task is the mean over groups of runs; each siege has a group before it and one after it. The first
-# value is the usual standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
+# The CPU time of a task is the mean over groups of runs; one group precedes and one follows each siege. The first value
+# is the usual standard deviation of the groups' logarithms, and the second is its weight as a number of groups.
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 
@@ -44,7 +44,7 @@ TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer,
 IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
-    (0.047, 0.063, "a poll every 0.1 s (half of that on average, or ended early by other requests)"),
+    (0.047, 0.063, "a poll every 0.1 s (the average wait is half of that, or other requests end it early)"),
     (
         0.095,
         0.116,
@@ -54,7 +54,7 @@ KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two d
 
 
 class Needs(NamedTuple):
-    """What the task needs when it runs alone: time spent waiting, and CPU work."""
+    """What the task needs when it runs by itself: waiting time and CPU work."""
 
     wait_s: float
     work: float  # CPU seconds at speed 1 of the speed probe, or as measured if there was no probe
@@ -62,12 +62,12 @@ class Needs(NamedTuple):
 
     @property
     def allowance(self) -> float:
-        """Return the fraction by which an honest response may be faster than the task alone."""
+        """Return the fraction by which an honest response may be faster than the task by itself."""
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
 class _Run(NamedTuple):
-    """A run of the task alone, and the machine's speed at that moment."""
+    """A run of the task by itself, and the CPU speed at that moment."""
 
     at_s: float
     wall_s: float
@@ -80,7 +80,7 @@ class _Run(NamedTuple):
 
 
 class Evidence:
-    """The measurements of each task running alone, from all rounds of a result."""
+    """The measurements of each task running by itself, from all rounds of a result."""
 
     def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
@@ -91,7 +91,7 @@ class Evidence:
         self._cpu_needs = {work: _cpu_need(runs, correction) for work, runs in self._runs.items()}
 
     def needs(self, case_round: Round) -> Needs | None:
-        """Return what the task needs, from its runs in this round or, if there are none, from those in all rounds."""
+        """Return what the task needs, from its runs in this round or else in all rounds, or None if there are none."""
         by_round = self._runs.get(case_round.case.work)
         if by_round is None:
             return None
@@ -100,12 +100,12 @@ class Evidence:
         return Needs(wait_s, work, self._scatter[case_round.case.work] / len(runs) ** 0.5)
 
     def cpu_need(self, case_round: Round) -> Estimate | None:
-        """Return the CPU seconds of the task at the usual speed, from all its runs, or None if it was not run alone."""
+        """Return the task's speed-adjusted CPU time, or None if the task was never run by itself."""
         return self._cpu_needs.get(case_round.case.work)
 
 
 def is_busy(case_round: Round) -> bool:
-    """Return whether the machine had so much other work that it delayed single responses."""
+    """Return whether other programs or virtual machines used so much CPU time that they may have delayed responses."""
     return other_work(case_round) > OTHER_WORK or stolen(case_round) > STEAL
 
 
@@ -122,7 +122,7 @@ def _runs(case_round: Round) -> list[_Run]:
 
 
 def _scatter(several: Iterable[Sequence[_Run]]) -> float:
-    """Return the robust standard deviation of the logarithms of runs around the same siege, adjusted for the speed."""
+    """Return the robust standard deviation of the logarithms of speed-adjusted run times around the same siege."""
     deviations = []
     for runs in several:
         usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
@@ -155,7 +155,7 @@ def paced_by_the_tool(measured: Round) -> bool:
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report responses that took less time than the task: to a check, without load, or often under load."""
+    """Report responses that took less time than the task: to checks, without load, or repeatedly under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None
@@ -236,8 +236,8 @@ def backlog(measured: Round, _: Evidence) -> str | None:
     """Report work that was unfinished when the load ended, although the server had already answered.
 
     Requests that the load tool abandoned, at most one for each user and burst, don't count. If the server kills workers
-    to cancel such requests, as pebble does, starting new workers doesn't count either; each start costs at most one
-    worker's share of the server's start.
+    to cancel these requests, as pebble does, starting new workers doesn't count either. Each start is assumed to cost
+    at most one worker's share of the CPU time of the server's start.
     """
     record, drain = measured.record, measured.record.drain
     if drain is None:
@@ -324,7 +324,7 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
 
 
 def timer(measured: Round, _: Evidence) -> str | None:
-    """Report responses that take as long as a known timer, but longer than if all users shared one queue.
+    """Report responses that take as long as a known timer, and longer than if all users shared one queue.
 
     Response checks send the same request on new connections during the load. If all users shared one worker, each user
     would wait at most the duration of a check multiplied by the number of users.

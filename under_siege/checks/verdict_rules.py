@@ -1,8 +1,8 @@
 """Rules that mark a case `failed`, `suspect` or `unclear`. They use only records, so they can judge old results, too.
 
 Rules for single responses check one round at a time; rules for rates check the interval over all rounds of a case.
-Noise widens this interval. It makes a case `unclear` only if the interval includes impossible values or is too wide to
-be useful. A rule is skipped if the load tool or the target does not report the values that it needs.
+Noise widens this interval, but the case is `unclear` only if the interval includes impossible values or is too wide to
+be useful. A rule is skipped if the load tool or the target does not report the values that the rule needs.
 
 Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
 1987). A case is flagged if its whole interval is above a limit, and cleared if the interval excludes every excess
@@ -35,7 +35,7 @@ HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """The reason why a verdict is not `ok`."""
+    """A reason why a verdict is not `ok`."""
 
     code: str
     message: str
@@ -61,7 +61,7 @@ class Limits:
 
     def __init__(self, rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence) -> None:
         self.rounds = rounds
-        self.knows_task = evidence.needs(rounds[0]) is not None  # whether the duration of the task alone is known
+        self.knows_task = evidence.needs(rounds[0]) is not None  # whether the task was run by itself
         self.rate = estimates.get("rate_per_s")
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)
@@ -114,7 +114,7 @@ def unverified(limits: Limits) -> str | None:
         )
     if limits.cpu_excess and limits.cpu_excess.most > MOST_CPU:
         doubts.append(f"the task may need up to {_times(limits.cpu_excess.most)} times the measured CPU time")
-    return f"the results can't verify that the server did the work: {' and '.join(doubts)}" if doubts else None
+    return f"the measurements can't prove that the server did the work: {' and '.join(doubts)}" if doubts else None
 
 
 def _times(log: float) -> str:
@@ -122,12 +122,12 @@ def _times(log: float) -> str:
 
 
 def too_short(limits: Limits) -> str | None:
-    """Return why no round has a rate, or why the rate may be far off."""
+    """Return why no round has a rate, or why the rate may be far off, or None if the rounds are long enough."""
     if all(measured.rate.per_s is None for measured in limits.rounds):
         return limits.rounds[0].rate.too_short
     if limits.is_settled:
         return None
-    return "the siege ended before nine of ten users had a response, here or at the ceiling; use a longer --time"
+    return "the siege of this case or its ceiling ended before nine of ten users had a response; use a longer --time"
 
 
 def no_ceiling(limits: Limits) -> str | None:
@@ -202,7 +202,7 @@ def verdict_of(reasons: Sequence[Reason]) -> str:
 
 
 def _message(rule: Rule, limits: Limits, evidence: Evidence) -> str | None:
-    """Check the whole case or, if the rule is for single rounds, each round until one breaks it; return the message."""
+    """Apply the rule to the whole case or to each round, and return its first message, or None if there is none."""
     if rule.of_case:
         return rule.of_case(limits)
     for measured in limits.rounds:
@@ -243,7 +243,7 @@ def _wrong_answer(measured: Round) -> str | None:
         wrong = f"the {measured.completed:,} responses under load were wrong"
         return f"{wrong}: they had {odd:,} bytes more or fewer than the requested files"
     size, count = measured.totals.bytes_of_answers()
-    # The bytes may include those of requests that were in flight at the end.
+    # The byte count may include responses that were in flight at the end.
     if expected > 0 and count and abs(size - count * expected) > len(columns.took_s) * record.users * expected:
         wrong = f"the {count} responses under load were wrong"
         return f"{wrong}: {size / count:.1f} bytes long on average instead of {expected}"

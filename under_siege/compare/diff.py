@@ -1,11 +1,11 @@
-"""Compare two results: compute how much each case changed at the same CPU speed, and whether this is significant.
+"""Compare two results: compute how much each case changed at the same CPU speed, and whether the change is significant.
 
-Within a result, the rounds of the cases are measured at various speeds of the machine, so they show how strongly a
-metric depends on the speed. However, the machine may have been faster throughout one result than throughout the other.
-The slopes within the results and queueing theory limit how strongly a metric depends on this difference. In a closed
-queueing network, the elasticity of the rate with respect to the speed of a station is at most its utilization, and 1 if
-there is no other station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty
-widens the interval of the change.
+Within a result, the rounds are measured at various CPU speeds, so they show how strongly a metric depends on the speed.
+However, the machine may have been faster throughout one result than throughout the other. The dependence measured
+within the results and queueing theory limit the effect of this difference. In a closed queueing network, the elasticity
+of the rate with respect to the speed of a station is at most the utilization of the station, and 1 if there is no other
+station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
+of the change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPEED = 0.02  # standard deviation of the logarithm of a measured speed on a qui
 CPU_BOUND = 0.9  # CPU time as a share of wall time; at or above it, a task counts as purely CPU-bound
 PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tasks
 
-_Side = tuple[Summary, list[Round]]  # a case of one result
+_Side = tuple[Summary, list[Round]]  # the summary and the rounds of a case in one result
 
 SAME_MEMORY = 0.01  # relative difference that is ignored, because usable memory differs slightly between boots
 
@@ -226,7 +226,7 @@ class MetricChange:
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """Return the metric as measured in each result, not adjusted to the speed of the machine."""
+        """Return the metric as measured in each result, without speed adjustment."""
         base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
@@ -237,7 +237,7 @@ class MetricChange:
 
     @property
     def fraction(self) -> float | None:
-        """Return the relative change, which is -0.5 if the metric was halved, or None if it is unknown."""
+        """Return the relative change, such as -0.5 if the metric was halved, or None if it is unknown."""
         base, new = self.values
         if base is None or new is None:
             return None
@@ -253,7 +253,7 @@ class MetricChange:
 
     @property
     def smallest_visible(self) -> float | None:
-        """Return the smallest relative change that would have been significant in this comparison."""
+        """Return the smallest relative change that would have been significant, or None if there was no test."""
         if self.step is None or self.ratio is None:
             return None
         margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
@@ -283,7 +283,7 @@ class CasePair:
 
     @property
     def judgement(self) -> str:
-        """Return the worst judgement of all metrics, or `UNDECIDED` if either result can't be trusted."""
+        """Return the worst judgement of all metrics, or a judgement of the whole case if it can't be compared."""
         if self.new is None:
             return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
         if self.new.verdict == FAILED:
@@ -311,7 +311,7 @@ class ResultComparison:
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a case is worse, failed, gone or misses a requirement; otherwise, 3 if any is undecided, or 0."""
+        """Return 1 if any case is worse, failed, gone or misses a requirement, else 3 if any is undecided, else 0."""
         judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
         if judgements & {WORSE, FAILED, GONE} or required == 1:
             return 1
@@ -370,7 +370,7 @@ def _judge_relative(
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
-    """Return the axis `workers` if it distinguishes no cases, so that the two results can be compared without it."""
+    """Return the axis `workers` if it distinguishes no cases, so that numbers of workers may differ between results."""
     for comparison in comparisons:
         if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []

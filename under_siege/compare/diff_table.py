@@ -152,7 +152,7 @@ def percent(fraction: float) -> str:
 
 
 def _verdicts(case: CasePair) -> str:
-    """Return the verdicts before and now as text, or an empty string if both are `ok`."""
+    """Return the verdicts before and now, such as `ok → suspect`, or an empty string if both are `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
@@ -245,7 +245,7 @@ def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
 def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
     both = [case for case in comparison.cases if case.base and case.new]
     if both and not comparison.has_common_speed:
-        yield "The speed of the machine in the two runs can't be compared, so the changes are not speed-adjusted."
+        yield "The machine speeds of the two runs can't be compared, so the changes are not speed-adjusted."
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
     if ratios and any(_is_corrected(change) for case in both for change in case.changes):
         times = formatting.span(ratios, formatting.significant)
@@ -255,7 +255,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
     """Yield remarks that name the metrics that are too noisy, and explain how to measure them more precisely."""
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
-        yield "One round is not enough to tell a change from noise: measure both with --rounds 3 or more."
+        yield "One round is not enough to tell a change from noise: measure both results with --rounds 3 or more."
     for figure in FIGURES:
         pairs = [(case, change) for case in comparison.cases for change in case.changes if change.figure == figure]
         blind = [full_name(case.case, cases) for case, change in pairs if (change.smallest_visible or 0) > 1]

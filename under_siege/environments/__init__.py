@@ -1,1 +1,1 @@
-"""Virtual environments, services and load tools for a run, and the doctor."""
+"""Virtual environments, services and load tools for a run, and the checks of `bench.py doctor`."""

@@ -1,4 +1,4 @@
-"""Create virtual environments for servers and load tools with uv. Each is created once and shared by all runs."""
+"""Use uv to create virtual environments for servers and load tools. All runs share an environment once it exists."""
 
 import asyncio
 import fcntl
@@ -32,10 +32,10 @@ DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 _LONGEST_ERROR = 400
-_DONE = "done.json"  # the state of the sources and the missing packages; written once an environment is complete
+_DONE = "done.json"  # state of the sources, and missing packages; written when the environment is complete
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
-_BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # text before a reason in the output of uv
+_BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # the prefix of a reason in uv's output
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
 _Missing = dict[str, str]  # missing package → reason
@@ -43,13 +43,13 @@ _Tell = Callable[[str], None]
 
 
 async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
-    """Return an interpreter with the packages of the user's environment and those that servers need.
+    """Return an interpreter that can import both the user's packages and the packages that servers need.
 
     Args:
         needed: names of the packages to install, or None for the packages of all servers.
 
     Raises:
-        BadInputError: no virtual environment can be created.
+        BadInputError: the virtual environment can't be created.
     """
     if python.is_same_as(interpreter()):
         return python
@@ -66,7 +66,7 @@ async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str
 
 
 async def environment_of(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path:
-    """Return the directory of a virtual environment with these packages.
+    """Create a virtual environment with these packages if it is missing or outdated, and return its directory.
 
     Args:
         suite: base directory for relative paths in the requirements.
@@ -81,7 +81,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
 
 
 async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
-    """Return what `environment_of` returns or, if it fails, the reason why the packages can't be installed."""
+    """Return the directory from `environment_of`, or the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
@@ -89,13 +89,13 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
 
 
 def _directory(python: Interpreter, *parts: str) -> Path:
-    """Return the path of an environment, whose name contains a digest of the interpreter and `parts`."""
+    """Return the path of an environment. Its name contains a digest of the interpreter and `parts`."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return what else defines the environment: the text of a requirements file, or the base of a local directory."""
+    """Return the text of a requirements file, the base of a local path, or an empty string for a package."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def _contents(requirement: str, suite: Path) -> str:
 
 
 def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
-    """Return a text with the number of source files in each local directory, and the newest modification time."""
+    """Describe each local directory by its number of source files and their newest modification time."""
     states = []
     for requirement in sorted(requirements):
         if requirement.startswith("."):
@@ -126,11 +126,11 @@ async def _made_once(
     tell: _Tell,
     suite: Path | None = None,
 ) -> _Missing:
-    """Return the packages that the environment lacks; create it if it is missing or outdated."""
+    """Create the environment if it is missing or outdated, and return the packages that it lacks."""
     if (missing := _missing(directory, state)) is not None:
         return missing
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # released if the process is killed
+    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # unlocked even if the process is killed
         if not _locked(lock):
             tell(f"waiting for another run that is creating {directory}")
             await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
@@ -171,8 +171,8 @@ async def _make(
 ) -> tuple[_Missing, bool]:
     """Create the environment; return the packages that can't be installed, and whether a retry would be useless.
 
-    Raise BadInputError if a package of a suite can't be installed. A package of the strategies may be missing, because
-    the strategies that don't need it still run.
+    If `suite` is given, raise BadInputError for a package that can't be installed. Otherwise, the package is only
+    reported as missing, because the strategies that don't need it still run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
@@ -183,14 +183,14 @@ async def _make(
         parts = [requirement.split(" ", 1) if requirement[0] == "-" else [requirement] for requirement in requirements]
         await _uv(*install, *(word for words in parts for word in words), directory=suite)
         return {}, True
-    if python.packages:  # the servers' packages take precedence
+    if python.packages:  # in a .pth file, so that the servers' packages take precedence
         (packages,) = (directory / "lib").glob("python3*/site-packages")
         (packages / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
     return await _install_wheels(install, requirements, tell) if requirements else ({}, True)
 
 
 async def _install_wheels(install: Sequence[str], requirements: Sequence[str], tell: _Tell) -> tuple[_Missing, bool]:
-    """Install all packages from wheels; if that fails, install one at a time, from source if there is no wheel."""
+    """Install all packages from wheels; if that fails, install them one by one, from source if there is no wheel."""
     missing, is_final = {}, True
     try:
         await _uv(*install, "--only-binary=:all:", *requirements)
@@ -231,7 +231,7 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return, in one line, why uv failed: the causes that it reports, and a build hint or the compiler's last error."""
+    """Return, in one line, why uv failed: the causes from its output, and a build hint or the compiler's last error."""
     if _UNREACHED.search(output):
         return f"no package index could be reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
@@ -282,7 +282,7 @@ class Tool:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables that set the tool's own home directory and omit the user's settings."""
+        """Return the tool's environment variables, which set its home directory and omit the user's Locust settings."""
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
@@ -314,9 +314,9 @@ def isolated_tool(driver: Driver) -> Iterator[Tool]:
 
 
 async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
-    """Return the tool, with `home` as its home directory, and its version.
+    """Return the tool, which uses `home` as its home directory, and its version.
 
-    A PyPI tool that is missing or has an unsupported version is installed in its own environment on first use.
+    On first use, install a PyPI tool in its own environment if it is missing or has an unsupported version.
 
     Raises:
         BadInputError: the tool is not installed and can't be installed.
@@ -334,12 +334,12 @@ async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tu
 def _is_supported(version: str, requirement: str) -> bool:
     try:
         return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # the program can't be started
+    except InvalidVersion:  # the program printed no version, for example because it is broken
         return False
 
 
 async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
-    """Return the path of the program in its own environment, which is created on first use."""
+    """Return the path of the program; on first use, install a PyPI tool in its own environment."""
     if not driver.requirement:
         return find(driver)
     python = interpreter()
@@ -347,7 +347,7 @@ async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
         environment = await environment_of((driver.requirement,), python, ROOT, tell)
     except BadInputError as error:
         raise BadInputError(
-            f"{driver.name} can't be installed for Python {python.version}: {error}; fix that and retry, "
+            f"{driver.name} can't be installed for Python {python.version}: {error}; fix this problem and retry, "
             f"or install {driver.requirement} yourself and put {driver.name} on the PATH"
         ) from None
     return str(environment / "bin" / driver.program)

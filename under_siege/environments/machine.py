@@ -33,7 +33,7 @@ FEW_BYTES = 1_000_000_000
 
 def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
     """Return a description of this machine and its software, for a result file."""
-    with ThreadPoolExecutor() as threads:  # both wait for other programs
+    with ThreadPoolExecutor() as threads:  # both functions wait for a subprocess
         commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
@@ -89,7 +89,7 @@ class OtherWork:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return the others' CPU usage in percent of all CPUs, once `watch_s` seconds have passed since `__init__`."""
+        """Return other processes' CPU usage in the `watch_s` seconds after `__init__`, in percent of all CPUs."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
@@ -105,7 +105,7 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
 
     Args:
         watch_s: how long to watch the CPUs.
-        others: an observation of other processes that has already begun.
+        others: an observation of other processes that has already begun; None to begin one now.
     """
     others = others or OtherWork()
     findings = [*(_siege() if tool == "siege" else ()), *_cpus(), *_network(), *_limits()]
@@ -116,7 +116,7 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
-    return f"{'; '.join(finding.what for finding in findings)} ({INVOCATION} doctor says what to do)"
+    return f"{'; '.join(finding.what for finding in findings)} ({INVOCATION} doctor shows remedies)"
 
 
 def _siege() -> Iterator[Finding]:
@@ -143,7 +143,7 @@ def _cpus() -> Iterator[Finding]:
         yield Finding("there is only one CPU, so no strategy can compute in parallel", "measure on more CPUs")
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     if battery is not None and battery.power_plugged is False:
-        yield Finding("this machine runs on its battery, and may slow down", "plug it in")
+        yield Finding("this machine runs on battery power and may slow down", "plug it in")
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()
     if _settings("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == ["powersave"] and not has_pstate:
         yield Finding("the CPUs are in power-saving mode", "cpupower frequency-set -g performance")
@@ -178,7 +178,7 @@ def _limits() -> Iterator[Finding]:
 
 
 def _settings(path: str) -> list[str]:
-    """Return the words of a settings file, or an empty list if this system does not have it."""
+    """Return the words of a settings file, or an empty list if the file can't be read."""
     try:
         return Path(path).read_text().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Start a private PostgreSQL and Redis for servers that need them, and stop them at the end of the run."""
+"""Start private instances of PostgreSQL and Redis for servers that need them, and stop them when the run ends."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ from under_siege.processes.ports import claimed_port
 from under_siege.processes.supervisor_client import kept
 
 READY_LIMIT_S = 30.0
-NOBODY = ("postgres", "redis", "nobody")  # if the bench is root, services run as the first of these users that exists
+NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists
 _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How to start a service. Its options and address may contain {folder}, {host} and {port}."""
+    """A service and the commands that start it. Options and address may contain {folder}, {host} and {port}."""
 
     name: str
     program: str
@@ -63,14 +63,18 @@ SERVICES = {
 
 
 class Services:
-    """The running services. Each is started when it is first needed, and again if it has died."""
+    """The running services. Each service is started when it is first needed, and again if it has died."""
 
     def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
         self._stack = stack or contextlib.AsyncExitStack()
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Start the needed services that aren't running; return all addresses by name, or raise CaseFailedError."""
+        """Start the needed services that aren't running, and return the address of each needed service by name.
+
+        Raises:
+            CaseFailedError: a service can't be started.
+        """
         names = [name for name in needs if name in SERVICES]
         for name in names:
             if name not in self._running or self._running[name].process.ended():
@@ -86,14 +90,14 @@ class Services:
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
-        """Return the CPU time of the needed services in seconds, or None if none of them has been started."""
+        """Return the CPU time of the needed services in seconds, or None if none of them is running."""
         pids = [self._running[name].process.pid for name in needs if name in self._running]
         used_s = [usage.cpu_s for pid in pids if (usage := tree_usage(pid, memory=False)) is not None]
         return sum(used_s) if used_s else None
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Record the CPU time that the services use while the context is active."""
+        """Record the CPU time that the needed services use while the context is active."""
         before_s = self.cpu_s(needs)
         try:
             yield
@@ -105,7 +109,7 @@ class Services:
 
 @contextlib.asynccontextmanager
 async def services() -> AsyncIterator[Services]:
-    """Yield the services, which start on demand; stop them at the end."""
+    """Yield services that start on demand, and stop them at the end."""
     async with contextlib.AsyncExitStack() as stack:
         yield Services(stack)
 
@@ -149,7 +153,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
 
 
 def _path(service: str, program: str) -> str:
-    """Return the path of a program, even if it is not on the PATH, like the PostgreSQL programs of Debian."""
+    """Return the path of a program, even if it is not on the PATH, such as a program of Debian's PostgreSQL."""
     debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
     newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
@@ -160,9 +164,9 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return a command prefix that drops root privileges, and the new user id; without root privileges, `[]` and None.
+    """Return a command prefix that drops root privileges, and the new user id, or `[]` and None if it isn't needed.
 
-    A killed PostgreSQL leaves shared memory behind, so services run in an IPC namespace that ends with them.
+    Services run in their own IPC namespace, because PostgreSQL would leave shared memory behind if it were killed.
     """
     if os.getuid() != 0:
         return [], None
@@ -205,6 +209,6 @@ def _last_line(output: str) -> str:
 
 
 def _last_error(output: str) -> str:
-    """Quote the last line that reports an error or, if there is none, the last line of the output."""
+    """Quote the last line that reports an error or, if no line does, the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
-    return f"it says: {errors[-1][:200]}" if errors else _last_line(output)
+    return f"its last error: {errors[-1][:200]}" if errors else _last_line(output)

@@ -36,18 +36,18 @@ from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault
-LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and after how many seconds
+LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds until they do
 TIMES_USERS = 10
 SLOW_CONNECTIONS, MALFORMED = 50, 10_000
 LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task for each of these faults
-CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # how long to wait until this number of consecutive checks finds the server idle
-MOST_WASTED_CPU = 0.15  # share of the disconnected clients' CPU time up to which their tasks count as cancelled
+CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout for the server to be idle in IDLE_CHECKS consecutive checks
+MOST_WASTED_CPU = 0.15  # tasks that use at most this share of their full CPU time count as cancelled
 TASKS_LONGER = 2.0  # number of other tasks that the next request may wait for
 WATCHED_S = 0.8  # how long endless tasks were measured in older results, which don't record this duration
 
 
 async def disconnect_clients(context: FaultContext) -> None:
-    """Disconnect clients that wait for responses, and measure wasted CPU time and the latency of the next request."""
+    """Disconnect clients that wait for responses; measure the wasted CPU time and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     url, sent = expected.for_request(context.server.load_url)
@@ -100,7 +100,7 @@ async def _until_quick(context: FaultContext) -> float:
 
 
 async def start_endless_tasks(context: FaultContext) -> None:
-    """Start a task that never ends, then more of them, until there is one for each worker (at most one per user)."""
+    """Start one endless task, then more until there is one for each worker (at most one for each user)."""
     seen, workers = context.incident.seen, min(USERS, context.incident.workers or usable_cpus())
     async with context.under_load():
         context.mark_fault()
@@ -133,7 +133,7 @@ async def send_incomplete_requests(context: FaultContext) -> None:
 
 
 async def send_malformed_requests(context: FaultContext) -> None:
-    """Send requests that are invalid or ambiguous HTTP, and record whether the server survives and logs them."""
+    """Send invalid or ambiguous HTTP requests, and record whether the server survives, logs or answers them."""
     context.set_task_cpu(MALFORMED_CPU_S)
     incident, server = context.incident, context.server
     lines = server.lines_said()
@@ -254,7 +254,7 @@ CLIENT_FAULTS = (
     ),
     Fault(
         "malformed",
-        "10,000 requests that are invalid HTTP or ambiguous",
+        "10,000 invalid or ambiguous HTTP requests",
         "10,000 malformed",
         ("alive", "log lines, smuggled"),
         send_malformed_requests,

@@ -21,7 +21,7 @@ from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NOT_POSSIBLE} not applicable"
-_WIDE = 23  # columns; longer server names are wrapped, because rows have several lines anyway
+_WIDE = 23  # in columns; longer server names are wrapped, because rows have several lines anyway
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
@@ -40,7 +40,7 @@ def cell_lines(outcome: FaultOutcome) -> tuple[str, str]:
 
 
 def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
-    """Return the columns and rows: the faults that apply to any server, and each server's names and outcomes."""
+    """Return the columns (faults that apply to at least one server) and the rows (names and outcomes of servers)."""
     applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
     columns = applied or {outcome.fault for outcome in outcomes}
     faults = [name for name in FAULTS if name in columns]
@@ -171,7 +171,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Return a CSV line for each figure of each cell, with an empty value if the figure was never reached."""
+    """Return a CSV line for each figure of each cell; the value of a figure that was never reached is empty."""
     rows = (
         [outcome.case.server, outcome.fault, name, value, outcome.mark]
         for outcome in fault_outcomes(result.incidents)
@@ -262,7 +262,7 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
                 f"drill-{fault.name}",
                 fault.heading,
                 f"{capitalized(fault.description)}. The area is the rate of correct responses; each lane has its own "
-                "scale. Vertical lines are pings: the taller, the longer they took; at full height 1 s or more.",
+                "scale. Vertical lines are pings: the taller a line, the slower the ping (full height: 1 s or more).",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{fault.heading}: responses and pings over time for {names}",
             )

@@ -27,21 +27,21 @@ Chain = list[tuple[Case, Incident]]
 def drill_plan(
     suite: Suite, options: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
 ) -> tuple[Plan, int]:
-    """Return the plan of a drill, whose tasks have adjustable lengths, and its number of incidents.
+    """Return the plan of a drill, in which tasks have adjustable lengths, and its number of incidents.
 
     Raises:
         BadInputError: see `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the queue length for production
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # use the queue length for production
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
 
 def selected(options: Sequence[str]) -> list[Fault]:
-    """Return the control and the faults that these values of --fault select, or all faults if there are none."""
+    """Return the control and the faults that these values of --fault select; without values, return all faults."""
     return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 
@@ -64,11 +64,11 @@ def run_drill(
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
-    """Yield all incidents in chains that share a server, round by round and in random order within a round.
+    """Yield chains of incidents that share a server, round by round and in random order within a round.
 
-    A fault that ends the server is the last of its chain; the others are distributed among the chains. The control
-    comes first, before any fault has affected the server. Faults that need a separate server come at the end of each
-    round.
+    A fault that ends the server is the last of its chain; the other faults are distributed among the chains. The
+    control comes first in its chain, before any fault has affected the server. Faults that need a separate server come
+    at the end of each round.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for case_round in range(1, plan.rounds + 1):
@@ -95,7 +95,7 @@ def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Ca
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """The inputs that all incidents of a drill share."""
+    """A drill that runs chains of incidents with the same inputs."""
 
     plan: Plan
     expectations: Expectations
@@ -148,7 +148,7 @@ class Drill:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # if there are metrics, the end of the server is an outcome, no failure
+            if not began or not incident.seen:  # with metrics, the exit of the server is an outcome, not a failure
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not discard the results of the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")

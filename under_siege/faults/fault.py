@@ -1,4 +1,4 @@
-"""Define what a fault consists of, and functions that format and mark its metrics."""
+"""Define the structure of a fault, and functions that format and mark its metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from under_siege.model.record import Incident
 CONTROL = "none"
 OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", ""
 NOT_POSSIBLE = "–"  # noqa: RUF001 (an en dash, as in a table)
-NEVER = -1.0  # infinite time in `Incident.seen`, because JSON has no infinity
+NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # health checks pass if they are answered within this time
-# A recovery within the first time is quick. If it takes longer than the second, the server never recovered.
+# A recovery within QUICK_RECOVERY_S is quick. A server that takes longer than NEVER_S counts as never recovered.
 QUICK_RECOVERY_S, NEVER_S = 1.0, 5.0
 SOON_S = 0.001  # shorter recovery times are shown as "at once"
-# Shares of the rate before the fault: a server is dead below the first share, and ok at or above the second.
+# Shares of the rate before the fault: a server is dead below LEFT_DEAD, and ok at or above LEFT_OK.
 LEFT_DEAD, LEFT_OK = 0.05, 0.3
 
 
@@ -36,22 +36,22 @@ class Fault:
     mark: Callable[[Figures], str] = lambda _: UNMARKED
     measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
     option: str = ""  # value of --fault that selects the fault; if empty, the name of the fault
-    is_once: bool = False  # whether it is injected only in the first round, because the outcome does not vary
+    is_once: bool = False  # whether the fault is injected only in the first round, because its outcome does not vary
     ends_server: bool = False
-    has_own_server: bool = False  # whether it needs a separate server
-    is_remote: bool = False  # whether it also applies to servers that the bench did not start
+    has_own_server: bool = False  # whether the fault needs a separate server
+    is_remote: bool = False  # whether the fault also applies to servers that the bench did not start
     needs_builtin_tasks: bool = False
     posts_jobs: bool = False
-    broker_on_disk: bool | None = None  # whether a separate broker keeps its data on disk; None if there is none
+    broker_on_disk: bool | None = None  # whether the separate broker keeps its data on disk; None: no separate broker
 
 
 def dead_mark(ping_s: float | None) -> str:
-    """Return the mark of a server that no longer answers requests."""
+    """Return the mark of a server that no longer runs tasks: HIDDEN if its pings are fast, and DEAD otherwise."""
     return HIDDEN if ping_s is not None and ping_s <= PING_FINE_S else DEAD
 
 
 def mark_of_rate(left: float | None, ping_s: float | None) -> str:
-    """Return the mark of a server whose rate under a fault is this share of the rate before."""
+    """Return the mark of a server whose rate dropped to the share `left` of the rate before the fault."""
     left = left or 0.0
     return dead_mark(ping_s) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
 
@@ -62,7 +62,7 @@ def seconds(value: float | None) -> str:
 
 
 def after(value: float | None) -> str:
-    """Format a recovery time, which is `at once` if it is negligible."""
+    """Format a recovery time, or return `at once` if it is negligible."""
     return "at once" if value is not None and value < SOON_S else seconds(value)
 
 

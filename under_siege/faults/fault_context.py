@@ -48,8 +48,8 @@ MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the 
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
 STOP_S = 0.05  # how long a server may take to exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
-# Number of consecutive correct responses that pass the recovery check. If responses don't name their process, it is
-# multiplied by the number of listening processes.
+# The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
+# number is multiplied by the number of listening processes.
 IN_A_ROW = 20
 AT_ONCE = 4  # number of concurrent requests in the recovery check; few enough that no server sheds load
 RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then again for the recovery check
@@ -196,7 +196,7 @@ class FaultContext:
         return rate_between(self.incident, SETTLE_S, self.incident.fault_at_s)
 
     async def recovers_within(self, limit_s: float) -> bool:
-        """Wait until the rate has recovered and no request fails; return whether that happened within the limit."""
+        """Wait until the rate has recovered and no request fails; return False if this takes longer than `limit_s`."""
         assert self.incident.fault_at_s is not None
         while (now_s := self.now_s()) < self.incident.fault_at_s + limit_s:
             if recovery_s(self.incident, now_s - WINDOW_S - MARGIN_S) is not None:
@@ -210,7 +210,7 @@ class FaultContext:
         return usage.cpu_s if usage else 0.0
 
     async def is_idle(self) -> bool:
-        """Return whether the server uses little CPU time; some servers always use some for background work."""
+        """Return whether the server uses little CPU time; background work uses some even in an idle server."""
         before_s, began_s = self.cpu_s(), time.monotonic()
         await asyncio.sleep(IDLE_S)
         return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
@@ -255,7 +255,7 @@ class ServerFixture:
         return await self._is_idle_soon(context) and await self.passes_check(context)
 
     async def passes_check(self, context: FaultContext) -> bool:
-        """Send requests until all processes have given enough consecutive correct responses, or until a request fails.
+        """Run the recovery check until it passes, a request fails or its time is up; return whether it passed.
 
         Each request opens a new connection, so that every listening process gets some requests.
         """

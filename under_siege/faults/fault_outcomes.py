@@ -28,7 +28,7 @@ class FaultOutcome:
     figures: Figures = field(default_factory=dict)
     without: str = ""  # why the fault does not apply to the server
     failure: str = ""  # why the drill failed
-    unusable: str = ""  # why no fault of this server can be judged; if set, `failure` has the same text
+    unusable: str = ""  # why no fault of this server can be judged; if set, `failure` is set, too
 
     @property
     def mark(self) -> str:

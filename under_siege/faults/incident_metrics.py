@@ -6,8 +6,8 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-# The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate has
-# been at least the share RECOVERED of that rate for WINDOW_S.
+# The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate over
+# WINDOW_S is at least RECOVERED times the rate before the fault.
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 
@@ -47,7 +47,7 @@ def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
 
 
 def recovery_s(incident: Incident, until_s: float) -> float | None:
-    """Return the time from the fault to the first period of WINDOW_S with a recovered rate and no later failures.
+    """Return the time from the fault to the first window of WINDOW_S that has a recovered rate and no later failures.
 
     Return None if no such window begins by `until_s`.
     """
@@ -65,7 +65,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 latency of the pings due between two times, or None if too many of them got no response."""
+    """Return the p99 latency of the pings due between two times, or None if at least 1 % got no correct response."""
     pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
     waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
     p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf

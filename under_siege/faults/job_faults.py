@@ -71,7 +71,7 @@ async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def _post_all(context: FaultContext) -> list[str]:
-    """Post all jobs, and return the URLs of the accepted ones."""
+    """Post all jobs, and return the URLs of the accepted jobs."""
     context.set_task_cpu(JOB_CPU_S)
     context.began_s = time.monotonic()
     first = await _post(context)

@@ -29,7 +29,7 @@ from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
-CONTROL_S = 0.6  # duration of the control's load after the time at which faults are injected
+CONTROL_S = 0.6  # duration of the control's load after the time at which a fault would be injected
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 LINE_LIMIT_S = 0.3  # timeout for the last output of a server that has exited
 ONLY_ONE = "it has only one process"
@@ -83,7 +83,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 async def stop(context: FaultContext) -> None:
-    """Send one request per user, and then SIGTERM shortly after the first task has started."""
+    """Send one request per user, then SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
     server, requests, seen = context.server, context.incident.requests, context.incident.seen
     before, lines = context.started_tasks(), server.lines_said()

@@ -29,8 +29,8 @@ AT_ONCE = 64
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 _HEAD = b"POST /nowhere HTTP/1.1\r\nHost: x\r\n"
 
-# A correct parser reads each of these as a single request or rejects it. A parser that finds a second request in it
-# allows request smuggling.
+# A correct parser reads each of these messages as a single request or rejects it. A parser that finds a second request
+# in a message allows request smuggling.
 AMBIGUOUS = (
     _HEAD + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _HIDDEN,
     _HEAD + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_HIDDEN) + _HIDDEN,
@@ -55,7 +55,7 @@ LARGE = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"H%d: %b\r\n" % (number, b"
 
 
 class Users:
-    """Send requests for one URL, and record the outcome of each.
+    """Simulated users that send requests for one URL and record the outcome of each request.
 
     Args:
         fresh: a session that opens a new connection for each request; if None, `session` must do so.
@@ -128,7 +128,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield malformed requests, each with whether `pong` in the response would prove request smuggling."""
+    """Yield pairs: a malformed request, and whether `pong` in the response would prove request smuggling."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):
@@ -160,9 +160,9 @@ async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -
     """Send a request, and return the response, or None if the server refuses the connection.
 
     Args:
-        quiet_s: once the response has begun, stop reading after this many seconds without data; the sending side of
-            the connection stays open. If None, close the sending side after the request, and read until the server
-            closes the connection.
+        quiet_s: once the response has begun, stop reading after this many seconds without data, and keep the sending
+            side open. If None, close the sending side after the request, and read until the server closes the
+            connection.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)

@@ -23,7 +23,7 @@ from under_siege.stats.round_statistics import Round, alone_wall_s
 from under_siege.stats.steady_rate import median_of
 from under_siege.trace.timeline import NOT_REPORTED
 
-MUCH_MORE = 1.1  # the highest rate that met the goals is shown if it exceeds the lower bound by this factor
+MUCH_MORE = 1.1  # show the highest rate that met the goals if it exceeds the lower bound by this factor
 IN_FLIGHT = "at once"  # metric of a trace: the maximum number of requests in flight
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
@@ -32,7 +32,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
-# Texts for a ratio near 1; the key is whether its interval contains 1.
+# Texts for a ratio near 1. The key is whether the interval of the ratio contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest deviation for `about`
 MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
@@ -42,7 +42,7 @@ class Figure(NamedTuple):
     """A figure with its interval. For a count, both ends of the interval are the count itself."""
 
     text: str
-    value: float | None = None  # None if it is unknown, or beyond the measured range
+    value: float | None = None  # None if unknown or beyond the measured range
     low: float | None = None
     high: float | None = None
     estimate: Estimate | None = None  # used for ratios to other figures of the same metric
@@ -103,7 +103,7 @@ class ResultView:
             return exact(float(rest in {reason.code for reason in summary.reasons}))
         rates = [each.rate.per_s for each in rounds if each.rate.per_s]
         if metric == "printed rate":  # regardless of the verdict, as in the output of a load tool
-            return _rate(float(np.mean(rates)) if rates else None, "no response was right")
+            return _rate(float(np.mean(rates)) if rates else None, "no response was correct")
         if metric in ("ready", "backlog", "drain"):
             return _of_server(metric, summary, rounds)
         if metric == "users inside":
@@ -113,8 +113,8 @@ class ResultView:
     def reference(self, metric: str, against: str, case: str) -> Figure:
         """Return the figure to compare with; raise LookupError if there is none.
 
-        `against` names another case or capacity metric, or is `task` (the duration of the task alone), `users` (the
-        number of users), or an amount such as `50 ms`; by default, the figure is 1.
+        `against` names another case or capacity metric, or is `task` (the duration of the task without a server),
+        `users` (the number of users), or an amount such as `50 ms`. If `against` is empty, the figure is 1.
         """
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
@@ -125,7 +125,9 @@ class ResultView:
             if against == "users":
                 return exact(summary.users)
             return (
-                exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not measured alone")
+                exact(alone_s, formatting.seconds(alone_s))
+                if alone_s
+                else unknown("the duration of the task is unknown")
             )
         if against in CAPACITY_FIGURES:
             return self.figure(against, case)
@@ -199,14 +201,14 @@ def _in_flight(trace: Trace) -> Figure:
 
 
 def _doubt(summary: Summary) -> str:
-    """Return why figures can't be trusted, or an empty string; noise is no reason, because intervals include it."""
+    """Return why figures can't be trusted, or an empty string. Noise is no reason, because intervals include it."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
     return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
 
 
 def _first_reason(summary: Summary) -> str:
-    """Return `: ` and the first reason for the verdict, without its advice, or an empty string without reasons."""
+    """Return `: ` and the first reason for the verdict, without its advice, or an empty string if there is none."""
     messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
     return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
 
@@ -232,7 +234,7 @@ def _estimated_rate(capacity: Capacity) -> Figure:
 
 
 def _growth(capacity: Capacity) -> Figure:
-    """Return the p99 response time at the highest offered rate, divided by that at the lowest offered rate."""
+    """Return the p99 response time at the highest offered rate divided by the p99 at the lowest offered rate."""
     waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
     if len(waits) < 2:
         return unknown(capacity.failure or "too few rates were offered")
@@ -256,9 +258,9 @@ class ClaimResult(NamedTuple):
 
     claim: Claim
     outcome: str
-    sentence: str  # for an undecided claim: the claim and its figures
+    sentence: str  # if the claim is undecided: the claim and its figures
     reason: str = ""  # why the claim is undecided; empty if its interval is too wide
-    possible: str = ""  # text about the interval, if it is too wide
+    possible: str = ""  # description of the interval if it is too wide
 
 
 Ratio = tuple[float, float, float]  # one figure divided by another: lower end, value and upper end
@@ -315,7 +317,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
-    """Return whether the relation holds: the value and, within `MARGIN`, the whole interval must fulfil it."""
+    """Return the outcome of a relation: it holds if the value and (within `MARGIN`) the whole interval satisfy it."""
     low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
@@ -328,7 +330,7 @@ def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> 
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
-    """Return the ratio, computed from both estimates or else from both intervals, or None if intervals are missing."""
+    """Return the ratio, computed from the estimates or else from the intervals, or None if an interval is missing."""
     value = None
     if figure.value is not None and reference.value is not None:
         value = _quotient(figure.value, reference.value)
@@ -357,7 +359,7 @@ class QuestionResult(NamedTuple):
 
     claims: tuple[ClaimResult, ...]
     right: str  # letter of the right answer; empty if undecided, or if no answer is right
-    undecided: bool  # whether another run might find the answer
+    undecided: bool  # whether another run might decide the answer
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
@@ -385,7 +387,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer. Another answer is right only if claims exclude the usual one."""
+    """Decide all claims, and find the right answer: the usual answer or, if claims exclude it, another answer."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}
@@ -394,5 +396,5 @@ def decide_question(question: Question, view: ResultView) -> QuestionResult:
         fits[letter] = next(outcome for outcome in (NOT_HERE, UNDECIDED, HOLDS) if outcome in needed)
     right = [letter for letter, fit in fits.items() if fit == HOLDS]
     if question.usual not in right and fits[question.usual] != NOT_HERE:
-        right = []  # "more" and "same" overlap, so other answers count only if the usual one is excluded
+        right = []  # "more" and "same" overlap, so other answers count only if the usual answer is excluded
     return QuestionResult(claims, "".join(right[:1]), undecided=not right and UNDECIDED in fits.values())

@@ -29,7 +29,7 @@ from under_siege.targets.strategies import find_strategy, read_strategy, strateg
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
-NOISE = {"wide_interval"}  # codes of reasons that are ignored, because claims have their own intervals
+NOISE = {"wide_interval"}  # codes of reasons to ignore, because claims have their own intervals
 
 
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server together with a known server, print a report, save raw values, and return the exit code.
+    """Measure the server and a known server, print a report, save the raw values, and return the exit code.
 
     Raises:
         BadInputError: the file is not a server, or does not start.
@@ -100,7 +100,7 @@ class CheckReport:
         self.faults = [reason for reason in self._case.reasons if reason.code not in excused]
         self.doubts = [reason for reason in self._case.reasons if reason.code in excused]
         claims = () if self._case.verdict == FAILED else exercise.claims
-        # Trust the figures of a suspect server, too. It can't solve the exercise, but its figures can refute a claim.
+        # Trust the figures of suspect servers, too: a suspect server can't solve the exercise, but can refute a claim.
         self.claims = [decide(msgspec.structs.replace(claim, of=name), view, trusted=True) for claim in claims]
 
     @property

@@ -15,11 +15,11 @@ DEFAULT_FOLDER = Path("lesson-progress")
 @click.command()
 @click.argument("args", metavar="[STEP | check FILE]", nargs=-1)
 @click.option(
-    "--answer", "answers", default="", help="Predict here instead of at the prompts: one letter, or one per question."
+    "--answer", "answers", default="", help="Predictions instead of prompts: one letter, or one for each question."
 )
 @click.option("--all", "everything", is_flag=True, help="Run all steps.")
 @click.option("--list", "listed", is_flag=True, help="List all steps, and show which are done.")
-@click.option("--html", type=FILE, help="Write a page with all completed steps.")
+@click.option("--html", type=FILE, help="Write an HTML page with all completed steps.")
 @click.option(
     "--keep", type=FILE, default=DEFAULT_FOLDER, show_default=True, help="Folder for progress and raw values."
 )
@@ -29,7 +29,7 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
     STEP is a number; the default is the first step that is not done. Each claim is checked against a measurement on
     your machine. `check FILE` checks an exercise.
 
-    Exit 1 if something could not be run; else 3 if something is undecided; else 0, even if a prediction was wrong.
+    Exit 1 if a step could not be run; else 3 if a claim is undecided; else 0, even if a prediction was wrong.
     """
     if args[:1] == ("check",):
         from under_siege.lesson.exercise_check import check
@@ -38,7 +38,7 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
             raise BadInputError("check needs one file, for example: check lesson/exercises/to_thread.py")
         sys.exit(check(Path(args[1]), keep))
     if len(args) > 1:
-        raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number, or --all")
+        raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number or --all")
     from under_siege.lesson.lesson_session import LessonSession, overview
     from under_siege.lesson.step import LessonProgress, all_steps, find_step
 
@@ -52,5 +52,5 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
         click.echo(f"All steps are done. To repeat one, run: {INVOCATION} lesson STEP")
     letters = [letter for letter in answers.upper() if letter not in ", "]
     if wrong := next((letter for letter in letters if not "A" <= letter <= "Z"), None):
-        raise BadInputError(f"--answer {answers!r}: {wrong!r} is not a letter; use for example A or ABCA")
+        raise BadInputError(f"--answer {answers!r}: {wrong!r} is not a letter; use letters such as A or ABCA")
     sys.exit(LessonSession(progress, writable(html) if html else None, letters).run(chosen))

@@ -43,7 +43,7 @@ class LessonSession:
                 write_atomically(self._html, lesson_as_html(all_steps(), self._progress).encode())
             following = self._progress.next_of(all_steps())
             next_step = (
-                f"For step {following.number}, run: {INVOCATION} lesson" if following else "It was the last step."
+                f"For step {following.number}, run: {INVOCATION} lesson" if following else "This was the last step."
             )
             self._print_wrapped(f"Step {step.number} is done. Its results are in {self._progress.folder}. {next_step}")
         return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
@@ -95,7 +95,7 @@ class LessonSession:
             self._print(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
-        """Return a result, why it was not measured here (empty if it was), and the name of its file."""
+        """Return a result, the reason if it was measured elsewhere, and its file name if it was measured here."""
         if question.run is None:
             self._print(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""
@@ -105,18 +105,18 @@ class LessonSession:
             f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds."
         )
         file = self._progress.result_file(step)
-        unfinished = file.with_suffix(".unfinished.json")  # the old file remains until the new one is complete
+        unfinished = file.with_suffix(".unfinished.json")  # the old file remains until the new file is complete
         result, problem = self._measured(step, question, unfinished)
         if problem or (result and _failures(result)):
             self._exit_codes.add(FAILED)
         if result is None or problem:
             return self._committed(step, question, f"It could not be measured on this machine: {problem.rstrip('.')}.")
-        if unfinished.exists():  # unless the disk was full
+        if unfinished.exists():  # it is missing if the disk was full
             unfinished.replace(file)
         return result, "", file.name
 
     def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
-        """Return the result, or None and the reason why nothing could be measured."""
+        """Return the result, if there is one, and the reason if nothing could be measured."""
         run = question.run
         assert run is not None
         with LessonProgressBar(run.turns) as progress_bar:
@@ -124,7 +124,7 @@ class LessonSession:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._print)
             except BadInputError as error:
-                if not run.pythons:  # show the error; a committed result is used only if a Python is missing
+                if not run.pythons:  # only a question with `pythons` falls back to a committed result
                     raise
                 return None, str(error)
         if stopped_by:

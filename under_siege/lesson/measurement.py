@@ -31,21 +31,21 @@ from under_siege.targets.selection import suite_of
 from under_siege.trace.trace_run import RequestTracer, trace_servers
 
 SEED = 1
-USUAL_S = 0.08  # seconds per CPU-bound task; on a slower machine, sieges are longer
-LONGEST = 3.0  # largest factor for the duration of a step, which then takes about a minute
+USUAL_S = 0.08  # usual duration of a CPU-bound task; on a slower machine, sieges are longer
+LONGEST = 3.0  # largest factor for the duration of a step; the step then takes about a minute
 NOTICEABLE_S = 2.0  # a shorter extension is omitted
 CPU_SAMPLE_S = 0.3
-MORE_ROUNDS = 3  # at most this many extra rounds while a claim is undecided
+MORE_ROUNDS = 3  # maximum number of extra rounds while a claim is undecided
 
 
 def missing_here(question: Question) -> str:
-    """Return the end of the sentence `This machine …` if the machine lacks anything, or else an empty string."""
+    """Return the end of a sentence `This machine …` about what it lacks, or an empty string if it lacks nothing."""
     for need in question.needs:
         if need.startswith("cpus>="):
             cpus = int(need.removeprefix("cpus>="))
             if usable_cpus() < cpus:
                 has = f"has {usable_cpus()} usable CPU, but this step needs {cpus}"
-                return f"{has}: on one CPU, no two tasks compute at the same moment"
+                return f"{has}: on one CPU, no two tasks compute at the same time"
         elif reason := unmet(need):
             return reason.replace("needs", "has no")
     pythons = question.run.pythons if question.run else ()
@@ -54,7 +54,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether this Python is installed and, if and only if its name ends in `t`, free-threaded."""
+    """Return whether this Python is installed, and is free-threaded if and only if its name ends in `t`."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:
@@ -136,7 +136,7 @@ class LessonProgressBar(ProgressBar):
 
     def __init__(self, turns: int) -> None:
         super().__init__(turns, quiet=False)
-        self._quiet = True  # a step announces its duration itself
+        self._quiet = True  # because the step itself announces its duration
 
     def warn(self, message: str) -> None:
         """Print the warning, unless it is about an option or about busy CPUs."""

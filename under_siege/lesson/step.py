@@ -1,4 +1,4 @@
-"""Read the steps and exercises of the lesson from the TOML files in lesson/, and keep the list of completed steps."""
+"""Read the steps and exercises of the lesson from the TOML files in lesson/, and save which steps are completed."""
 
 import fnmatch
 import textwrap
@@ -36,7 +36,7 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` if the interval of
     # the ratio contains 1, or else `decided`; for counts, `there`, `none`, `identical` or `different`.
     relation: str
-    against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
+    against: str = ""  # another case, `task` (its time without a server), `users`, or an amount such as `50 ms`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
     says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
@@ -44,7 +44,7 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
 
 
 class Choice(_Strict, frozen=True):
-    """An answer to choose from; it is right if all claims in `when` hold."""
+    """An answer to a question. The answer is right if all claims in `when` hold."""
 
     text: str
     when: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
     claims: tuple[Claim, ...]
     run: Run | None = None
     needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; if one is missing, a committed result is shown
-    result: str = ""  # path of the committed result, if it differs from that of the step
+    result: str = ""  # path of the committed result, if the question does not use that of the step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
     pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, named as in `report --picture`

@@ -41,7 +41,7 @@ def lesson_console() -> Console:
 
 
 def paragraph(text: str, indent: str = "") -> str:
-    """Wrap the text into lines; empty lines, which separate paragraphs, are kept."""
+    """Wrap the text into lines; keep empty lines, which separate paragraphs."""
     paragraphs = (" ".join(each.split()) for each in text.strip().split("\n\n"))
     return "\n\n".join(_filled(each, indent, indent) for each in paragraphs)
 
@@ -79,14 +79,14 @@ def charts_and_tables(question: Question, result: Result, view: ResultView) -> I
 CAPACITY_COLUMNS = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
 CAPACITY_LEGEND = (
     "in time: answered within the promised time",
-    "p99: 99 of 100 took less; two blocks more: 10 times as long; never: refused or lost",
+    "p99: 99 of 100 took less; two more blocks: 10 times as long; never: refused or lost",
     "✗: the promise is broken",
 )
-_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # times that the shortest and the longest bar show
+_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # times that the shortest and the longest bar represent
 
 
 def _capacity_table(question: Question, view: ResultView) -> Table:
-    """Return a table with a row for each offered rate, in which bars show waiting times, and a row for the ceiling."""
+    """Return a table with a row for each offered rate and a row for the ceiling. Bars show waiting times."""
     table = _table(CAPACITY_COLUMNS, ["right", "right", "right", "left", "right", "left"])
     for capacity in (each for each in view.capacities if question.is_about(each.case)):
         for step in capacity.steps:
@@ -156,9 +156,9 @@ def _summaries(question: Question, view: ResultView) -> list[Summary]:
 
 def verdict(question: Question, predicted: str, decision: QuestionResult) -> str:
     if decision.undecided:
-        text = f"You said {predicted}. This run does not decide whether that is right; usually it is {question.usual}."
+        text = f"You said {predicted}. This run does not decide whether that is right; usually {question.usual} is."
     elif not decision.right:
-        text = f"You said {predicted}. None of the answers fits what was measured; usually it is {question.usual}."
+        text = f"You said {predicted}. None of the answers fits the measurement; usually {question.usual} is right."
     elif decision.right == predicted:
         text = f"You said {predicted}, and that is right."
     else:
@@ -175,7 +175,7 @@ def why(question: Question, decision: QuestionResult) -> str:
 
 
 def committed_traces(step: LessonStep, question: Question) -> Result | None:
-    """Return a committed result, from a quieter machine, that has traces of the question's servers, or None."""
+    """Return a committed result with traces of the question's servers, or None if there are no such traces."""
     if question.run is None or not question.run.requests:
         return None
     path = committed_result(step, question)
@@ -191,7 +191,7 @@ def committed_traces(step: LessonStep, question: Question) -> Result | None:
 
 
 def committed_findings(step: LessonStep, question: Question) -> str:
-    """Return the findings of the committed result as text, or an empty string if there is no such result."""
+    """Return sentences about the claims that hold in the committed result; return an empty string if it is missing."""
     path = committed_result(step, question)
     if question.run is None or not path.exists():
         return ""
@@ -204,7 +204,7 @@ def committed_findings(step: LessonStep, question: Question) -> str:
 
 
 def code_text(question: Question) -> str:
-    """Return the excerpts of code to read, each below its file name and a note."""
+    """Return the question's code excerpts, each below its file name and a note."""
     lines = []
     for code in question.code:
         lines.append(paragraph(": ".join(filter(None, [code.file, code.says])), "  "))

@@ -38,7 +38,7 @@ class Ab(Driver):
         return {_BODY: spec.request.body} if spec.request.body else {}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command; `-l` accepts bodies of different lengths, `-r` continues after a broken connection."""
+        """Return the command. `-l` accepts bodies of different lengths; `-r` continues after a broken connection."""
         seconds = whole_seconds(spec.time_s)
         length = ["-t", str(seconds), "-n", str(REQUESTS_PER_S * seconds)]  # -t first, because it sets -n to 50,000
         if spec.requests is not None:
@@ -54,7 +54,7 @@ class Ab(Driver):
         return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
-        # The first occurrence of a label counts.
+        # In reverse, so that the first occurrence of a label counts.
         labels = {label: float(value) for label, value in reversed(_LABEL.findall(output.stdout))}
         if "Complete requests" not in labels or not labels.get("Time taken for tests"):
             if output.status == _REFUSED:
@@ -63,7 +63,7 @@ class Ab(Driver):
         complete = int(labels["Complete requests"])
         errors = {kind: int(count) for kind, count in _ERRORS.findall(output.stdout)}
         connect_errors = errors.get("Connect", 0)
-        # With -r, complete requests include responses that broke off, but no requests that failed otherwise.
+        # With -r, complete requests include requests whose response broke off, but not those that failed otherwise.
         broken = min(complete, errors.get("Receive", 0))
         answered, unanswered = complete - broken, broken + connect_errors + errors.get("Exceptions", 0)
         wrong = min(int(labels.get("Non-2xx responses", 0)), answered)

@@ -1,4 +1,4 @@
-"""Drive Locust, with one process per thread, and a locustfile that reports totals."""
+"""Drive Locust with one process per thread, and with a locustfile that reports totals."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ class LocustTotals(msgspec.Struct, frozen=True):
 
     requests: Count
     took_s: Annotated[float, Meta(gt=0, lt=LARGEST)]
-    percentiles_ms: tuple[_Milliseconds, _Milliseconds, _Milliseconds, _Milliseconds]  # p50, p95, p99, longest
+    percentiles_ms: tuple[_Milliseconds, _Milliseconds, _Milliseconds, _Milliseconds]  # p50, p95, p99, maximum
     body_bytes: Count | None
     errors: list[tuple[str, Count]]
 
@@ -89,7 +89,7 @@ class Locust(Driver):
         if failed > reported.requests:
             return None
         answered = reported.requests - failed + wrong
-        # Limit percentiles to the longest time, because Locust rounds them (to two digits) but not the longest time.
+        # Limit percentiles to the maximum, because Locust rounds percentiles (to two digits) but not the maximum.
         times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
         p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
         return Totals(

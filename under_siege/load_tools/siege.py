@@ -10,7 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.model.suite import Request
 
 Headers = tuple[tuple[str, str], ...]
-# siege gets its own settings and home, because the user's siege.conf could override any default.
+# siege gets its own settings and home directory, because the user's siege.conf could override any default.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
 _BODY, _URLS = "body", "urls.txt"
 MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes
@@ -20,7 +20,7 @@ _MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege
 class Siege(Driver):
     name = program = "siege"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
-    # Without a siege.conf in its home, siege creates one and prints two lines about it on stdout.
+    # Without a siege.conf in its home directory, siege creates one and prints two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close")})
     version_pattern = r"SIEGE (\S+)"
     # `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id; the format is the
@@ -52,7 +52,7 @@ class Siege(Driver):
             return "siege can't send paths with $ in a mix of requests; use wrk or locust"
         size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in _headers(spec))
         if size > MAX_HEADER_BYTES:
-            return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, and these have {size:,}; use wrk"
+            return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, but these have {size:,}; use wrk"
         if any(request.body != request.body.strip() or b"\0" in request.body for request in requests):
             return "siege can't send a body that contains NUL or begins or ends with white space; use wrk"
         return super().refusal(spec)
@@ -81,7 +81,7 @@ class Siege(Driver):
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:
         match = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
-        server_errors = sum(status >= 500 for status in statuses)  # siege counts these as failures, too
+        server_errors = sum(status >= 500 for status in statuses)  # siege counts server errors as failures, too
         return max(0, int(match[1]) - server_errors) if match else 0
 
 
@@ -99,6 +99,6 @@ def _headers(spec: LoadSpec) -> Headers:
 
 
 def _header(name: str, value: str) -> list[str]:
-    """Return the options for a header; two headers need special options, because siege would add its own values."""
+    """Return the options for a header. Without special options for two headers, siege would add its own values."""
     option = {"content-type": "-T", "user-agent": "-A"}.get(name.lower())
     return [option, value] if option else ["-H", f"{name}: {value}"]

@@ -1,4 +1,4 @@
-"""Drive stressor, a Python program that runs a thread for each user and reports totals without percentiles."""
+"""Drive stressor, a Python program that runs one thread per user and reports totals without percentiles."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals
 _FILE = "load.yaml"
 # The file sets all options, because stressor silently ignores `-o sessions.count:2`. Values are JSON (valid YAML).
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
-# A script may replace this. It can use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for the body).
+# A script may replace this request, and use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for bodies).
 _REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
@@ -20,7 +20,7 @@ _ACTIVITY = re.compile(
     r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
     re.MULTILINE | re.ASCII,
 )
-# stressor reports only the last error of an activity, so all its errors are assumed to be of the same kind.
+# stressor reports only the last error of an activity, so all errors of an activity are assumed to be of the same kind.
 _ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
 _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
@@ -37,7 +37,7 @@ class Stressor(Driver):
 
     def refusal(self, spec: LoadSpec) -> str:
         if not spec.request.body.isascii() or b"$(" in spec.request.body:
-            return "stressor can only send bodies of ASCII text without $(; use siege"
+            return "stressor can only send ASCII bodies without $(; use siege"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
@@ -54,13 +54,13 @@ class Stressor(Driver):
         return {_FILE: text}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. Without -q, it prints every error; with more than one -q, it prints no summary."""
+        """Return the command. Without -q, stressor prints every error; with several -q, it prints no summary."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.options]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         report = _COLOUR.sub("", f"{output.stdout}\n{output.stderr}")
         run_time, activities = _RUN_TIME.search(report), list(_ACTIVITY.finditer(report))
-        requests = [activity for activity in activities if "Request(" in activity["name"]]  # the others are checks
+        requests = [activity for activity in activities if "Request(" in activity["name"]]  # without checks
         if not requests or not run_time or not (took_s := _seconds(run_time)):
             return None
         count = sum(int(request["count"].replace(",", "") or 0) for request in requests)

@@ -1,7 +1,7 @@
-"""Define the interface of a load tool: its command line, and the meaning of its output.
+"""Define the interface to a load tool: its command line, and the meaning of its output.
 
 A tool reports either every response as it arrives (siege), or only totals when it exits (ab, wrk, Locust, stressor).
-A tool that reports totals runs in several bursts, which show how much the totals vary.
+A tool that reports only totals runs in several bursts, which show how much the totals vary.
 """
 
 import re
@@ -24,7 +24,7 @@ class LoadSpec:
     keep_alive: bool = False
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
-    paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, with body sizes
+    paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, and body sizes
     script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
@@ -35,12 +35,12 @@ class LoadSpec:
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
 
     def url_of(self, path: str) -> str:
-        """Return the URL of a request of the mix."""
+        """Return the URL of a request with this path."""
         return self.url.removesuffix("/") + path
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of each request, for a tool that does not set them itself."""
+        """Return all headers of `request`, including Accept-Encoding and, without keep-alive, Connection."""
         return self.headers_of(self.request)
 
     def headers_of(self, request: Request) -> dict[str, str]:
@@ -65,7 +65,7 @@ class ToolOutput:
     status: int  # exit status; negative if a signal ended the tool
     stdout: str = ""
     stderr: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)  # the files named in `Driver.results`
+    files: Mapping[str, str] = field(default_factory=dict)  # contents of the files named in `Driver.results`
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,19 @@ class Driver:
     results: Sequence[str] = ()  # files that the tool writes in its home
     version_options: Sequence[str] = ("--version",)
     version_pattern = ""
-    response_line: re.Pattern[str] | None = None  # matches a line of stdout, with the fields of `ToolResponse`
+    response_line: re.Pattern[str] | None = None  # matches a line of stdout; its groups are `ToolResponse` fields
     streams_responses = False  # whether the tool reports every response as it arrives
     reports_percentiles = True
-    is_replayed = False  # whether the bench checks responses with replayed requests, because the tool does not
+    is_replayed = False  # whether the bench checks responses by replaying requests, because the tool checks none
     counts_requests = False  # whether the tool can send a given number of requests
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
-    fixed_threads = ""  # description of the threads if their number can't be set
-    waits_to_begin = False  # whether the tool prints `ready`, and starts the load when it reads a line
+    fixed_threads = ""  # description of the tool's threads, if their number can't be set
+    waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request and after the last response
-    step_s = 0.0  # the resolution of response times that the tool reports one by one
+    step_s = 0.0  # resolution of the response times, if the tool reports every response
 
     def version(self, output: str) -> str:
         """Return the version in the output of `version_options`, such as `4.0.7`."""
@@ -137,7 +137,7 @@ class Driver:
         return {}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command that generates the load. SIGTERM ends it."""
+        """Return the command that generates the load. SIGTERM ends the tool."""
         raise NotImplementedError
 
     def cpus(self, spec: LoadSpec) -> int:
@@ -161,5 +161,5 @@ class Driver:
 
 
 def whole_seconds(time_s: float) -> int:
-    """Round a time to at least 1 s, for a tool that accepts only whole seconds."""
+    """Round a time to whole seconds, at least 1 s, for a tool that accepts no fractions."""
     return max(1, round(time_s))

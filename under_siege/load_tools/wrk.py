@@ -1,4 +1,4 @@
-"""Drive wrk, with a Lua script that reports totals."""
+"""Drive wrk with a Lua script that reports totals."""
 
 from pathlib import Path
 from types import MappingProxyType
@@ -65,7 +65,7 @@ class Wrk(Driver):
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        """Return the command. Its timeout exceeds the run, because wrk excludes timed-out requests from latencies."""
+        """Return the command. The timeout exceeds the run, because wrk excludes timed-out requests from latencies."""
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
@@ -74,7 +74,7 @@ class Wrk(Driver):
         return [program, *options, *close, *headers, "-s", lua, *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
-        """Return the totals. A response below 400 counts as right; wrk does not report requests without a response."""
+        """Return the totals. A response with a status below 400 counts as right, unless its body is wrong."""
         lines = [line for line in output.stdout.splitlines() if line.startswith("{")]
         try:
             reported = msgspec.json.decode(lines[-1], type=WrkTotals)
@@ -103,7 +103,7 @@ class Wrk(Driver):
 
 
 def _mix(spec: LoadSpec) -> str:
-    """Return Lua code that returns the requests and their order."""
+    """Return Lua code that returns the requests of the mix and their order."""
     requests = []
     for path, request in spec.mix:
         headers = ", ".join(f"[{_lua(name.encode())}] = {_lua(value.encode())}" for name, value in request.headers)
@@ -119,7 +119,7 @@ def _lua(text: bytes) -> str:
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return by how many bytes received and requested bodies differ beyond those in flight, or None after an error."""
+    """Return the difference between received and requested bytes beyond the bytes in flight, or None if unknown."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

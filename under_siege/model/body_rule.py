@@ -18,7 +18,7 @@ _Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expe
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """How a body is compared with the expected one: byte by byte, as JSON, by its fields, by a pattern, or not at all.
+    """How to compare a body with the expected body: byte by byte, as JSON, by its fields, by a pattern, or not at all.
 
     A path such as `items.0.id` names a value in JSON; `*` matches every key or index.
     """
@@ -29,11 +29,11 @@ class BodyRule:
     pattern: str = ""  # for PATTERN: a regular expression that must match somewhere
 
     def problem(self, body: bytes, right: bytes) -> str:
-        """Return how the body differs from the expected one, in a few words, or an empty string if it matches."""
+        """Describe how the body differs from the expected body; return an empty string if the body is correct."""
         if self.mode == ANY or (self.mode == SAME and body == right):
             return ""
         if self.mode == SAME:
-            return "other bytes"
+            return "different bytes"
         if self.mode == PATTERN:
             found = re.search(self.pattern, body.decode(errors="replace"))
             return "" if found else f"nothing matches {self.pattern!r}"
@@ -56,7 +56,7 @@ class BodyRule:
                 yield difference
 
     def differing_paths(self, body: bytes, right: bytes) -> list[str]:
-        """Return up to 10 paths of values in which two JSON bodies differ, with `*` in place of indexes."""
+        """Return up to 10 paths at which the values of two JSON objects differ, with `*` in place of indexes."""
         if not isinstance(as_json(right), dict):
             return []
         paths = [path for path, *_ in self._differences(body, right)]
@@ -64,7 +64,7 @@ class BodyRule:
         return list(itertools.islice(names, 10))
 
     def unused(self, right: bytes) -> str:
-        """Return an ignored path that the expected body does not contain, or an empty string if it contains all."""
+        """Return an ignored path that the expected body does not contain, or an empty string if there is none."""
         value = as_json(right)
         return next((path for path in self.ignored if not list(values_at(value, path.split(".")))), "")
 

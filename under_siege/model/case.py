@@ -14,8 +14,8 @@ REVISION = "revision"  # the axis of `run --against`
 class Axis:
     """A parameter that may have several values in a run.
 
-    Axes of the load describe the requests. Cases compete if they have the same values on `load_axes`. Axes of the work
-    determine how long a single response takes. All other axes describe how the target runs.
+    The axes of the load (`of_load`) describe the requests. The axes of the work (`of_work`) determine how long a single
+    response takes. All other axes describe how the target runs.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Case:
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values in `work` that describe the request, without those that describe how the server runs."""
+        """Return the values in `work` that describe the request, not how the server runs."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property
@@ -113,25 +113,25 @@ class Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
     def for_target(self, server: str, axes: Collection[str]) -> Case:
-        """Return the case for another target, which depends only on these axes."""
+        """Return the corresponding case of another target, which depends only on these axes."""
         return Case(server, self.on(axes))
 
     def covers(self, other: Case) -> bool:
-        """Return whether the other case has all values of this one."""
+        """Return whether the other case has all values of this case."""
         return all(pair in other.values for pair in self.values)
 
 
 def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
-    """Return the case with these values, in a canonical order; None and an empty text mean no value."""
+    """Return the case with these values, in a canonical order; None and an empty string mean no value."""
     order = [*_AXES, *sorted(set(values) - set(_AXES))]
     return Case(server, tuple((name, value) for name in order if (value := values.get(name)) not in (None, "")))
 
 
 def load_axes(cases: Collection[Case]) -> frozenset[str]:
-    """Return the axes of the load on which competing cases have the same values.
+    """Return the axes of the load on which two cases must have the same values to be compared.
 
-    If there is only one server, its paths, styles and keep-alive settings compete with each other. Servers that have
-    one path each compete, even if these paths differ.
+    If there is only one server, its paths, styles and keep-alive settings are compared with each other. If each server
+    has only one path, servers are compared even if their paths differ.
     """
     names = {name for case in cases for name, _ in case.load}
     paths: dict[str, set[Value | None]] = {}

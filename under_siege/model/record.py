@@ -9,8 +9,8 @@ History of the file format:
     4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
        the kind of the speed probe is in the environment
     5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
-       tool, including tools that report only totals; later additions, empty in older files: incidents, steps, profiles,
-       and how long threads waited for a CPU
+       tool, including tools that report only totals; later adds incidents, steps, profiles, and how long threads waited
+       for a CPU, which are empty in older files
 """
 
 from pathlib import Path
@@ -65,7 +65,7 @@ class CaseFailedError(Exception):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a case has no results."""
+    """The reason why a case has no results."""
 
     code: str
     message: str
@@ -74,7 +74,7 @@ class Failure(msgspec.Struct, frozen=True):
 class Transactions(msgspec.Struct, frozen=True):
     """The responses that the load tool reported."""
 
-    finished_s: list[Seconds] = []  # when the output line of the tool arrived
+    finished_s: list[Seconds] = []  # when the tool's line about the response arrived
     took_s: list[Seconds] = []  # response times as reported; siege rounds to 10 ms
     status: list[Status] = []
     size_bytes: list[Count] = []
@@ -82,7 +82,7 @@ class Transactions(msgspec.Struct, frozen=True):
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """The totals of each run of a tool that reports no individual responses. Values that it doesn't report are None."""
+    """The totals of each burst of a tool that reports only totals. Values that the tool doesn't report are None."""
 
     began_s: list[Moment] = []  # approximate time of the first request
     took_s: list[PositiveSeconds] = []  # duration since the first request, as reported
@@ -97,7 +97,7 @@ class Bursts(msgspec.Struct, frozen=True):
     kept_alive: list[Count | None] = []  # responses after which the server kept the connection open
     body_bytes: list[Count | None] = []  # total size of all bodies
     wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
-    odd_bytes: list[Count | None] = []  # difference between the bytes received and the size of the requested files
+    odd_bytes: list[Count | None] = []  # difference between received and requested bytes, beyond bytes in flight
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
     tool_awake: list[Cpus | None] = []  # number of CPUs that the tool used or waited for
 
@@ -119,7 +119,7 @@ class Pings(msgspec.Struct, frozen=True):
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """The bench's own requests during the load. Each response is compared with the expected one."""
+    """The bench's own requests during the load. Each response is compared with the expected response."""
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []  # time of the response or the timeout
@@ -158,7 +158,7 @@ class Samples(msgspec.Struct, frozen=True):
     cpu_s: list[CpuSeconds] = []  # CPU time since the server started
     memory_bytes: list[Count] = []
     processes: list[SmallCount] = []
-    waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system doesn't report it
+    waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system doesn't report this
 
 
 class TracedRequests(msgspec.Struct, frozen=True):
@@ -166,9 +166,9 @@ class TracedRequests(msgspec.Struct, frozen=True):
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []
-    worker: list[str] = []  # "process id/thread name"; empty if the server doesn't report it
-    # The spans in which the task ran: start, end, and CPU seconds. If the server does not report them, one span without
-    # CPU seconds is derived from Server-Timing.
+    worker: list[str] = []  # "process id/thread name"; empty if the server doesn't report its workers
+    # The spans in which the task ran: start, end, and CPU seconds. If the server does not report spans, a single span
+    # without CPU seconds is derived from Server-Timing.
     ran_s: list[list[tuple[float, float, float | None]]] = []
 
 
@@ -177,25 +177,25 @@ class Requests(msgspec.Struct, frozen=True):
 
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
-    # Empty if the response was correct; `refused`: status 503 with Retry-After; `lost`: no response, or an incomplete
-    # one; `late`: timeout; `wrong`: any other response.
+    # Empty if the response was correct; `refused`: status 503 with Retry-After; `lost`: no response or an incomplete
+    # response; `late`: timeout; `wrong`: any other response.
     outcome: list[str] = []
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """The requests after a fault, which check whether the server has recovered."""
+    """The requests that check whether the server has recovered from a fault."""
 
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
     outcome: list[str] = []  # as in `Requests`
-    process: list[str] = []  # the process id in `X-Worker`, or empty without this header
+    process: list[str] = []  # the process id in the header `X-Worker`; empty without this header
 
     def is_passed(self, answers: int, processes: int) -> bool:
         """Return whether no request failed and the check ended with enough consecutive correct responses.
 
         Args:
             answers: the required number of consecutive correct responses.
-            processes: the required number of distinct processes among them.
+            processes: the required number of distinct processes that sent these responses.
         """
         streak_start = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
         streak = self.process[streak_start:]
@@ -204,7 +204,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Arrivals(msgspec.Struct, frozen=True):
-    """The requests of an open loop: each was sent when it was due, even if earlier ones were unanswered."""
+    """The requests of an open loop: each was sent when it was due, even if earlier requests were unanswered."""
 
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from due_s only if the generator was late
@@ -244,7 +244,7 @@ class Record(_CaseMeasurement, kw_only=True):
     began_at: str  # UTC, ISO 8601
     load_average: Cpus  # one-minute load average of the machine before the server was started
     time_s: Seconds  # planned duration of the load
-    workers: Positive | None = None  # number of tasks that the server runs concurrently, as it reports
+    workers: Positive | None = None  # number of concurrent tasks that the server reports
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: Bytes = 0  # size of the correct response
@@ -270,7 +270,7 @@ class Record(_CaseMeasurement, kw_only=True):
     tool: str = "siege"
     tool_step_s: Seconds = 0.01  # resolution of the reported response times
     tool_command: list[str] = []
-    tool_report: str = ""  # output and report of the tool for all bursts
+    tool_report: str = ""  # output of the tool for all bursts, including its report
     tool_unknown: Count = 0  # lines on stdout that could not be parsed
     tool_unknown_lines: list[str] = []  # the first of these lines
     tool_cpu_s: Seconds | None = None
@@ -282,7 +282,7 @@ class Record(_CaseMeasurement, kw_only=True):
     machine_before: Machine | None = None  # CPU time during start and warm-up
     machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None
-    # Runs of the task alone, before and after the load; up to schema 3, only in the run without a server.
+    # Runs of the task without a server, before and after the load; up to schema 3, only in the record of the ceiling.
     alone_at_s: list[Moment] = []
     alone_wall_s: list[CpuSeconds] = []
     alone_cpu_s: list[CpuSeconds] = []
@@ -300,11 +300,11 @@ class Record(_CaseMeasurement, kw_only=True):
 
 
 class Trace(_CaseMeasurement, kw_only=True):
-    """A trace: when each of a few simultaneous requests ran, and the pings in the meantime."""
+    """A trace: the times at which the tasks of a few simultaneous requests ran, and the pings during these requests."""
 
     workers: Positive | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
-    pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first one was due
+    pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first ping was due
     machine: Machine | None = None  # CPU time from the first request to the last response
     server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
     bench_cpu_s: Seconds | None = None
@@ -322,12 +322,12 @@ class Incident(_CaseMeasurement, kw_only=True):
     fault_at_s: Moment | None = None
     ended_s: Moment = 0.0  # when the load ended
     idle_answer_s: Seconds | None = None  # response time of the idle server
-    left_whole: bool | None = None  # whether the server recovered and was reused for the next fault; None: not checked
+    left_whole: bool | None = None  # whether the server recovered, so that it can be reused; None: not checked
     recovery: Recovery = msgspec.field(default_factory=Recovery)
     recovery_answers: SmallCount = 0  # consecutive correct responses that count as a recovery
     recovery_processes: SmallCount = 0  # distinct processes that must send these responses
-    seen: dict[str, Metric] = {}  # further metrics of the fault's effect, by name
-    without: str = ""  # why the fault does not apply to this server; empty if it does
+    seen: dict[str, Metric] = {}  # other metrics of the fault's effect, by name
+    without: str = ""  # why the fault does not apply to this server; empty if it applies
     failure: Failure | None = None
 
     @property
@@ -360,7 +360,7 @@ class SkippedServer(msgspec.Struct, frozen=True):
     server: str
     title: str
     python: str
-    reason: str  # why, with a remedy
+    reason: str  # why the server was skipped, and a remedy
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -381,26 +381,26 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the suite that are needed to read the result."""
+    """The settings of the suite that are needed to interpret the result."""
 
     title: str
     source: str = ""  # path of the suite file
     body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
     checked: str = ""  # description of the comparison; empty if every byte was compared
     request: str = ""  # method, and type and size of the body; empty for a plain GET
-    ping: str = ""  # path of the health check; empty without one
-    against: str = ""  # revision that is the base; empty unless there are two revisions
+    ping: str = ""  # path of the health check; empty if there is none
+    against: str = ""  # the base revision; empty unless two revisions are compared
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """Everything that one run measured."""
+    """The result of a run: its settings and all raw values."""
 
     environment: Environment
     suite: MeasuredSuite | None = None  # None: the demo servers
     command: list[str]
     began_at: str
     seed: int
-    rounds: Positive  # planned rounds, or the maximum; `records` has fewer if the run was stopped
+    rounds: Positive  # planned or maximum number of rounds; `records` has fewer if the run was stopped
     until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
     records: list[Record] = []

@@ -1,6 +1,7 @@
-"""Parse goals, which are limits for a metric, such as `p99 < 1s`, `ping p99 < 50ms` or `rate >= 30/s`.
+"""Parse goals. A goal is a limit for a metric, such as `p99 < 1s`, `ping p99 < 50ms` or `rate >= 30/s`.
 
-The operators and the names `p(99)`, `med` and `http_req_duration` are from k6's thresholds, but times need a unit.
+The operators and the names `p(99)`, `med` and `http_req_duration` are from k6's thresholds. Unlike k6, times need a
+unit.
 """
 
 import difflib
@@ -52,7 +53,7 @@ class Goal:
     text: str  # as the user wrote it, with single spaces
     figure: str  # the name of the metric in a result: `ping_p99_s`, `rate_per_s`
     operator: str
-    limit: float  # in the unit of the metric, or with `of_base` as a multiple of the base
+    limit: float  # in the unit of the metric or, if `of_base` is set, as a multiple of the base
     of_base: bool = False
 
     @property
@@ -64,7 +65,7 @@ class Goal:
         return bool(_OPERATORS[self.operator](value, self.limit))
 
     def decided(self, low: float, high: float) -> bool | None:
-        """Return whether the goal holds for all values in the interval, or None if it holds only for some of them."""
+        """Return True if the goal holds in the whole interval, False if it holds nowhere in it, and None otherwise."""
         is_held = self.holds(low)
         return is_held if is_held is self.holds(high) else None
 
@@ -109,7 +110,7 @@ def _has_base(figure: str) -> bool:
 
 
 def goal_names() -> dict[str, str]:
-    """Return a dict from the name of each metric in goals to its name in results."""
+    """Return a dict that maps each metric's name in goals to its name in results."""
     return {name: figure for name, (figure, _) in _FIGURES.items() if not name.startswith("response")}
 
 

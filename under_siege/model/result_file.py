@@ -47,7 +47,7 @@ class UnwritableError(BadInputError, OSError):
 
 
 def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file, but don't read more than the limit; treat a pipe without a writer as empty.
+    """Return the contents of a file of at most `most_bytes`; treat a pipe without a writer as empty.
 
     Raises:
         OSError: the file can't be read.
@@ -60,7 +60,7 @@ def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYT
             raise ValueError(f"it does not begin with {begins_with.decode()!r}")
         data += file.read(most_bytes)
     if len(data) > most_bytes:
-        raise ValueError(f"larger than {most_bytes:,} bytes")
+        raise ValueError(f"it is larger than {most_bytes:,} bytes")
     return data
 
 
@@ -115,7 +115,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return the target, and whether it can be replaced, unlike a device, pipe or file descriptor."""
+    """Follow links; return the target, and whether it can be replaced (a device, pipe or file descriptor can't)."""
     for _ in range(_MAX_LINKS):
         if Path("/proc") in path.parent.resolve().parents:  # for example, the target of /dev/stdout or /dev/fd/63
             return path, False
@@ -150,7 +150,7 @@ def legible(text: str, *, lines: bool = False) -> str:
 
 
 def made_legible(value: T, *, lines: bool = False) -> T:
-    """Return a copy of the value with `legible` applied to all strings in it, at any depth."""
+    """Return a copy of the value in which all strings, at any depth, are legible."""
     copy: Any = value
     if isinstance(value, str):
         copy = legible(value, lines=lines)
@@ -231,9 +231,9 @@ def _axis_problems(values: dict[str, Any], path: str) -> Iterator[str]:
         if axis in _INTEGER_AXES and not isinstance(value, int):
             yield f"{path}.{axis} is not a number"
         elif axis in _TEXT_AXES and not isinstance(value, str):
-            yield f"{path}.{axis} is not a text"
+            yield f"{path}.{axis} is not a string"
         elif isinstance(value, int) and not low <= value <= high:
-            yield f"{path}.{axis} is {_short(value)}"
+            yield f"{path}.{axis} is out of range: {_short(value)}"
 
 
 def _span_problems(requests: list[list[tuple[float, float, float | None]]], path: str) -> Iterator[str]:

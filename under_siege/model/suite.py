@@ -14,10 +14,10 @@ from under_siege.model.requirement import Required
 
 READY_WITHIN_S = 15.0
 RANDOM, IN_FILE = "random", "file"  # orders of a mix
-DRAWN = 1000  # length of the random order of a mix, after which it repeats
+DRAWN = 1000  # the random order of a mix repeats after this many requests
 DRAIN_LIMIT_S = 10.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
-OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones have been answered
+OPEN = "open"  # load tool: requests arrive at a fixed rate, even if earlier requests are unanswered
 SERVICES = ("postgresql", "redis")  # services that `Target.needs` may contain, besides programs
 LONGEST_TIME_S = 86_400.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -46,7 +46,7 @@ def parse_time_s(text: str) -> float | None:
 
 
 class Kind(StrEnum):
-    """How a strategy runs a long task."""
+    """The way in which a strategy runs a long task."""
 
     IN_LINE = "one after the other"
     SLICES = "in slices on one thread"
@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The load before the measured load: a number of requests or a duration. If both are None, there is no warm-up."""
+    """The warm-up before the measured load: a number of requests or a duration. If both are None, it is skipped."""
 
     requests: int | None = None
     time_s: float | None = None
@@ -68,7 +68,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A demo server, any command that starts a server, a server that is already running, or no server at all.
+    """A demo server, a command that starts a server, a server that is already running, or no server at all.
 
     A command, URL, environment or requirement may contain placeholders for axes. A command may also contain {host} and
     {port}.
@@ -106,7 +106,7 @@ class Target:
         return int(digits[0]) if digits else None
 
     def command_for(self, case: Case) -> tuple[str, ...]:
-        """Return the command for a case; its placeholders are not replaced yet."""
+        """Return the command for a case, without replacing placeholders."""
         has_values = all(case.get(name) is not None for name in placeholders(*self.command_if))
         return (*self.command, *self.command_if) if has_values else self.command
 
@@ -131,7 +131,7 @@ class Request:
         return next((value for name, value in self.headers if name.lower() == "content-type"), "")
 
     def described(self) -> str:
-        """Describe the method, and the size and type of the body; return an empty string for a plain GET."""
+        """Describe the method, and the size and type of the body; return an empty string for a GET request."""
         size = f" with {len(self.body):,} bytes of {self.content_type}" if self.body else ""
         return "" if self.method == "GET" else f"{self.method}{size}"
 
@@ -146,7 +146,7 @@ GET = Request()
 
 @dataclass(frozen=True, slots=True)
 class MixedRequest:
-    """One of several requests that users send."""
+    """A request of a mix, which is a load with several different requests."""
 
     path: str
     request: Request = GET
@@ -184,7 +184,7 @@ class Load:
         return random.Random(seed).choices(indexes, weights, k=DRAWN)  # noqa: S311 (not for secrets)
 
     def described(self) -> str:
-        """Describe the requests; return an empty string for a plain GET."""
+        """Describe the requests; return an empty string if they are GET requests for a single path."""
         if not self.mix:
             return self.request.described()
         return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'a fixed'} order"

@@ -1,4 +1,4 @@
-"""Measure the machine during a case: its speed, with a CPU loop and with the task alone, and its CPU usage."""
+"""Measure the machine during a case: its CPU usage, and its speed in a CPU loop and in baseline runs of the task."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, reading_
 from under_siege.targets.interpreter import Interpreter
 
 CPU_TIMES_EVERY_S = 0.25
-RECENT_S = 2.0  # how long samples are kept for the next case
+RECENT_S = 2.0  # seconds for which samples are kept for the next case
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
-MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of runs, and the time within which they must start
+MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of baseline runs, and the time within which they must start
 BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine uses 1 or 2
-FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are not older than this
+FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 
 
@@ -38,7 +38,7 @@ async def script_process(
     folder: Path | None = None,
     may_hide: bool = True,
 ) -> AsyncIterator[ManagedProcess]:
-    """Run one of the subprocess scripts while the context is active, and call `take` for each line that it prints."""
+    """While the context is active, run one of the subprocess scripts, and call `take` for each line of its output."""
     process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
     try:
         assert process.process.stdout is not None
@@ -84,7 +84,7 @@ def _busy_s(times_s: dict[str, float]) -> float:
 
 
 class SpeedProbe:
-    """Receive the samples of a single probe process for all cases, so that speeds can be compared between cases."""
+    """Receive the samples of one probe process that serves all cases, so that their speeds can be compared."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
@@ -102,7 +102,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """Record samples while the context is active, and recent ones since `since_s` (`time.monotonic`)."""
+        """While the context is active, record the arriving samples, and all recent samples since `since_s`."""
         for sample in self._recent:
             if sample[0] >= since_s:
                 append_row(record.beats, *sample)
@@ -140,7 +140,7 @@ class LoneTaskTimer:
         self._timeout_s = timeout_s
         self.process: ManagedProcess | None = None
         self._lines: list[list[float]] = []
-        self._is_lost = False  # whether the process has failed or timed out; then it is not used again
+        self._is_lost = False  # whether the process has failed or timed out, so that it must not be used again
         self._last: list[list[float]] = []  # the previous runs
         self._last_of: Record | None = None
 
@@ -155,7 +155,7 @@ class LoneTaskTimer:
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record the runs made after the previous case, if recent, or else several new runs until one of them fails."""
+        """Record the runs made after the previous case if they are recent; otherwise, make new runs until one fails."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
             while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
@@ -187,7 +187,7 @@ class LoneTaskTimer:
 async def lone_task_timer(
     task: str, python: Interpreter, timeout_s: float, folder: Path | None = None
 ) -> AsyncIterator[LoneTaskTimer]:
-    """Run a process that times the task alone while the context is active."""
+    """While the context is active, keep a process that makes baseline runs of the task on request."""
     worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
@@ -197,7 +197,7 @@ async def lone_task_timer(
 
 @contextlib.asynccontextmanager
 async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
-    """Record the speed of the machine while the context is active, with runs of the task alone before and after."""
+    """Record the machine's speed while the context is active; make baseline runs of the task at its start and end."""
     began_s = time.monotonic()
     async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
         if baseline:

@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """While the context is active, send pings from `began_s + first_s` on; then wait `timeout_s` for responses."""
+    """While the context is active, send pings, the first at `began_s + first_s`; then wait for missing responses."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -111,7 +111,7 @@ def check_interval_s(task_s: float) -> float:
 class AnswerCheck:
     """Request the task and verify the responses, because siege only counts their bytes.
 
-    The rate includes these requests, because they are also work for the server. They begin together with the users, so
+    The rate includes these requests, because they are also work for the server. They start together with the users, so
     that they don't lengthen the queue in the middle of the measurement.
     """
 
@@ -154,14 +154,14 @@ async def watch_drain(
     limit_s: float,
     started: Collection[int] = (),
 ) -> None:
-    """Wait until the server is idle or, if it reports its jobs, has none left; then record the drain.
+    """Wait until the server is idle or, if it reports its queued jobs, has none left; then record the wait.
 
     Args:
         cpu_s: returns the CPU time of the server, or None if it is unknown.
-        jobs: returns the number of queued jobs; it is None if the server doesn't report them.
+        jobs: returns the number of queued jobs; None if the server doesn't report them.
         backlog: number of queued jobs at the end of the load.
-        limit_s: timeout.
-        started: processes that the server has started since the end of the load; the set may grow during the wait.
+        limit_s: maximum time to wait, in seconds.
+        started: ids of the processes that the server has started since the end of the load; may grow during the wait.
     """
     load_ended_s = (record.load_began_s or 0.0) + (record.load_s or 0.0)
     at_end_s = record.samples.cpu_s[-1] if record.samples.cpu_s else None

@@ -1,4 +1,4 @@
-"""Sample the CPU time and memory of a server with all its children, and the local ports in use."""
+"""Sample the CPU time and memory of a server and all its children, and the number of local ports in use."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ class Wakefulness:
             self._samples.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return how many CPUs the process used or waited for, on average over the last seconds, or None if unknown."""
+        """Return how many CPUs the process used or waited for, on average over `last_s`; None if too few samples."""
         samples = [sample for sample in self._samples if sample[0] >= self._samples[-1][0] - last_s]
         if len(samples) < FEWEST_SAMPLES:
             return None
@@ -64,7 +64,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _scheduled_s(pid: int) -> tuple[float, float]:
-    """Return how long all threads ran, and waited for a CPU, in seconds, or zeros if the system doesn't report it."""
+    """Return how many seconds all threads ran, and how many they waited for a CPU; zeros if this is not reported."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -131,12 +131,11 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
         return None
     used_s, waited_s, memory_bytes, kinds, counted = 0.0, 0.0, 0, set(), 0
     for process in processes:
-        with contextlib.suppress(psutil.Error):  # it has just ended, or is a zombie
+        with contextlib.suppress(psutil.Error):  # the process has just ended, or is a zombie
             own_s, times = used_cpu_s(process), process.cpu_times()
             size, kind = _memory(process) if memory else (0, "")
-            # The CPU time of children that have exited is included in that of their parent.
             waited_s += _scheduled_s(process.pid)[1]
-            used_s += own_s + times.children_user + times.children_system
+            used_s += own_s + times.children_user + times.children_system  # children_*: of exited children
             memory_bytes += size
             kinds.add(kind)
             counted += 1

@@ -27,9 +27,9 @@ from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
 
-# If there are more loads, only the first two have charts. A chart shows at most MOST_CASES cases.
+# If there are more than MOST_SETTINGS loads, only the first two have charts. A chart shows at most MOST_CASES cases.
 MOST_SETTINGS, MOST_CASES = 4, 24
-ON_PAGE = ("rate", "p99", "ping")  # metrics that the page shows along an axis; files show the others, too
+ON_PAGE = ("rate", "p99", "ping")  # metrics whose sweeps the page shows; `report --picture` draws the others, too
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
@@ -77,7 +77,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
     untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
     untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
     users = max((record.users for record in result.records), default=0)
-    longer = f" Under siege {users} users send requests all the time, so requests take longer than here."
+    longer = f" Under siege, {users} users send requests all the time, so requests take longer than here."
     asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
     return Picture(
         "timeline",
@@ -99,8 +99,8 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
         yield Picture(
             "heatmap",
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"Which {noun} run how",
-            "Each cell shows requests per second, and below that the share of the ceiling. Stronger colours are nearer "
-            "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
+            "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours are "
+            "closer to it. ★ marks cases that are not significantly slower than the fastest case with the same load.",
             lambda theme: heat_map(cases, theme),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
@@ -109,7 +109,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
 
 
 def _sweeps(comparison: Comparison) -> Iterator[Picture]:
-    """For each metric and numeric axis, yield a chart for each combination of values on the load's other axes."""
+    """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]
@@ -182,7 +182,7 @@ class Field:
 
     @property
     def alone_s(self) -> float | None:
-        """Return how long the task takes alone, in seconds, or None if the cases have different tasks."""
+        """Return how long the task takes without a server, in seconds, or None if the cases have different tasks."""
         works = {summary.case.work for summary in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 
@@ -216,8 +216,8 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "pings",
         "Health-check latency under load",
         f"How long a ping to the same server took while the load was on. Each dot is {100 // dots} % of the pings, and "
-        "the black line is the median. Further left is better. On the logarithmic axis each step is ten times as long. "
-        + ("The dashed line shows how long one task takes alone. Pings right of it took longer." if alone else ""),
+        "the black line is the median. Further left is better. Each step of the logarithmic axis is ten times as long. "
+        + ("The dashed line shows how long one task takes without a server." if alone else ""),
         lambda theme: _pings(field.of(theme), dots, theme),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
@@ -248,12 +248,12 @@ def _moments(field: Field, conditions: str) -> Picture:
     return Picture(
         "moments",
         "The course of the siege",
-        "The blue line counts correct responses, so its slope is the rate. The rate is measured after nine of ten "
-        "users have had a response; it is not all responses divided by all seconds. A step is a batch of responses "
-        "that came at the same moment. Below, each ping is a bar whose height is its time: tall bars show that the "
-        "server was blocked. At the end users send no new requests, and the bars get shorter. All rows have the "
-        "same scales, see the dotted lines. A siege lasts longer if responses take longer. The chart shows the "
-        "first round, not adjusted; the table has all rounds.",
+        "The blue line counts correct responses, so its slope is the rate. The table's rate excludes the time before "
+        "nine of ten users have had a response. A step is a batch of responses that arrived at the same moment. Each "
+        "bar below the line is a ping, and its height is the latency: tall bars show that the server was blocked. At "
+        "the end, users send no new requests, so the bars get shorter. The dotted lines show that all rows have the "
+        "same scales. A siege lasts longer if responses take longer. The chart shows the first round without speed "
+        "adjustment; the table covers all rounds.",
         lambda theme: moments_chart(
             field.of(theme).cases, field.of(theme).rounds, int(MOST_STEPS * field.detail), theme
         ),
@@ -282,8 +282,8 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         "cpu",
         "Cost: CPU time per response",
         f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
-        "confidence interval. A pale bar is not significantly different from 0. The table has the CPU time with the "
-        "task, as measured."
+        "confidence interval. A pale bar is not significantly different from 0. The table shows the CPU time "
+        "including the task, as measured."
         if task
         else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "
         "confidence interval.",
@@ -296,13 +296,13 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 
 
 def _by_the_clock(field: Field) -> str:
-    """Return a text with the task's wall-clock time, because other charts on the page show that time."""
+    """Return a remark on the task's wall-clock time, which other charts show, or an empty string if unknown."""
     alone_s = field.alone_s
     return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:
-    """Return an explanation of the GIL if all strategies ran a task that holds it and several cores were usable."""
+    """Return an explanation of the GIL if all strategies ran a task that holds the GIL, on several usable cores."""
     holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 

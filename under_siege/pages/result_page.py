@@ -26,7 +26,7 @@ MOST_ROWS = 400
 
 
 def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> str:
-    """Return the page; if `changes` compares two revisions, this comparison replaces the recommendation."""
+    """Return the page; if `changes` is given, its comparison of two revisions replaces the recommendation."""
     result, found = comparison.result, judged(comparison) if changes is None else changes.required
     ordered, found_answers = comparison.by_rank(), answers(comparison) if changes is None else []
     sentences = sweep_sentences(comparison) if changes is None else [diff_table.conclusion(changes)]
@@ -64,7 +64,7 @@ def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> 
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """Yield each note as text; add plain names to servers that have no row in the table."""
+    """Yield the text of each note; add plain names to servers that have no row in the table."""
     plain = {
         case.server: with_name(in_plain_words(case.server, case.title), case.server)
         for case in comparison.result.left_out

@@ -27,7 +27,7 @@ _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
 GRACE_S = 5.0
 LOOK_S = 0.01  # polling interval
-CALM_LOOK_S = 0.05  # polling interval during a measurement, which polling disturbs
+CALM_LOOK_S = 0.05  # polling interval during a measurement; more frequent polling would disturb it
 
 
 class Tail:
@@ -143,7 +143,7 @@ class ManagedProcess:
             self.process.terminate()
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
-        # Once the other processes have ended, Python's resource trackers remove the semaphores of these processes.
+        # Python's resource trackers remove the semaphores of the other processes once those have ended.
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
@@ -193,7 +193,7 @@ def _kill(targets: Iterable[psutil.Process]) -> None:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Return whether the process exists and is no zombie. (Only its parent can remove a zombie.)"""
+    """Return whether the process exists and is not a zombie, which only its parent can remove."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -214,7 +214,7 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
 def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     """Run the coroutine; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
 
-    Cancellation takes effect only where the coroutine awaits, so no process that was just started is forgotten. A
+    Cancellation takes effect only where the coroutine awaits, so no process is started without being recorded. A
     second signal is ignored, so it does not interrupt the cleanup.
     """
     stopped_by: list[int] = []

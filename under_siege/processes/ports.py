@@ -34,8 +34,8 @@ _FIRST_PORT = 32_768
 def claimed_port(first: int) -> socket.socket:
     """Claim the first free port, starting at `first`; the claim ends when the returned socket is closed.
 
-    The socket is bound to the UDP port with the same number. Servers don't notice it, other runs on this machine skip
-    it, and the system frees it when this process ends.
+    The socket is bound to the UDP port with the same number. Servers don't notice the claim, other runs on this
+    machine skip the port, and the system ends the claim when this process ends.
     """
     for port in range(first, 65536):
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -91,13 +91,13 @@ def listeners(pid: int, port: int) -> list[int]:
 
 
 def where_it_listens(pid: int) -> str:
-    """Return a text such as `; it listens on port 5000 instead: ...`, or an empty string if no port is known."""
+    """Return a hint such as `; the server listens on port 5000 instead: ...`, or an empty string if unknown."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
         ports = []
     listed = " and ".join(map(str, ports[:3]))
-    return f"; it listens on port {listed} instead: does its command use {{host}} and {{port}}?" if ports else ""
+    return f"; the server listens on port {listed} instead: check {{host}} and {{port}} in its command" if ports else ""
 
 
 def _ports(pid: int) -> list[tuple[int, int]]:

@@ -139,7 +139,7 @@ class Supervisor:
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:
-    """Return the ids of all processes that started with this value of the variable, if the environment can be read."""
+    """Return the ids of all processes that started with this value of the variable and have a readable environment."""
     if not HAS_CHILDREN_FILES:
         return [pid for pid in psutil.pids() if inherited(pid, name) == value]
     wanted = f"{name}={value}".encode()
@@ -162,7 +162,7 @@ def inherited(pid: int, name: str) -> str | None:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process exists and is no zombie. (Only its parent can remove a zombie.)"""
+    """Return whether the process exists and is not a zombie, which only its parent can remove."""
     if not HAS_CHILDREN_FILES:
         try:
             return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -172,7 +172,7 @@ def is_running(pid: int) -> bool:
 
 
 def is_resource_tracker(pid: int) -> bool:
-    """Return whether this is a Python resource tracker, which exits by itself after the processes that it serves."""
+    """Return whether the process is a Python resource tracker, which exits after the processes that it serves."""
     if HAS_CHILDREN_FILES:
         return b"multiprocessing.resource_tracker" in read_proc(f"{pid}/cmdline")
     try:
@@ -187,7 +187,7 @@ def main(descriptor: int, mark: str) -> None:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    # The supervisor must outlive the bench, so it handles signals. SIG_IGN would be inherited by its children.
+    # The supervisor must outlive the bench, so it handles signals. It can't ignore them: children inherit SIG_IGN.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     supervisor = Supervisor(socket.socket(fileno=descriptor), mark)

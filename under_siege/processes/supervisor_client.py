@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """Start a process in `folder`, or else the current directory; return its pid, or raise OSError."""
+        """Start a process in `folder`, by default the current directory; return its pid, or raise OSError."""
         order = {
             "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -168,7 +168,7 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """Use a new supervisor while the context is active, and the former one again afterwards.
+    """Use a new supervisor while the context is active, then return to the former one.
 
     The new supervisor removes the same directories, because the processes that it kills may still write into them.
     """

@@ -1,4 +1,4 @@
-"""Determine from a server's sampled stacks what blocks it: which line, for how much of the time, and why."""
+"""Determine what blocks a server from its sampled stacks: which line, for how much of the time, and why."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
-LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named if it has at least this share of the time and this number of samples
+LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is reported
 LEAST_BLOCKED_S = 0.002  # blocking the event loop for less time per request is not reported
 BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time
 MANY = 1.3  # if more threads than this compute on average, they compete for the GIL
@@ -28,7 +28,7 @@ _STDLIB_CALLERS = re.compile(r"^(socket|ssl|http/|urllib/|selectors|threading|qu
 
 CPU_GIL, CPU_FREE, FOR_GIL = "CPU-bound, holds the GIL", "CPU-bound, without the GIL", "CPU-bound, waits for the GIL"
 LOCK, WAITS = "waits for a lock", "blocking I/O"
-UNKNOWN = "too few samples to tell whether it computes or waits"
+UNKNOWN = "too few samples to tell whether it is CPU-bound or waits"
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -56,7 +56,7 @@ class Sampled:
 
     @property
     def named(self) -> Frame | None:
-        """Return the innermost application frame, or else the outermost frame that serializes or logs, if any."""
+        """Return the innermost application frame, or else the outermost frame that serializes or logs, or None."""
         return self.own or next((frame for frame in self.frames if _purpose([frame])), None)
 
     @property
@@ -76,7 +76,7 @@ class Hotspot:
     frame: Frame  # its most frequent line
     wall: float  # mean number of threads in the function
     state: str
-    detail: str  # the library or call that takes the time, or what the time is spent on
+    detail: str  # the library or call that takes the time, or its purpose: `logging` or `serialization`
     stacks: list[Sampled]
 
     @property
@@ -124,7 +124,7 @@ class Diagnosis:
 
     @property
     def gil_held(self) -> float:
-        """Return for how much of the time application threads held the GIL, in the process where it was longest."""
+        """Return the largest share of the time for which the application threads of a process held its GIL."""
         return max((_total(stacks, "gil") for stacks in self._by_process().values()), default=0.0)
 
     @cached_property
@@ -166,7 +166,7 @@ class Diagnosis:
     def blocking(self) -> list[Hotspot]:
         """Return the functions that block the event loop for a noticeable time per request, longest first."""
         spots = [spot for spot in _hotspots(self.busy_on_loop) if self.per_request_s(spot) >= LEAST_BLOCKED_S]
-        if self.is_gil_contended:  # then every line of the loop may wait for the GIL
+        if self.is_gil_contended:  # because then every line of the loop may wait for the GIL
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
         return self._enough(spots, len(self.loop_processes))
 
@@ -204,12 +204,12 @@ class Diagnosis:
 
     @property
     def is_pool_full(self) -> bool:
-        """Return whether blocking I/O occupies all threads beside an event loop, and users outnumber them."""
+        """Return whether blocking I/O occupies all threads beside an event loop, and users outnumber the threads."""
         is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
-        """Return how many processes are idle while others with the same job are busy, and how many exist in total."""
+        """Return how many processes are idle while others that do the same work are busy, and the number of both."""
         use = [
             _total(part, "cpu") for part in _grouped(self.in_threads or self.on_loop, lambda stack: stack.pid).values()
         ]

@@ -20,8 +20,8 @@ from under_siege.report.case_names import full_name
 
 SPEEDSCOPE = ".speedscope.json"
 _HOW = (
-    "The bar shows what the event loop did. Below it, each box is a function of your code (bold) or a library, and the "
-    "boxes below it are what it called. A box is as wide as its share of the time in which threads were not idle."
+    "The bar shows what the event loop did. Below the bar, each box is a function of your code (bold) or a library; "
+    "the boxes under it are what it called. A box is as wide as its share of the time in which threads were busy."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
 _Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) for each frame; share of time

@@ -12,12 +12,12 @@ from under_siege.cli_options import FILE, Duration, target_options, writable
 @click.option(
     "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
 )
-@click.option("--time", "time_s", type=Duration(), default="20s", help="How long each server is sampled.")
+@click.option("--time", "time_s", type=Duration(), default="20s", help="How long to sample each server.")
 @target_options
 @click.option(
     "--out",
     type=FILE,
-    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or .speedscope.json.",
+    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or a .speedscope.json file.",
 )
 @click.option("--quiet", is_flag=True, help="Don't show progress.")
 def profile(
@@ -31,8 +31,8 @@ def profile(
 ) -> None:
     """Show which line of code blocks each server under load.
 
-    py-spy samples all Python processes of a server from outside, while the load is on. TARGET is the same as for run.
-    Exit 1 if a server could not be profiled.
+    py-spy samples all Python processes of a server from outside while the server is under load. TARGET is the same as
+    for run. Exit 1 if a server could not be profiled.
     """
     from under_siege.profiling.profile_run import profile_servers
     from under_siege.report.progress_bar import ProgressBar

@@ -1,4 +1,4 @@
-"""Profile each case under a load of its own, so that no measured rate includes the cost of the profiler."""
+"""Profile each case under a separate load, so that no measured rate includes the cost of the profiler."""
 
 import asyncio
 import time
@@ -90,7 +90,7 @@ class Profiler:
 
     async def _sample(self, profile: Profile, case_run: CaseRun, server: Server) -> None:
         if server.pid is None:
-            raise CaseFailedError("no_process", "this program did not start it, so its processes are unknown")
+            raise CaseFailedError("no_process", "this program did not start the server, so its processes are unknown")
         if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:
             raise CaseFailedError("interpreters", "py-spy sees only one of the interpreters of a process")
         profile.listeners = server.listeners()

@@ -9,7 +9,7 @@ from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UNKNOWN, WAITS, Diagnosis, Hotspot
 from under_siege.report.case_names import full_name
 
-MUCH_OTHER_WORK = 0.3  # share of all CPUs; beyond it, threads that wait for a CPU seem to wait for something else
+MUCH_OTHER_WORK = 0.3  # share of all CPUs; above it, threads that wait for a CPU seem to wait for something else
 MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 _NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
@@ -88,7 +88,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         return (
             f"{threads} threads waited for a lock {_percent(waiting)} of the time",
             [*at_locks, *(spot for spot in spots if spot not in at_locks)],
-            "Do less while the lock is held, or give each thread data of its own.",
+            "Do less while the lock is held, or give each thread its own data.",
         )
     if diagnosis.is_gil_contended:
         holder = f"one of {threads} threads at a time" if threads > 1 else "one thread"

@@ -41,7 +41,7 @@ _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
 _PERMISSION = (
-    "py-spy may not read the memory of other processes: run as root, set kernel.yama.ptrace_scope to 0 "
+    "py-spy is not allowed to read the memory of other processes: run as root, set kernel.yama.ptrace_scope to 0 "
     "(sudo sysctl kernel.yama.ptrace_scope=0), or start the container with --cap-add SYS_PTRACE"
 )
 
@@ -57,7 +57,7 @@ class Frame(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the display name of the function; a comprehension counts as its enclosing function."""
+        """Return the display name of the function; a comprehension has the name of its enclosing function."""
         return _INNER.sub("", self.function).replace("<locals>.", "")
 
     @property
@@ -69,14 +69,14 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
     """Sample the process and its descendants, and add the stacks to the profile.
 
     Args:
-        folder: directory of the application; the names of its files are relative to it.
+        folder: directory of the application; file names become relative to this directory.
 
     Raises:
         CaseFailedError: no process could be sampled.
     """
     used_s = cpu_times_s(python_processes(pid))
     if not used_s:
-        raise CaseFailedError("not_python", "none of its processes runs CPython, so there is nothing to profile")
+        raise CaseFailedError("not_python", "none of the server's processes runs CPython, so none can be profiled")
     counts: dict[tuple[int, str, str], Counter[str]] = {}
     for name, options in PASSES.items():
         pids, duration_s = processes_for(name, pid, used_s), pass_s(time_s)
@@ -91,7 +91,7 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
             for each, file in zip(pids, files, strict=True):
                 _count(name, each, file, counts)
     if not counts:
-        raise CaseFailedError("no_samples", "py-spy returned no samples; its processes may have ended")
+        raise CaseFailedError("no_samples", "py-spy returned no samples; the server's processes may have ended")
     _add(profile, counts, folder)
 
 
@@ -123,7 +123,7 @@ def cpu_times_s(pids: Sequence[int]) -> dict[int, float]:
 def processes_for(name: str, pid: int, used_s: Mapping[int, float]) -> list[int]:
     """Return the Python processes to sample in a pass, given their CPU times before the first pass.
 
-    The passes for CPU and GIL skip processes that have used no CPU time since then, such as a forkserver.
+    The CPU and GIL passes skip processes that have used no CPU time since then, such as a forkserver.
     """
     now_s = cpu_times_s(python_processes(pid))
     return [each for each, time_s in now_s.items() if name == "wall" or time_s != used_s.get(each)]
@@ -138,7 +138,7 @@ def record_command(pid: int, options: list[str], duration_s: int, file: Path) ->
 
 
 async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> CaseFailedError | None:
-    """Write the stacks of a process to a file; return the error if that failed, or None."""
+    """Write the stacks of a process to a file; return None, or the error if that failed."""
     command = record_command(pid, options, duration_s, file)
     process = ManagedProcess(command, environment=os.environ, may_hide=False)
     stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
@@ -152,7 +152,7 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
     if file.exists():  # noqa: ASYNC240 (a local file)
         return None
     error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
-    reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not end"
+    reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not finish in time"
     return CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
 
 

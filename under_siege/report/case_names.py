@@ -7,9 +7,9 @@ from under_siege.analysis.summary import Summary
 from under_siege.formatting import capitalized
 from under_siege.model.case import Case, Value, axis, load_axes
 
-SHORT = 8  # maximum letters of a short name
+SHORT = 8  # maximum number of letters of a short name
 _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
-# Letters; a title longer than LONGEST_PLAIN is not used as a name, and a name longer than BRIEF is cut.
+# A title with more than LONGEST_PLAIN letters is not used as a name. A name with more than BRIEF letters is cut.
 LONGEST_PLAIN, BRIEF = 70, 30
 
 
@@ -28,8 +28,8 @@ def columned(cases: Sequence[Case]) -> list[str]:
 def across(cases: Sequence[Case]) -> list[str]:
     """Return the axes whose values form the columns of a matrix.
 
-    These are the axes of the load on which the cases differ. If there are none, it is the other axis with the fewest
-    values, unless the cases differ on that axis only: then each value gets a row.
+    These are the axes of the load on which the cases differ. If there are none, the other axis with the fewest values
+    is used. If the cases differ only on that axis, there are no columns, and each value gets a row.
     """
     differing, of_load = varying(cases), load_axes(cases)
     if columns := [name for name in differing if name in of_load]:
@@ -44,7 +44,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
     If all cases have the same server but different paths, the path replaces the server.
 
     Args:
-        without: axes whose values are left out; those of the load always are.
+        without: axes whose values are left out, in addition to the axes of the load.
     """
     axes = [axis(name) for name in varying(cases) if name not in (*without, *load_axes(cases))]
     values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
@@ -54,7 +54,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """Return the name, as in `name_of`, that distinguishes the summary's case from the cases of `beside`."""
+    """Return the name that distinguishes the summary's case from the cases of `beside`, as in `name_of`."""
     return name_of(summary.case, cases_of(beside), without)
 
 
@@ -69,7 +69,7 @@ def full_name(case: Case, cases: Sequence[Case]) -> str:
 
 
 def in_words(case: Case, names: Sequence[str]) -> str:
-    """Return the case's values on these axes as text, such as `digest, 5 users`."""
+    """Return the labels of the case's values on these axes, such as `digest, 5 users`."""
     return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
@@ -82,7 +82,8 @@ def load_in_words(case: Case, beside: Sequence[Case]) -> str:
 def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
     """Map each text to a short form that still distinguishes it from the others.
 
-    If any text is longer than `most`, the words with which all of them begin or end are replaced by `…`."""
+    If any text is longer than `most`, `…` replaces the words with which all texts begin or end.
+    """
     longs = list(dict.fromkeys(texts))
     if len(longs) < 2 or max(map(len, longs)) <= most:
         return {text: text for text in longs}
@@ -97,7 +98,7 @@ def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
 
 
 def _common(lists: Sequence[Sequence[str]]) -> str:
-    """Return the words with which all lists begin, joined, but never all words of a list."""
+    """Return the first words that all lists share, joined, but at least one word less than the shortest list has."""
     least = min(map(len, lists)) - 1
     count = next((place for place in range(least) if len({words[place] for words in lists}) > 1), least)
     return "".join(lists[0][: max(0, count)])

@@ -21,7 +21,7 @@ _MOST_NAMES = 3
 def of_throughput(cases: Sequence[Summary]) -> str:
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
-        return "No throughput could be ranked"
+        return "No case could be ranked by throughput"
     rates = sorted(case.usual_rate_per_s for case in first)
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
         return f"No significant difference: all serve {span(rates, formatting.rate)} requests per second"
@@ -39,14 +39,14 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     short = [case for case in pinged if case.ping_s and case.ping_s.p99 is not None and case.ping_s.p99 < task_s]
     longest = max(_ping_s(case) for case in pinged)
     if not short:
-        return f"In every case pings (p99) take longer than a whole task: up to {formatting.seconds(longest)}"
+        return f"In every case, pings (p99) take longer than a whole task: up to {formatting.seconds(longest)}"
     if len(short) == len(pinged):
-        return f"In every case pings (p99) take at most {formatting.seconds(longest)}"
+        return f"In every case, pings (p99) take at most {formatting.seconds(longest)}"
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
     within = span(sorted(map(_ping_s, short)), formatting.seconds)
     text = (
         f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
-        f"the rest within {span([rest[0], rest[-1]], formatting.seconds)}"
+        f"the others within {span([rest[0], rest[-1]], formatting.seconds)}"
     )
     return _said(short, cases, text, "Quick")
 

@@ -25,7 +25,7 @@ from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.round_statistics import Round
 
 NOTHING = "Nothing was measured."
-WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum letters of an axis value in a heading, and in a row
+WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum number of letters of an axis value, in a heading and in a row
 
 
 def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
@@ -142,7 +142,7 @@ def _in_six_digits(value: CsvValue) -> CsvValue:
 
 
 def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
-    """Return a CSV row as values by heading; the headings match the names in `report --format json`."""
+    """Return the values of a CSV row by heading; the headings match the names in `report --format json`."""
     summary, record = comparison.summary_of_one(measured), measured.record
     latencies = {
         f"{kind}_{name}_s": getattr(latency, name, None)
@@ -182,7 +182,7 @@ Setting = tuple[Value | None, ...]  # the values that define a column, one for e
 
 
 def _matrix(comparison: Comparison) -> Grid:
-    """Return a matrix of strategies and loads; a cell has the rate and, if known, share of the ceiling and ping p99."""
+    """Return a matrix of strategies and loads; cells show the rate and, if known, share of the ceiling and ping p99."""
     cases = cases_of(comparison.cases)
     axes = across(cases)
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
@@ -226,7 +226,7 @@ def _legend_of_cells(comparison: Comparison) -> str:
 
 
 def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
-    """Return the case with these values; a case that lacks an axis appears in each column of the axis."""
+    """Return the case with these values; a case without a value on an axis appears in each column of the axis."""
     wanted = dict(zip(axes, setting, strict=True))
     return next(
         (summary for summary in summaries if all(summary.case.get(name) in (None, wanted[name]) for name in axes)), None

@@ -42,7 +42,7 @@ class ProgressBar:
 
     def warn(self, message: str) -> None:
         """Print a warning on one line, even if the progress bar is hidden."""
-        with contextlib.suppress(OSError):  # for example because the disk is full
+        with contextlib.suppress(OSError):  # stderr may not be writable, for example because the disk is full
             self._progress.console.print(
                 f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
             )

@@ -48,7 +48,7 @@ def _measured(judged: Judged) -> str:
 
 
 def _figures(judged: Judged) -> str:
-    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`."""
+    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`, or an empty string if unmeasured."""
     known = judged.known
     if known is None:
         return ""

@@ -33,7 +33,7 @@ class Heading(NamedTuple):
     """The heading of a column of figures."""
 
     name: str
-    in_terminal: str = ""  # if it begins with a line break, the first line of the previous heading covers both columns
+    in_terminal: str = ""  # after a leading line break, the text shares the first line of the previous heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Grid:
         for name in self.names:
             table.add_column(name, no_wrap=True)
         for index, (name, heading) in enumerate(self.figures[part]):
-            # A heading over several columns is repeated if a new table begins between them.
+            # If a table begins between the columns of a shared heading, the full heading is repeated.
             is_apart = not index and heading.startswith("\n")
             table.add_column(name.replace(" ", "\n") if is_apart else heading or name, justify="right", no_wrap=True)
         for row in self.rows:

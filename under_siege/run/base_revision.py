@@ -36,7 +36,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
             f"--against {legible(base)} needs a TARGET: expected a suite file, or an application such as shop.main:app"
         )
     if REVISION in suite.axes:
-        raise BadInputError(f"{suite.source}: axes.{REVISION}: expected another name, because --against has this axis")
+        raise BadInputError(f"{suite.source}: axes.{REVISION}: expected another name, because --against adds this axis")
     root = Path(top) if (top := _git(folder, "rev-parse", "--show-toplevel")) else None
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}") if root else ""
     if root is not None and commit:
@@ -44,8 +44,8 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
     elif Path(base).is_dir():
         place, label = Path(base).resolve(), legible(base)
     else:
-        kind = "directory" if root is None else f"revision of {root}, or directory"
-        raise BadInputError(f"--against {legible(base)}: no such {kind}; expected one such as main, HEAD~1 or ../other")
+        kind = "directory" if root is None else f"revision of {root} or directory"
+        raise BadInputError(f"--against {legible(base)}: no such {kind}; use for example main, HEAD~1 or ../other")
     inner = folder.relative_to(root) if root else Path()
     if commit and not (place / inner).is_dir():
         raise BadInputError(f"--against {legible(base)}: that revision has no directory {str(inner)!r}")
@@ -60,7 +60,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
 
 def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError if every revision would import the same package, because it is installed in editable mode."""
+    """Raise BadInputError if all revisions would import one package because it is installed in editable mode."""
     for python in pythons:
         for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -259,7 +259,7 @@ async def run(
 async def _lone_task_timers(
     plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
 ) -> dict[object, LoneTaskTimer]:
-    """For each task, start a process that runs the task alone between sieges and measures its duration."""
+    """For each task, start a process that times baseline runs of the task between sieges."""
     workers = dict[object, LoneTaskTimer]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         timeout_s = expectations[case.work].timeout_s(users=1)

@@ -1,4 +1,4 @@
-"""Run the load tool continuously or in bursts, or let the users run the task without a server: the ceiling."""
+"""Run the load tool, continuously or in bursts; for the ceiling, let the users run the task without a server."""
 
 import asyncio
 import contextlib
@@ -214,7 +214,7 @@ def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
             raise CaseFailedError(
                 f"{record.tool}_memory",
                 f"{record.tool} used {MOST_MEMORY:.0%} of the free memory and was stopped. siege 4.0 leaks about 20 KB "
-                "with each 503: use --tool wrk, or raise --queue",
+                'with each 503: use tool = "wrk" in a suite, or let the server queue more requests',
             )
 
 

@@ -34,10 +34,11 @@ TIMES_SETTLED = 2.75
 SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
 CYCLES_OF_A_BURST = 10  # cycles of request and response in a burst, on a server that performs one task at a time
 MOST_BURSTS = 8
-BESIDES_S = 1.5  # seconds for the start, warm-up and stop of each case
+BESIDES_S = 1.5  # seconds that the start, warm-up and stop of each case take
 LEAST_ROUNDS = 2
 # A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
-# rounds slightly exceed LIMIT_S, clearly slower cases get only one. If they exceed MUCH_LONGER × LIMIT_S, all get two.
+# rounds take slightly longer than LIMIT_S, clearly slower cases get only one. If two rounds take longer than
+# MUCH_LONGER × LIMIT_S, all cases get two.
 MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
 CPU_BOUND = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
@@ -56,7 +57,7 @@ class EnvironmentKey(NamedTuple):
     """The values that distinguish virtual environments."""
 
     requirements: tuple[str, ...]
-    python: str  # version
+    python: str  # version, such as 3.14.0
     folder: Path | None  # base of relative paths in the requirements
 
 
@@ -64,7 +65,7 @@ class EnvironmentKey(NamedTuple):
 class Plan:
     """All cases of a run, the load of each, and the number of rounds."""
 
-    targets: Mapping[str, Target]  # by the name that cases use
+    targets: Mapping[str, Target]  # by server name
     pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
     ceilings: tuple[Case, ...]  # the same loads without a server, or on the suite's ceiling
@@ -72,7 +73,7 @@ class Plan:
     load: Load
     rounds: int
     seed: int
-    left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with a Python, or accept no jobs
+    left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with a Python version, or accept no jobs
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
@@ -90,7 +91,7 @@ class Plan:
         return [case for case in cases if case in needed or case in wanted]
 
     def python_of(self, case: Case) -> Interpreter:
-        """Return the Python of a case, or the first one if the target does not depend on it."""
+        """Return the Python of a case, or the first Python of the plan if the target does not depend on Python."""
         return self.pythons.get(case.python) or next(iter(self.pythons.values()))
 
     def requirements_of(self, case: Case) -> tuple[str, ...]:
@@ -313,7 +314,7 @@ def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int)
 def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
     """Return the time limit of a run that continues until the ranks are clear.
 
-    It allows for two rounds of all cases, and for more rounds of close cases.
+    The limit usually allows two rounds of all cases, and more rounds of close cases.
     """
     # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
     undisturbed = {
@@ -333,7 +334,7 @@ def in_words(least_s: float, most_s: float) -> str:
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """For each job for which the given time is too short, return its slowest case and how many seconds it needs."""
+    """For each job for which the given time is too short, return the slowest case and the seconds that it needs."""
     needed: dict[object, tuple[Case, float]] = {}
     for case in plan.cases:
         least_s = most_needed_s(case.users, expectations[case.work])

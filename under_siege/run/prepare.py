@@ -50,7 +50,7 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and the names that it imports from modules, which may be modules, too."""
+    """Yield the modules that a file imports, and the names that it imports from them, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -88,9 +88,9 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
     try:
         await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
-        return f"the command that prepares it failed: {command!r}: {error}"
+        return f"the prepare command failed: {command!r}: {error}"
     except OSError as error:
-        return f"the command that prepares it can't be started: {start.words[0]!r}: {error.strerror}"
+        return f"the prepare command can't be started: {start.words[0]!r}: {error.strerror}"
     return ""
 
 
@@ -127,7 +127,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
     """Return the expected responses and their durations, from a trial of each task or from the first server.
 
     Raises:
-        BadInputError: a task can't be performed; no server was started.
+        BadInputError: a task can't be performed, or the suite's files or ignored JSON paths don't exist.
     """
     if not plan.suite.has_task:
         return await ask_for_references(plan, services, watcher)
@@ -138,7 +138,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
 
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the expected response of each request, as the servers of the plan give it."""
+    """Return the expected response of each request; ask the servers of the plan for it."""
     everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
@@ -148,7 +148,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: ProgressLi
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
-    """Return the response of the first server that responds with the expected status; start each server only once."""
+    """Return the response of the first server that returns the expected statuses; start each server only once."""
     expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
@@ -158,7 +158,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     for case in cases:
         case_by_server.setdefault(case.server, case)
     for case in case_by_server.values():
-        watcher.case_begins(f"the right response  {case.server}", 0.0)
+        watcher.case_begins(f"expected response  {case.server}", 0.0)
         with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail for the same reason
             answers = await _answers(plan, case, services, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
@@ -195,7 +195,7 @@ def _expectation(
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         watcher.warn(
-            f"{case.server} does not give the same response twice: {odd.described()} after {answers[0].described()}; "
+            f"{case.server} returned {odd.described()} after {answers[0].described()} for the same request; "
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation

@@ -44,7 +44,7 @@ from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
-LATE = 0.1  # in the last part of the time limit (this share), failed requests don't replace earlier problems
+LATE = 0.1  # during this last share of the time limit, failed requests don't replace earlier problems
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Server:
         return self._stderr.text() if self._stderr else ""
 
     async def while_alive(self, work: Awaitable[T]) -> T:
-        """Await the work while the server is alive, and return its result.
+        """Await the work while the server is alive, and return the result of the work.
 
         Raises:
             CaseFailedError: the server died, either during the work (which is then cancelled) or soon after the work
@@ -141,7 +141,7 @@ class Server:
             raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
 
     def gil_enabled_by(self) -> str:
-        """Return the module that enabled the GIL of a free-threaded Python, as Python's warning names it."""
+        """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
 
@@ -152,7 +152,9 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Check for `for_s` that the server is alive, because requests may fail shortly before its exit is visible.
+        """Check for `for_s` seconds that the server is alive.
+
+        A request may fail shortly before the exit of the server is visible.
 
         Raises:
             CaseFailedError: the server died.
@@ -276,7 +278,7 @@ def _begun(start: Start) -> ManagedProcess:
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """Start the server of a case; always stop it at the end, and record how long that took.
+    """Start the server of a case; always stop it at the end, and record how long stopping takes.
 
     Raises:
         CaseFailedError: the server can't be started, or lacks something that it needs.

@@ -74,7 +74,7 @@ def run_plan(
     known. Return the result, the signal that stopped the run or None, and whether the file contains the whole result.
 
     Raises:
-        BadInputError: the load tool can't generate the load, or a task can't be performed.
+        BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
     result = _empty_result(plan, command, until_certain=wanted is not None)
     file = ResultWriter(result, plan, out, watcher)
@@ -116,7 +116,7 @@ def run_and_save(
     Returns:
         The same as `run_plan`.
     Raises:
-        BadInputError: a task can't be performed; nothing was started.
+        BadInputError: the expected responses can't be determined.
     """
     result = _empty_result(plan, command)
     file = ResultWriter(result, plan, out, watcher)
@@ -157,7 +157,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
         BadInputError: the tool can't generate this load, or can't be installed.
     """
     if plan.load.tool == OPEN:
-        raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that, or another tool')
+        raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     driver = DRIVERS[plan.load.tool]
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
     check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
@@ -174,7 +174,7 @@ class ResultWriter:
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Kept) -> None:
-        """Add an item to the result (traces in the order of the plan) and save it; warn once if saving fails."""
+        """Add an item to the result (traces in the order of the plan) and save the result; warn once if that fails."""
         result = self._result
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
         (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
@@ -242,7 +242,7 @@ async def _prepared(
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected responses and the services.
 
-    Package versions are added to the result. If the load needs its own network, the code in the context runs in it.
+    Package versions are added to the result. If the load needs its own network, the context runs in this network.
     """
     with contextlib.ExitStack() as network:
         async with services() as needed:

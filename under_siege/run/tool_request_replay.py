@@ -136,7 +136,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
             while len(captured) < count:
                 captured.append(await _next_request(reader))
                 if len(captured) == count:
-                    listening.close()  # the tool would connect again
+                    listening.close()  # otherwise, the tool would connect again
                     if not done.done():
                         done.set_result(None)
                     break

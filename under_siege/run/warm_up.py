@@ -41,7 +41,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         if len(seen) >= wanted:
             break
         # Send twice as many requests as workers, because a pool starts a worker only if none is idle. Send fewer in the
-        # first batch and to threads, because a batch for all threads would compute for seconds under the GIL.
+        # first batch and to threads, because a batch for all threads would hold the GIL for seconds.
         at_once = 2 * (wanted if batch and not _are_threads(seen) else few)
         before, began_s = set(seen), server.age_s()
         requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
@@ -52,14 +52,14 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         if _are_threads(seen) and _processes(seen) == _processes(before):
             break  # threads of one process share imported modules
         if seen == before and server.age_s() - began_s > LONG_S:
-            break  # no new workers answer, although the server reports more
+            break  # no new workers answer, although more are expected
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:
-    """Return whether the process that was started performed the task itself; its threads share imported modules."""
+    """Return whether the started process performed the task itself, so that no other process needs a warm-up."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
     return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share no modules
 
@@ -107,7 +107,7 @@ async def verify(
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, timeout_s: float) -> HttpResponse | None:
-    """Send a ping after the siege and return its response; no response (None) is not a failure by itself."""
+    """Send a ping after the siege; return its response, or None if there is no ping or the ping gets no response."""
     if server.ping is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Estimators, intervals, speed correction and comparisons."""
+"""Estimators, confidence intervals, speed correction and comparisons of cases."""

@@ -14,14 +14,14 @@ STEP_S = 0.05
 STEPS_OF_A_MOMENT = 10
 FEWEST_SAMPLES = 4
 # Standard deviation of the Gaussian weights; this value predicted the rates of recorded runs best. Single samples
-# deviate by a few percent, and half of this variance comes from fluctuations shorter than 50 ms. They matter little for
-# a rate, because requests in a closed loop average over a longer time.
+# deviate by a few percent, and half of this variance comes from fluctuations shorter than 50 ms. These fluctuations
+# hardly affect a rate, because requests in a closed loop average over a longer time.
 WIDTH_S = 0.35
-# Samples longer than this multiple of the median are clipped to it. Samples shorter than the median divided by this
-# factor are dropped.
+# Samples longer than CLIPPED medians count as CLIPPED medians. Samples shorter than the median divided by CLIPPED are
+# dropped.
 CLIPPED = 3.0
-SHORTEST_SAMPLE_S = 1e-9  # used instead of 0: the CPU clock may not advance while a noisy neighbour uses the CPU
-# Minimum total weight of the samples around a step; below it, the speed is interpolated from neighbouring steps.
+SHORTEST_SAMPLE_S = 1e-9  # used instead of 0: the CPU clock may stand still while a noisy neighbour uses the CPU
+# Minimum total weight of the samples around a step. If the weight is lower, the speed is interpolated from other steps.
 LEAST_WEIGHT = 1e-6
 IDLE = 0.02  # added to the utilization of each CPU, so that the weighted mean speed exists even if all CPUs are idle
 
@@ -29,8 +29,8 @@ IDLE = 0.02  # added to the utilization of each CPU, so that the weighted mean s
 class Speeds:
     """The speed of each CPU over time, in repetitions of the probe's work per second of CPU time.
 
-    Each array has a row for each CPU and a column for each time step of `STEP_S`. All times are in seconds since the
-    siege began.
+    Two-dimensional arrays have a row for each CPU and a column for each time step of `STEP_S`. All times are in seconds
+    since the siege began.
     """
 
     def __init__(self, record: Record) -> None:
@@ -86,7 +86,7 @@ class Speeds:
         return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
 
     def clock(self, usual: float = 1.0, coefficient: float = 1.0) -> Clock:
-        """Return a function that converts a time to the time at which the same work is done at the usual speed.
+        """Return a function that converts a time to the time at which the same work would be done at the usual speed.
 
         The pace of the work is the relative speed to the power of `coefficient`, which is 1 for CPU-bound work and 0
         for I/O-bound work.
@@ -104,7 +104,7 @@ class Speeds:
         return clock
 
     def load_beside(self, from_s: float, to_s: float) -> float:
-        """Return how busy the other CPUs were on average while one CPU was busy, from 0 to 1."""
+        """Return the mean utilization of the other CPUs while one CPU is busy, from 0 to 1."""
         count, inside = len(self._cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
@@ -117,7 +117,7 @@ class Speeds:
         return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
-        """Return the speed of a CPU at a given time, or that of the fastest CPU if this CPU has no samples."""
+        """Return the speed of a CPU at a given time, or the highest speed of any CPU if this CPU has no samples."""
         column = int(min(max((at_s - float(self._at_s[0])) / STEP_S, 0), len(self._at_s) - 1))
         speeds = self._speed[:, column]
         return float(speeds[self._cpus.index(cpu)] if cpu in self._cpus else speeds.max())

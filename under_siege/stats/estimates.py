@@ -22,12 +22,12 @@ LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical varianc
 LEAST_DEGREES = 2.0  # minimum degrees of freedom of a case; with fewer, no difference would ever be significant
 LEAST_VARIANCE = 1e-8  # minimum variance, which corresponds to a standard deviation of 0.01 %
 LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
-# Usual standard deviation of a rate's logarithm between rounds. It complements the measured variances until they have
-# this many degrees of freedom.
+# The usual standard deviation of a rate's logarithm between rounds. It supplements the measured variances until they
+# have USUAL_DEGREES degrees of freedom.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
 ODD_CASE = 0.003  # p-value below which a case counts as odd because it varies more than the others
-# Degrees of freedom added to those of an odd case. In simulations, adding only two gave the same coverage, but the
+# Degrees of freedom added to those of an odd case. In simulations, adding two degrees gave the same coverage, but the
 # intervals were too wide to be useful.
 ODD_DEGREES = 4.0
 MOST_REQUESTS = 10**9
@@ -37,7 +37,7 @@ WeightedLogs = Sequence[tuple[float, float]]
 
 
 def student_at(degrees: float, share: float) -> float:
-    """Return a quantile of Student's t distribution."""
+    """Return the quantile of Student's t distribution for the probability `share`."""
     return float(special.stdtrit(degrees, share))
 
 
@@ -47,7 +47,7 @@ def beyond_f(degrees: float, others: float, f: float) -> float:
 
 
 class Step(NamedTuple):
-    """The result of one of several tests: the adjusted p-value, and the significance level for the unadjusted one."""
+    """The result of one of several tests: the adjusted p-value, and the significance level for the raw p-value."""
 
     adjusted: float
     level: float
@@ -73,8 +73,8 @@ def share_between(hits: Sequence[int], counts: Sequence[int]) -> tuple[float, fl
     """Return the 95 % confidence interval of a proportion, from the hits and counts of each round.
 
     The interval is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Because failures come in
-    bursts, counts are divided by the dispersion between rounds (McCullagh and Nelder, Generalized Linear Models, 1989,
-    4.5).
+    bursts, hits and counts are divided by the dispersion between rounds (McCullagh and Nelder, Generalized Linear
+    Models, 1989, 4.5).
     """
     dispersion = _dispersion(hits, counts)
     return _exact(sum(hits) / dispersion, sum(counts) / dispersion) if any(counts) else (0.0, 1.0)
@@ -107,7 +107,7 @@ def _exact(hits: float, count: float) -> tuple[float, float]:
 
 
 def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
-    """Return the variance between rounds divided by that of independent events, but at least 1."""
+    """Return the variance between rounds divided by the variance of independent events, but at least 1."""
     known = [(hit, count) for hit, count in zip(hits, counts, strict=True) if count]
     share = sum(hits) / max(1, sum(counts))
     if len(known) < 2 or not 0 < share < 1:
@@ -144,8 +144,8 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
 def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
     """Return the spread of each case for a metric whose noise has the same causes in all cases, such as the rate.
 
-    A case that varies much more than the others keeps its own variance. A case with a single round gets the variance of
-    the others. If there are few rounds in total, `USUAL_DEVIATION` is included.
+    A case that varies significantly more than the others mostly keeps its own variance. A case with a single round gets
+    the common variance of the others. If there are few rounds in total, the common variance includes `USUAL_DEVIATION`.
     """
     own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
@@ -175,7 +175,7 @@ def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
 
 
 def _common(known: Sequence[Spread]) -> Spread:
-    """Return the common variance of the cases, combined with the usual one if there are few degrees of freedom."""
+    """Return the common variance of the cases, combined with the usual variance if there are few degrees of freedom."""
     total = sum(degrees for _, degrees in known)
     added = max(0.0, USUAL_DEGREES - total)
     squares = sum(variance * degrees for variance, degrees in known) + added * USUAL_DEVIATION**2
@@ -202,7 +202,7 @@ def _prior(known: Sequence[Spread]) -> Spread:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance, many times faster than `statistics.variance` does."""
+    """Return the sample variance. This function is many times faster than `statistics.variance`."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 

@@ -18,9 +18,9 @@ class Measure:
 
     of_round: Callable[[SpeedCorrection, Round], list[float | None]]
     more_is_better: bool = False
-    needs_every_round: bool = False  # whether one missing value prevents an estimate, because it means a very long wait
-    # Returns the variance that known disturbances add to the logarithm of a round's value. If it is set, noise is
-    # assumed to come from the machine, and its variance is pooled over all cases.
+    needs_every_round: bool = False  # whether a missing value prevents an estimate, because it stands for a long wait
+    # Returns the variance that known disturbances add to the logarithm of a round's value. If this function is set,
+    # noise is assumed to come from the machine, and its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
 
 
@@ -67,7 +67,7 @@ def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) 
 
 
 def shares_of_ceiling(cases: Sequence[Sequence[Round]], rates: Sequence[Estimate | None]) -> list[Estimate | None]:
-    """Return the rate of each case divided by the rate of its ceiling, or None if either is unknown."""
+    """Return the rate of each case divided by the rate of its ceiling, or None if either rate is unknown."""
     rate_of = {run: rate for case, rate in zip(cases, rates, strict=True) for run in case}
     ceilings = [next((rate_of[run.ceiling] for run in case if run.ceiling is not None), None) for case in cases]
     return [rate and ceiling and ratio(rate, ceiling) for rate, ceiling in zip(rates, ceilings, strict=True)]

@@ -28,14 +28,14 @@ from under_siege.stats.steady_rate import (
     steady_rate,
 )
 
-# To compute a rate from only the first and the last response, ignore this share of the siege at its start, and require
-# at least this number of responses.
+# A rate that is computed from only the first and the last response ignores the first UNSETTLED share of the siege, and
+# requires at least MANY_ANSWERS responses.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
 @dataclass(frozen=True)
 class CensoredSamples:
-    """Waiting times in seconds; `answered` is false for a wait that did not end with an answer (right-censored)."""
+    """Waiting times in seconds; `answered` is false for a wait that did not end with a response (right-censored)."""
 
     waited_s: Floats
     answered: Flags
@@ -52,7 +52,7 @@ class CensoredSamples:
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the sorted waiting times, and the estimated share of requests that are answered by each time."""
+        """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
@@ -66,7 +66,7 @@ def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
 
 
 class Round:
-    """One record, and its ceiling from the same or the nearest round (None if no ceiling was measured)."""
+    """A record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
 
     def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
         self.record = record
@@ -156,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the lowest and highest speed of a half second in the steady part, extended to include the mean."""
+        """Return the lowest and highest speed in any half second of the steady part, and include the mean speed."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
@@ -164,12 +164,12 @@ class Round:
 
     @cached_property
     def load_beside(self) -> float:
-        """Return how busy the other CPUs were while one CPU was busy in the steady part, or 0 if this is unknown."""
+        """Return the mean utilization of the other CPUs while one CPU is busy in the steady part, or 0 if unknown."""
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
     def responses(self) -> CensoredSamples:
-        """Return the response times, except those of each user's first request, because the queue was not yet full.
+        """Return the response times, except those of each user's first request, because the queue is not yet full.
 
         Requests without a correct response are censored, including those that siege drops at the end.
         """
@@ -187,7 +187,7 @@ class Round:
 
     @cached_property
     def pings(self) -> CensoredSamples:
-        """Return the latencies of all pings, and censor pings without a correct response."""
+        """Return the latencies of all pings; pings without a correct response are censored."""
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
         return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
@@ -205,7 +205,7 @@ class Round:
         return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.load_s or at_s[-1] - at_s[0]))
 
     def cpus_used(self) -> float | None:
-        """Return the average number of CPUs that the server kept busy."""
+        """Return the average number of CPUs that the server kept busy, or None if unknown."""
         used_s = self.server_cpu_s()
         return None if used_s is None or not self.load_s else used_s / self.load_s
 
@@ -220,13 +220,13 @@ class Round:
 
     @cached_property
     def _used(self) -> tuple[Floats, Floats]:
-        """Return the sample times and cumulative CPU times, except samples that lack the time of an ended process."""
+        """Return the times and cumulative CPU times of all samples, except those that omit an ended process."""
         at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
         grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
         return at_s[grown], used_s[grown]
 
     def cpu_s_per_transaction(self) -> float | None:
-        """Return the CPU seconds that the server's processes used per transaction in the steady part."""
+        """Return the CPU seconds per transaction of the server's processes in the steady part, or None if unknown."""
         at_s, used_s = self._used
         if not self.rate.per_s or len(at_s) < 2 or not self.load_s:
             return None
@@ -239,7 +239,7 @@ class Round:
         return float(after - before) / float((to_s - from_s) * self.rate.per_s)
 
     def memory_bytes(self) -> int | None:
-        """Return the peak memory of the server during the siege."""
+        """Return the peak memory of the server during the siege, or None if unknown."""
         return max(self.record.samples.memory_bytes, default=None)
 
 

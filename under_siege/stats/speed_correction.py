@@ -1,10 +1,10 @@
 """Estimate the rates and CPU times that servers would have had on an undisturbed machine.
 
-Three disturbances are measured during each siege: changes of the CPU speed (noisy neighbours, heat, batteries), CPU
+Three disturbances are measured during each siege: changes in the CPU speed (noisy neighbours, heat, batteries), CPU
 time taken by the hypervisor (steal time), and CPU time used by other programs. Rates are computed on a clock that runs
 at the speed of the CPUs, and then corrected for lost CPU time. The speed is a control variate (Lavenberg and Welch,
-Management Science 27, 1981); its coefficient is estimated from the rounds, with a prior that depends on the server. The
-uncertainty of each correction adds to the variance of the round, so that a disturbed round counts less.
+Management Science 27, 1981). Its coefficient is estimated from the rounds, with a prior for CPU-bound, I/O-bound or
+mixed work. The uncertainty of each correction adds to the variance of the round, so disturbed rounds count less.
 """
 
 import math
@@ -24,16 +24,16 @@ BETWEEN_ROUNDS = 0.045  # standard deviation of a rate between rounds, used only
 BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
 UNCERTAIN_LOSS = 0.4  # relative error of the correction for lost CPU time
 UNCERTAIN_WAIT = 0.1  # relative error for time lost to other programs, if the kernel reports how long threads waited
-# Share of all CPUs that other programs use even on a quiet machine; it is not corrected.
+# Share of all CPU time that other programs use even on a quiet machine; rates are not corrected for it.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
 SURE_ERRORS = 3.0  # standard errors beyond which the effect of a server's own load on the CPU speed is significant
 ONE_MORE = 1.1  # tolerance for inexact clocks: a server that can use one CPU may seem to use 1.1 CPUs
-# A task is CPU-bound if its CPU time is at least the first share of its wall time, and I/O-bound if it is at most the
-# second share.
+# A task is CPU-bound if its CPU time divided by its wall time is at least MOSTLY, and I/O-bound if it is at most
+# HARDLY.
 MOSTLY, HARDLY = 0.9, 0.1
 SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
-MOST_SLOPE = 1.1  # maximum slope, because a disturbance hardly slows a task more than the speed probe
+MOST_SLOPE = 1.1  # maximum slope, because a disturbance slows a task hardly more than it slows the speed probe
 
 
 class Slope(NamedTuple):
@@ -70,7 +70,7 @@ class SpeedCorrection:
     """
 
     def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
-        """Fit the coefficients to all cases; `beside` are the cases of another result that need the same scale."""
+        """Fit the coefficients to all cases; `beside` holds the cases of another result that needs the same scale."""
         results = [_with_speed(cases), _with_speed(beside)]
         known = [run for rounds in results for run in rounds]
         self._by_load, self._error_of_load = _slope_by_load(results)
@@ -227,8 +227,8 @@ def taken_by_others(run: Round) -> float:
     """Return the share of a server's possible CPU time that it lost to other programs.
 
     The loss is at most the time that the server's threads waited for a CPU, which the kernel counts. Without this count
-    (older results), it is at most the time that other programs used while no CPU was idle, and at most the CPU time
-    that the server could have used but did not.
+    (older results), the loss is at most the time that other programs used while no CPU was idle, and at most the CPU
+    time that the server could have used but did not.
     """
     machine, used = run.record.machine, run.cpus_used()
     if machine is None or not machine.total_s or not used:
@@ -258,7 +258,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: one for each worker, the number that it used if that is whole, or all."""
+    """Return how many CPUs a server can use: one per worker, else the number in use if nearly whole, else all."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)
@@ -283,7 +283,7 @@ def _undisturbed(run: Round, kind: Prior) -> float | None:
 
 
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
-    """Return whether a task is CPU-bound, I/O-bound or mixed, or None if it was not run alone.
+    """Return whether a task is CPU-bound, I/O-bound or mixed, or None if the task was never timed alone.
 
     On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides.
     """
@@ -311,8 +311,8 @@ def _kind(share: float, computes: float, waits: float) -> Prior:
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
     """Return how much the logarithm of the speed changes with the load on the other CPUs, and its standard error.
 
-    Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between days
-    are not caused by the load.
+    Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between
+    results are not caused by the load.
     """
     centered = []
     for rounds in results:

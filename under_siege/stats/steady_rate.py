@@ -61,9 +61,9 @@ def spans_of(
 ) -> Spans:
     """Return the requests of a closed loop, sorted by user and time.
 
-    Each user is assumed to send the next request as soon as the previous one is answered. The duration that the tool
-    reports (with the resolution `step_s`) is used only for a user's first request, and for a request that follows one
-    without an output line.
+    Each user is assumed to send a request as soon as the previous request is answered. The duration that the tool
+    reports (with the resolution `step_s`) is used only for a user's first request, and for a request whose predecessor
+    has no output line.
     """
     users = np.asarray(user, dtype=int)
     order = np.argsort(users, kind="stable")
@@ -96,11 +96,11 @@ def answered_s(*several: Spans) -> Floats:
 NO_SPANS = loose_spans([], [], [])
 SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had a response
 LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
-# Maximum number of responses that the rate predicts by the time the first response arrives; if it predicts more, the
-# tasks share the CPUs.
+# Maximum number of responses that the rate predicts by the time the first response arrives. If the rate predicts more,
+# the tasks share the CPUs.
 MOST_AT_ONCE = 3.0
 FEWEST_ANSWERS = 4  # minimum number of responses for a fitted line
-# Maximum deviation from the line: this number of responses or, if that is more, this share of all responses.
+# Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 
 
@@ -125,7 +125,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     1/duration over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is
     the slope of the line through all responses, provided that they span at least a third of the time.
 
-    `users` includes users without any response. `besides` are completed requests from outside the loop.
+    `users` includes users without any response. `besides` holds completed requests from outside the loop.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -170,8 +170,9 @@ def is_even(answers: Floats) -> bool:
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
     """Estimate the work done on the requests in flight at `to_s`, as a number of requests.
 
-    Each in-flight request counts with its time inside the period, multiplied by the mean of 1/duration of the requests
-    that took longer than it has taken so far. If no request took longer, it is assumed to end at `to_s`.
+    Each in-flight request counts with its time inside the period, multiplied by the mean of 1/duration over all
+    requests that took longer than this request has taken so far. If no request took longer, this request is assumed to
+    end at `to_s`.
     """
     late = (spans.ended_s > from_s) & (spans.duration_s > 0)
     longest_first = np.argsort(-spans.duration_s[late])
@@ -229,9 +230,9 @@ class BurstTotals:
         return max((value for value in self.columns.max_s if value is not None), default=0.0)
 
     def awake(self, cpus: int) -> float | None:
-        """Return the share of its CPUs that the tool used or waited for, or None if it is unknown.
+        """Return the share of the CPUs that the tool used or waited for, or None if this share is unknown.
 
-        If only its CPU time is known, return the share that the tool used.
+        If only the CPU time of the tool is known, return the share that the tool used.
         """
         known = [value for value in self.columns.tool_awake if value is not None]
         if not known:

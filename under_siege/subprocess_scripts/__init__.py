@@ -1,1 +1,1 @@
-"""Scripts that run as separate processes. Those that run with the target's Python use no module of `under_siege`."""
+"""Scripts that run as separate processes. Scripts for the target's Python import no module of `under_siege`."""

@@ -1,7 +1,7 @@
 """Run the speed probe: time the same short computation on every CPU, 50 times a second.
 
 The script prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds
-are the thread's CPU time, because wall-clock time would include the time in which other threads used the CPU.
+are the thread's CPU time, because wall-clock time also includes periods in which other threads use the CPU.
 
 usage: python -P cpu_speed_loop.py [--work]        --work: describe the computation and exit
 """
@@ -15,10 +15,10 @@ from typing import NoReturn
 from common.cpus import usable_cpu_numbers
 
 # Half of the variance of the speed comes from changes that last less than 50 ms. With 20 samples a second, the error of
-# the mean speed of a siege would double. With 100, the probe would use 1 % of each CPU.
+# the mean speed of a siege would double. With 100 samples a second, the probe would use 1 % of each CPU.
 INTERVAL_S = 0.02
-# Long multiplication takes about 0.02 ms. The fastest of 3 runs counts, because a timer interrupt adds 0.04 ms. A loop
-# in Python is unsuitable, because its speed depends on its memory address, which differs between processes.
+# The long multiplications take about 0.02 ms. The fastest of 3 runs counts, because a timer interrupt adds 0.04 ms. A
+# loop in Python is unsuitable, because its speed depends on its memory address, which differs between processes.
 TIMES, PRODUCTS = 3, 5
 ONE, OTHER = 3**1131, 7**638
 # Samples are comparable if WORK and the version of Python match.
@@ -26,7 +26,7 @@ WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"
 
 
 def main() -> None:
-    """Fork a process for each usable CPU, pinned to it; their samples are spread evenly over the interval."""
+    """Run a process on each usable CPU, and spread the samples of all processes evenly over the interval."""
     cpus = usable_cpu_numbers()
     began_s = time.monotonic()
     for index, cpu in enumerate(cpus[1:], 1):
@@ -51,7 +51,7 @@ def _sample_forever(cpu: int, due_s: float) -> NoReturn:
 
 
 def sample() -> float:
-    """Return the CPU time of the computation, as the fastest of TIMES runs; an earlier run warms the caches."""
+    """Return the CPU time of the computation: the fastest of TIMES runs, after one run that warms the caches."""
     _work()
     took_s = []
     for _ in range(TIMES):

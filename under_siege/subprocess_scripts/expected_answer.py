@@ -16,7 +16,7 @@ from common.task import TaskError, UnknownTaskError, perform, resolve
 
 
 def main(spec: str) -> None:
-    """Perform the task in a pool process, like the server with a process pool.
+    """Perform the task in the worker of a process pool, as the server with a process pool does.
 
     The worker is forked before the task is imported and before any thread exists. It therefore has to import the task,
     like a worker of that server. A fork server is unnecessary, and would double the duration of this script.
@@ -32,10 +32,10 @@ def main(spec: str) -> None:
         except UnknownTaskError as error:
             _give_up(f"task {spec!r} can't be sent to a worker process: {error}")
         except BrokenProcessPool:
-            _give_up(f"task {spec!r} can't run in a worker process: it terminated the process")
+            _give_up(f"task {spec!r} can't run in a worker process: the task terminated the process")
         except TaskError as error:
             _give_up(f"task {spec!r} raised {error}; use a task that succeeds")
-    print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (a new line, in case the task printed something)
+    print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (starts a new line, in case the task printed something)
 
 
 def _give_up(reason: str) -> NoReturn:

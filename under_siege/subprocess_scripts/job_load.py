@@ -1,8 +1,8 @@
-"""Load a server with jobs: each user posts a job, polls for its result, and posts the next one.
+"""Load a server with jobs: each user posts a job, polls for its result, and posts the next job.
 
-The script prints `ready`, and starts when it reads a line. For each job, it prints `user,status,seconds,bytes`, with
-the seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs, and prints to
-stderr how many jobs failed before: `lost: 3`.
+The script prints `ready`, and starts when it reads a line. For each job, it prints `user,status,seconds,bytes`, where
+the seconds count from the post to the result. After SIGTERM, or when stdin is closed, the script drops unfinished jobs,
+and prints the number of jobs that failed earlier to stderr, such as `lost: 3`.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class JobLoad:
                 os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
 
     async def _job(self, session: aiohttp.ClientSession) -> JobOutcome:
-        """Post a job, and poll until it is done; raise ValueError if `Location` is on another server."""
+        """Post a job, and poll until it is done; raise ValueError if `Location` names another server."""
         async with session.post(self._url, headers=self._headers, data=self._body, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)

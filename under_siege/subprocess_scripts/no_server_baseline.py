@@ -2,7 +2,7 @@
 
 The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
 `check` runs a task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script runs
-until it is killed. If the task fails, the script exits with 1 and prints the reason as the last line on stderr.
+until it is killed. If the task fails, the script exits with code 1 and prints the reason as the last line on stderr.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
 CHECK_USER = -1  # runs a task as often as the bench checks responses; printed as `check`
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
-# loop did 2 to 6 % less work per CPU second than one thread; with 0.1 s at most 1 % less (medians, busy 2-CPU machine).
+# loop did 2 to 6 % less work per CPU second than one thread. With 0.1 s, they did at most 1 % less (medians on a busy
+# 2-CPU machine).
 SWITCH_S = 0.1
 EXIT_S = 10.0  # the fork server reports the exit code of a killed process late if the CPUs are busy
 READY, GO = "ready", "go"
@@ -99,7 +100,7 @@ def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_
 
 
 def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
-    """Wait for messages and return how many processes have become ready; exit if one fails."""
+    """Wait for messages and return how many processes have become ready; exit if a process fails."""
     wait([end for user_process in user_processes for end in (user_process.pipe, user_process.process.sentinel)])
     ready = 0
     for user_process in user_processes:
@@ -125,7 +126,7 @@ def _exit_text(exitcode: int | None) -> str:
 
 def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:
     for user_process in user_processes:
-        user_process.process.kill()  # they ignore SIGTERM
+        user_process.process.kill()  # SIGTERM is ignored
     sys.exit(reason)
 
 
@@ -148,7 +149,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 
 
 def _follow_parent() -> None:
-    """End the process by a signal when its parent ends. A thread that watches the parent might wait for the GIL."""
+    """End the process by a signal when its parent ends, because a watching thread might have to wait for the GIL."""
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -166,7 +167,7 @@ def _fail(pipe: Connection, error: BaseException) -> NoReturn:
 
 
 def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection) -> None:
-    """Perform the task repeatedly: without a pause, or once every `pause_s`."""
+    """Perform the task repeatedly, without a pause or, if `pause_s` is set, every `pause_s` seconds."""
     asked_s = began_s = go.result()
     try:
         for number in itertools.count():
@@ -182,7 +183,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
 
 
 def _perform(task: str) -> TaskRun:
-    """Perform the task; if it has forked, end the child process that also returns from it."""
+    """Perform the task. If the task has forked, end the child process, which also returns from `perform`."""
     own_pid = os.getpid()
     run = perform(task)
     if os.getpid() != own_pid:

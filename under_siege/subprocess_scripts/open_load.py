@@ -1,4 +1,4 @@
-"""Generate an open-loop load: send each request when it is due, even if earlier ones have not been answered.
+"""Generate an open-loop load: send each request when it is due, even if earlier requests are unanswered.
 
 The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
@@ -7,7 +7,8 @@ The script prints `ready`, and reads one line of JSON:
     order               indexes into `requests`, in the order in which they are sent; the order is repeated
     keep_alive          whether connections stay open
     headers             names and values of the headers that each correct response must have
-    begin_s, due_s      the start as a time of `time.monotonic`, and when each request is due, after the start
+    begin_s             the start of the load, as a time of `time.monotonic`
+    due_s               the time from the start until each request is due
 Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
 When stdin is closed, it drops unanswered requests and exits.
 """
@@ -29,7 +30,7 @@ from yarl import URL
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.model.body_rule import BodyRule
 
-MORE_BYTES = 65536  # a body is read up to the size of the correct response plus this
+MORE_BYTES = 65536  # number of bytes by which a body may exceed the correct body before reading stops
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
@@ -54,7 +55,7 @@ class OpenLoad:
         self._lines: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Send each request when it is due, and report finished requests, until `stop` is set."""
+        """Send each request when it is due, and report finished requests until `stop` is set."""
         connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:

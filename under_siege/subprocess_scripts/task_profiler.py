@@ -1,4 +1,4 @@
-"""Profile a task without a server, and print a line of JSON for each step. A failed step has a one-line "error".
+"""Profile a task without a server, and print a line of JSON for each step, with an "error" if the step failed.
 
 usage: python -P task_profiler.py TASK
 """
@@ -74,7 +74,7 @@ def _step(report: Any, name: str, measure: Callable[[], StepResult]) -> StepResu
 
 
 def _once(spec: str) -> TaskRun:
-    """Perform the task; if it has forked, end the child process that also returns from it."""
+    """Perform the task. If the task has forked, end the child process, which also returns from `perform`."""
     own_pid = os.getpid()
     run = perform(spec)
     if os.getpid() != own_pid:
@@ -126,7 +126,7 @@ class _Machine:
 
 
 def _peak_bytes() -> int:
-    """Return the peak of resident memory since the last call, or since the start if the system can't reset it."""
+    """Return the peak of resident memory since the last call, or since the start if the system can't reset the peak."""
     try:
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak (proc(5))
@@ -172,7 +172,7 @@ def _yields(spec: str) -> StepResult:
 
 
 class _Pauses:
-    """How long a task runs between its pauses, and the number of long pauses, in which it waits for something."""
+    """How long a task runs between its pauses, and the number of long pauses, in which the task waits for something."""
 
     def __init__(self) -> None:
         self.ran_s: list[float] = []
@@ -190,10 +190,11 @@ class _Pauses:
 
 
 def _threads(spec: str) -> StepResult:
-    """Compare one task with two concurrent ones in threads; return the median trial, and this thread's longest delay.
+    """Compare one run of the task in a thread with two concurrent runs.
 
-    CPU speed varies, so the time of the single run is adjusted to the speed of the two runs: it is the single run's
-    waiting time plus the mean CPU time of the two runs. Time spent waiting for a CPU does not count.
+    Return the median trial, the longest delay of this thread, and the number of threads left. Because CPU speed varies,
+    the time of the single run is adjusted to the speed of the two runs: it is the waiting time of the single run plus
+    the mean CPU time of the two runs. Time spent waiting for a CPU does not count.
     """
     trials, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
@@ -252,7 +253,8 @@ def _interpreter_pool() -> futures.Executor:
 def _in_worker(spec: str, work: Callable[[str], TaskRun], make_pool: Callable[[], futures.Executor]) -> StepResult:
     """Run the task once to start the worker, and once to measure the cost of sending the task and its result.
 
-    A sub-interpreter runs `perform`, because it can't import this module: psutil can't be loaded twice.
+    A sub-interpreter runs `perform` instead of `_once`, because psutil, which this module imports, can't be loaded
+    twice.
     """
     with make_pool() as pool:
         start_s = _timed(lambda: pool.submit(work, spec).result())

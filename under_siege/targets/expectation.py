@@ -22,7 +22,7 @@ from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read; the result is in the last line
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # base of the timeout; number of check requests that may queue, too
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of check requests that may also be queued
 QUEUE_S = 0.05  # time that queueing adds to each job
 
 Work = tuple[tuple[str, Value], ...]
@@ -43,7 +43,7 @@ class Files:
 
     @staticmethod
     def path(template: str, name: str) -> str:
-        """Return the template of a path or URL, in which the name of the file replaces `{file}`."""
+        """Return the path or URL in which the encoded name of the file replaces `{file}`."""
         return template.replace("{file}", quote(name))
 
 
@@ -57,7 +57,7 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The expected response, and how long its task takes alone."""
+    """The expected response, and how long the task takes without a server."""
 
     answer: bytes
     task_s: float
@@ -99,7 +99,7 @@ class Expectation:
         return self.files.path(url, name), replace(self, answer=contents, files=None)
 
     def problem(self, answer: HttpResponse) -> str:
-        """Return how a response differs from the expected one, or an empty string if it is correct."""
+        """Return how a response differs from the expected response, or an empty string if the response is correct."""
         if answer.status != self.status:
             return f"{answer.described()} instead of {self.described()}"
         if difference := self.rule.problem(answer.body, self.answer):
@@ -145,7 +145,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         printed = output.read().decode(errors="replace").splitlines()
     if trial.process.returncode != 0:
-        lines = [line for line in errors.text().splitlines() if line.strip()] or ["it terminated the process"]
+        lines = [line for line in errors.text().splitlines() if line.strip()] or ["the task terminated the process"]
         if lines[-1].startswith("trial: "):
             raise BadInputError(lines[-1].removeprefix("trial: "))
         raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
@@ -154,6 +154,6 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
     except (ValueError, LookupError, TypeError):
         raise BadInputError(
-            f"the result of task {task!r} can't be read: it prints on stdout, or answers more than "
-            f"{MAX_OUTPUT_BYTES:,} bytes; expected a task that prints nothing"
+            f"the result of task {task!r} can't be read: the task prints to stdout, or returns more than "
+            f"{MAX_OUTPUT_BYTES:,} bytes; use a task that prints nothing and returns less"
         ) from None

@@ -102,7 +102,7 @@ def suite_of_application(app: str, folder: Path, path: str | None, ping: str | N
     """Return the suite that `init` would write for the application in this folder.
 
     Raises:
-        BadInputError: the application can't be imported, or Django refuses requests to `HOST`.
+        BadInputError: the application can't be imported, a path is invalid, or Django refuses requests to `HOST`.
     """
     python = own_python(folder)
     if python:
@@ -209,7 +209,7 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the installed servers (or all if none is installed), all their packages, and whether one is installed."""
+    """Return the installed servers (or all if none is), the packages of all servers, and whether one is installed."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
@@ -227,13 +227,13 @@ def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[lis
 
 
 def _completed(command: str, app: str) -> str:
-    """Fill the application into a server's command; add `--factory` if it is a function that creates an application."""
+    """Insert the application into a server's command, with `--factory` if `app` is a call such as `module:create()`."""
     option = f"{app.removesuffix('()')} --factory" if app.endswith("()") else app
     return command.replace("APP", option).replace("CALL", app)
 
 
 def own_python(folder: Path) -> str:
-    """Return the relative path of the Python in the folder's virtual environment, or an empty string without one."""
+    """Return the relative path of the Python in the folder's virtual environment, or "" if there is no environment."""
     paths = (Path(name, "bin", "python") for name in (".venv", "venv", "env"))
     return next((str(path) for path in paths if (folder / path).exists()), "")
 
@@ -269,7 +269,7 @@ def _method(call: ast.Call, decorator: str) -> str:
 def _source(module: str, folder: Path) -> ast.Module:
     if (source := _file(module, folder)) is None:
         raise BadInputError(
-            f"there is no {module.replace('.', '/')}.py in {folder}: expected module:name of an application there"
+            f"there is no {module.replace('.', '/')}.py in {folder}: expected the module:name of an application there"
         )
     return parsed_source(source)
 

@@ -71,7 +71,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Return the versions of the packages that servers may use, by name, or nothing if the Python does not run."""
+    """Return the versions of the packages that servers may use, by name; return none if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -80,9 +80,9 @@ def packages_of(python: str) -> dict[str, str]:
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:
-    """Run the source with a Python, and return its variable `answer`, which is transferred as JSON.
+    """Run the source with a Python, and return the value of its variable `answer`, transferred as JSON.
 
-    If it is the Python of the bench, the source runs in this process.
+    If `python` is the Python of the bench, the source runs in this process.
 
     Raises:
         OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
@@ -103,7 +103,7 @@ def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
 
 
 def with_unique_versions(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters; add the directory to the version if several interpreters share it."""
+    """Return the interpreters; add the directory to the version if several interpreters have the same version."""
     versions = [each.version for each in interpreters]
     return [
         replace(each, version=legible(f"{each.version} in {each.prefix}")) if versions.count(each.version) > 1 else each

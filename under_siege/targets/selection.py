@@ -22,7 +22,7 @@ _JOBS_PATH = "/jobs"  # as in the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
-    """Return the suite, whose load posts jobs if the style or the suite requires this.
+    """Return the suite, with a load that posts jobs if the style or the suite requires jobs.
 
     Raises:
         BadInputError: the load can't post jobs.
@@ -66,7 +66,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """For each key of load tools, return whether it is set, its name, why it is rejected, and by which commands."""
+    """Return for each key of load tools: whether it is set, its name, why it is rejected, and by which commands."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}
@@ -101,7 +101,7 @@ def suite_of(
         command: the command that measures the suite.
 
     Raises:
-        BadInputError: a name is unknown, the names don't fit together, or the command does not support a key.
+        BadInputError: a name is unknown, the names can't be combined, or the command does not support a key.
     """
     if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
         suite = suite_of_application(names[0], Path.cwd(), path, ping)
@@ -123,12 +123,12 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
     if quick and not files:
         raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
     if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
-        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one; {INVOCATION} init creates it there")
+        raise BadInputError(f"{legible(folder)!r} has no {NAME}; create it with {INVOCATION} init")
     kind = urls or list(files)
     if kind and (other := next((name for name in names if name not in kind), None)):
         raise BadInputError(
             f"{legible(other)!r} can't be compared with {legible(kind[0])!r}, which gets different requests; "
-            "use strategies, one suite, or URLs"
+            "name only strategies, only servers of one suite, or only URLs"
         )
     if urls:
         return _running_suite(urls, ping)
@@ -171,13 +171,13 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
         load=Load(),
         axes={"users": (25,), "path": (paths[0],)},
         ping=Ping(ping_path("--ping", ping)) if ping is not None else None,
-        title="Servers that run already",
+        title="Servers that are already running",
         has_task=False,
     )
 
 
 def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
-    """Return the suite with further requirements; raise BadInputError if one is invalid or can't be measured."""
+    """Return the suite with more requirements; raise BadInputError if any is invalid or can't be measured."""
     further = required(texts)
     for requirement in further:
         if requirement.goal.of_base and not has_base:

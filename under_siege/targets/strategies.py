@@ -29,13 +29,13 @@ _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
 
 
 def strategies_suite(names: Sequence[str]) -> Suite:
-    """Return a suite of the strategies with these names, or of all strategies; raise the errors of `find_strategy`."""
+    """Return a suite of the strategies with these names, or of all strategies; for errors, see `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
 
 
 def with_default_queue(target: Target) -> Target:
-    """Return the strategy with its default queue length, as when a user starts it."""
+    """Return the strategy with its default queue length, as when a user starts the server."""
     size = len(_UNLIMITED_QUEUE)
     return replace(target, command=target.command[:-size]) if target.command[-size:] == _UNLIMITED_QUEUE else target
 
@@ -47,7 +47,11 @@ def all_strategies() -> list[Target]:
 
 
 def find_strategy(name: str) -> Target:
-    """Return the strategy with this number (`3`), file stem, or path; raise the errors of `read_strategy`."""
+    """Return the strategy with this number (`3`), file stem, or path.
+
+    Raises:
+        BadInputError: there is no such strategy, or `read_strategy` rejects the file.
+    """
     for path in SERVERS.glob("*.py"):
         if name in (path.stem, path.stem.partition("_")[0]):
             return read_strategy(path)

@@ -91,8 +91,8 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     if "quick" not in data:
         if quick:
             raise BadInputError(
-                f"{path}: no quick profile: expected a table such as [quick.load] in it; "
-                "measure less with --time, --users and --rounds"
+                f"{path}: no quick profile: expected a table such as [quick.load]; "
+                "to measure less, use --time, --users and --rounds"
             )
         return full
     # An invalid quick profile is an error even if it is not used.
@@ -102,7 +102,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
 
 
 def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
-    """Return the suite in these tables. The file need not exist; error messages name the source."""
+    """Return the suite in these tables. The file need not exist; error messages begin with `source`."""
     return _suite(path, source, data, ())
 
 
@@ -199,7 +199,7 @@ def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     if table.files and not DRIVERS[tool].supports_multiple_paths:
         raise BadInputError(f'load has files, and {tool} requests one path only: expected tool = "wrk"')
     if table.locust_workers and (tool != "locust" or table.threads):
-        raise BadInputError('load has locust_workers: expected them with tool = "locust", and no threads')
+        raise BadInputError('load.locust_workers needs tool = "locust", and can\'t be combined with threads')
     request = request_of(table, folder)
     replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
     if replaced and (
@@ -333,7 +333,7 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
 
 
 def template_text(word: str, folder: Path) -> str | None:
-    """Return the text of the file that a word of a command names, or None if there is no such file with `{port}`."""
+    """Return the text of the file that a word of a command names, or None unless the file exists and has `{port}`."""
     path = folder / word
     try:
         if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:

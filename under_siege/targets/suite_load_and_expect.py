@@ -105,7 +105,7 @@ def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple
 
 
 def _answered(expected: Any) -> tuple[BodyRule, bytes]:
-    """Return how to compare bodies with the expected one, and the expected body as bytes."""
+    """Return the rule for comparing bodies with the expected body, and the expected body as bytes."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
     fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()

@@ -181,7 +181,7 @@ def _converted(data: dict[str, Any], to: type[TableT]) -> TableT:
 
 
 def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInputError:
-    """Convert an error of msgspec to one that shows the key and its value."""
+    """Convert an error of msgspec to an error that shows the key and its value."""
     problem, _, place = message.partition(" - at ")
     path: list[str] = []
     key, value = "", cast(Any, data)

@@ -142,10 +142,10 @@ class Timeline(NamedTuple):
 
     @property
     def parallelism(self) -> int | None:
-        """Return the rounded average number of tasks that ran at the same time, which is at least 2 if any did.
+        """Return the average number of tasks that ran at the same time, rounded, but at least 2 if any ran in parallel.
 
         I/O-bound tasks count from their start to their end. Return None if the server doesn't report enough, or if
-        other programs used the CPUs.
+        tasks were waiting or other programs used the CPUs.
         """
         bars = self.bars
         if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
@@ -175,7 +175,7 @@ class Timeline(NamedTuple):
 
     @property
     def longest_late_s(self) -> float:
-        """Return the longest time between the end of a task and its result, or 0 if it is negligible."""
+        """Return the longest time between the end of a task and its response, or 0 if that time is negligible."""
         late_s = max((bar.late_s for bar in self.bars), default=0.0)
         return late_s if late_s > LATE * self.done_s else 0.0
 
@@ -235,7 +235,7 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return the time at which the last response or ping of all timelines ended, where their common time axis ends."""
+    """Return the end of the common time axis: when the last response or ping of all timelines ended."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
@@ -279,7 +279,7 @@ def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float,
 
 
 def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
-    """Return the average number of spans during a period, and the average number of CPUs that they used in it."""
+    """Return the average number of spans in a period, and the average number of CPUs that these spans used."""
     starts_s, ends_s, shares = spans.T
     inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
     return float(inside.sum()), float((inside * shares).sum())

@@ -1,4 +1,4 @@
-"""Format timelines as descriptions in words and as charts made of block characters."""
+"""Describe timelines in sentences, and draw them with block characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
     if len(groups) == 1:
         return heading(kind, members)
     if not kind.is_parallel or kind.is_stuck:
-        return "None of these runs tasks in parallel and keeps pings quick"
+        return "No strategy here both runs tasks in parallel and keeps pings quick"
     names = formatting.listed([full_name(timeline, is_plain=True) for timeline in members])
     if len(members) > _MOST_NAMES:
         return f"{heading(kind, members)} ({len(members)} of {len(drawn)})\n{names}"
@@ -115,7 +115,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
         return f"Request {number} was {answered}; {NOT_REPORTED}."
     start_s = bar.spans[0].from_s
     pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} parts"
-    late = f"; the response was ready {formatting.seconds(bar.late_s)} before" if bar.late_s > 0.0005 else ""
+    late = f"; the response was ready {formatting.seconds(bar.late_s)} earlier" if bar.late_s > 0.0005 else ""
     waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
     pings = f" Pings in that time took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
     return (
@@ -207,7 +207,7 @@ def _group_heading(members: Sequence[Timeline]) -> str:
 
 
 class _Chart:
-    """A text chart of one timeline, up to the request with the number `last` if it is set."""
+    """A text chart of one timeline, up to the request with the number `last` unless `last` is None."""
 
     def __init__(self, timeline: Timeline, scale: tuple[float, float], last: int | None = None) -> None:
         self._timeline, self._last = timeline, last

@@ -1,4 +1,4 @@
-"""Trace servers: send simultaneous requests and pings, and record when each request ran, as its response reports."""
+"""Trace servers: send simultaneous requests and pings, and record when each task ran according to its response."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (N
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy without a siege, and return the unsaved result and the signal that stopped it (or None)."""
+    """Trace every strategy without a siege; return the unsaved result, and the signal that stopped the run or None."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await RequestTracer(ready, None, expectations, keep, requests).trace_remaining(services, watcher)
@@ -47,7 +47,7 @@ def trace_servers(
 
 
 class RequestTracer:
-    """Trace each case once (even with several numbers of users), after its siege or on a separate server."""
+    """Trace each case once, even if its number of users varies, after its siege or on a separate server."""
 
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
@@ -74,7 +74,7 @@ class RequestTracer:
             watcher.case_ends()
 
     async def _trace(self, case: Case, send_all: Callable[[Trace], Awaitable[None]]) -> Trace:
-        """Return the trace or its failure, after a retry if other programs left too few CPUs for two parallel tasks."""
+        """Trace the case and record any failure; retry once if other programs left too few CPUs for parallel tasks."""
         for _ in range(2):
             trace = Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
             try:
@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span that ends with the response and lasts as long as `Server-Timing` says, or none without it."""
+    """Return one span that ends with the response and has the duration in the header `Server-Timing`, if present."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

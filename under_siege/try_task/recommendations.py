@@ -1,4 +1,4 @@
-"""Show the profile of a task, and recommend strategies: which are worth a run, which are not, and why."""
+"""Show the profile of a task, and explain which strategies are worth measuring."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,13 @@ YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
 SHORTEST_S = 0.0001  # shorter times are shown as "less than"
 IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
-# Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times (without CPU waits).
+# If no thread waits for a CPU, two threads take 1.7 to 2 times as long as one if the task holds the GIL, and 1 to 1.1
+# times as long otherwise.
 HELD = 1.4
 BRIEF_S = 0.001  # approximate overhead of a request
-# The first run may have filled a cache if it took at least 10 times as long as the others, and at least 5 ms longer.
+# The first run may have filled a cache if it took over 10 times as long as the fastest later run, and over 5 ms longer.
 CACHED, CACHED_S = 10, 0.005
-MOST_CPUS = 0.75  # if one task uses more than this share of all CPUs, a second process gains nothing
+MOST_CPUS = 0.75  # if a task uses more than this share of all CPUs, a second process gains nothing
 MULTITHREADED = 1.2  # a task that uses more CPUs than this, on average, has threads of its own
 
 
@@ -34,9 +35,9 @@ class TaskTraits:
         self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
         self.is_brief = again is not None and again.wall_s < BRIEF_S  # shorter than the overhead of a request
         uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
-        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0 means at most one
+        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0: at most one CPU
         self.yields = profile.yields is not None and profile.yields.yields > 0
-        self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None if unknown
+        self.holds_gil: bool | None = None  # None if unknown
         is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
         if threads is not None and not threads.error and not is_unclear:
             self.holds_gil = threads.two_s > HELD * threads.alone_s
@@ -100,10 +101,10 @@ def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, s
     if task.is_cached and first_run.has_cache:
         path, bracket, rest = task.profile.task.partition("(")
         uncached = f"{INVOCATION} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
-        yield "cached?", f"it has a cache, so all figures here are for cache hits; to try it without: {uncached}"
+        yield "cached?", f"it has a cache, so all figures here are for cache hits; to avoid its cache, run: {uncached}"
     elif task.is_cached:
         hits = "later runs may be cache hits: try the task without its cache"
-        loads = "If the first run only loaded something, only the first request of a worker takes that long"
+        loads = "If the first run was slow because it loaded data, only a worker's first request takes that long"
         yield "cached?", f"{hits}. {loads}"
     if machine is not None and machine.is_busy:
         remedy = "so all times are too long; close other programs and try again"
@@ -133,9 +134,9 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
     if again.error:
         yield f"it worked once and then failed: {again.error}"
     if again.answers > 1:
-        yield f"its result differs: {again.answers} results in {again.runs} runs; make it return the same each time"
+        yield f"its result differs: {again.answers} results in {again.runs} runs; make it return the same result"
     if effects.printed_bytes:
-        yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes lines of several tasks"
+        yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes the lines of tasks"
     if effects.forks:
         yield "it forks: the child inherits the server's sockets, and may inherit locks that are never released"
     if effects.children:
@@ -145,7 +146,7 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
 
 
 def recommendations(profile: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each strategy of a known kind, its judgement, and the reason."""
+    """Yield the name, the judgement and its reason for each strategy whose kind is known."""
     task = TaskTraits(profile)
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
@@ -159,7 +160,7 @@ def _recommendation(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     if task.profile.alone is None or task.profile.alone.error:
         return CANNOT, "the task itself does not work"
     if again is not None and again.answers > 1:
-        return CANNOT, "its result differs from run to run, so no result could be verified"
+        return CANNOT, "its result differs from run to run, so its results can't be verified"
     if again is not None and again.error:
         return CANNOT, "it works only once"
     if task.is_brief:
@@ -187,7 +188,7 @@ def _obstacle(profile: TaskProfile, kind: Kind) -> str:
     where, trial = trials[kind]
     if trial is not None:
         return f"it fails {where}: {trial.error}" if trial.error else ""
-    needed = f"it needs Python 3.14 or later, and this is {profile.python}; use --python PATH"
+    needed = f"sub-interpreters need Python 3.14 or later, and this is {profile.python}; pass --python PATH"
     return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
 
 
@@ -196,11 +197,11 @@ def _if_io_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
         case Kind.THREADS:
             return YES, "threads can wait in parallel; --workers sets their number"
         case Kind.PROCESSES | Kind.PREFORK:
-            return NO, "waiting needs no process of its own, and each takes memory"
+            return NO, "waiting needs no separate process, and each process takes memory"
         case Kind.INTERPRETERS:
-            return NO, "waiting needs no interpreter of its own"
+            return NO, "waiting needs no separate interpreter"
         case Kind.GREENLETS if not task.yields:
-            return YES, "if it waits in calls that gevent can patch: sockets, sleep and locks of Python"
+            return YES, "if it waits in calls that gevent can patch, such as Python's sockets, sleep and locks"
     if task.yields:
         return YES, "it yields while it waits, so any number of tasks can wait on one thread"
     return NO, "it waits without yielding, which blocks the event loop"

@@ -17,14 +17,14 @@ from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
 from under_siege.targets.interpreter import Interpreter
 
-# The timeout of a step allows 12 runs that each take 4 times as long as the first one, and at least 5 s.
+# The timeout of a step is at least 5 s, and allows 12 runs that each take 4 times as long as the first run.
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0
-MOST_BYTES = 1_000_000  # more output is not read; the profiler shortens results, so it prints less
+MOST_BYTES = 1_000_000  # maximum output to read; the profiler prints less, because it shortens results
 _STEPS = {
     "alone": "the first run",
     "effects": "the check for side effects",
     "again": "later runs",
-    "yields": "the check of how it yields",
+    "yields": "the check for yields",
     "threads": "the run in two parallel threads",
     "machine": "the check for other programs",
     "process": "the run in another process",
@@ -38,7 +38,7 @@ class FirstRun(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     answer: str = ""  # the beginning of the result
     answer_bytes: int = 0
-    has_cache: bool = False  # whether the task has a cache of functools
+    has_cache: bool = False  # whether the task is a function with a functools cache
     error: str = ""
 
 
@@ -117,7 +117,7 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[TaskProfile | None, int | None]:
-    """Return the profile, if any, and the signal that stopped the profiler, if any.
+    """Profile a task; return the profile, and the signal that stopped the profiler. Either may be None.
 
     Args:
         limit_s: timeout of the first run; it also sets the timeouts of later steps.
@@ -161,7 +161,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Wait for the profiler; return the completed steps, and why a step was stopped (empty if none was)."""
+    """Wait for the profiler; return the completed steps, and the reason if a step was stopped."""
     steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
     def has_progressed() -> bool:
