@@ -1,4 +1,4 @@
-"""Start real servers and the real bench, and check that tests leave no processes behind."""
+"""Fixtures and hooks for all tests: start servers and bench.py, and check that no test leaves processes behind."""
 
 import asyncio
 import contextlib
@@ -44,18 +44,23 @@ WAITING = ("--task", "sign_up")  # an I/O-bound task, for runs in which the task
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="update the expected files instead of comparing with them")
-    parser.addoption("--measuring", choices=["no", "only"], help="skip the tests that measure, or all others")
+    parser.addoption(
+        "--measuring", choices=["no", "only"], help="no: skip tests that measure; only: skip all other tests"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """If only measuring tests are selected, skip importing files that contain none."""
+    """With `--measuring only`, ignore files without measuring tests, because importing them takes time."""
     if config.getoption("--measuring") == "only" and collection_path.is_file():
         return "mark.measures" not in collection_path.read_text() or None
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select measuring tests or all others; run_tests.sh runs measuring tests alone, after all others."""
+    """Deselect the tests that `--measuring` excludes, and sort the others.
+
+    run_tests.sh runs measuring tests last and one at a time.
+    """
     if wanted := config.getoption("--measuring"):
         measuring = [item for item in items if item.get_closest_marker("measures")]
         others = [item for item in items if item not in measuring]
@@ -65,18 +70,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report each reason for skipped tests once."""
+    """Print each reason for skipping once, with the number of skipped tests."""
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
     for reason, tests in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped {tests}: {reason}")
 
 
 def pytest_collection() -> None:
-    """Disable garbage collection during imports; imported objects are then frozen to speed up later collections."""
+    """Disable garbage collection until all test files are imported, to save time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
+    """Exclude imported objects from later garbage collections, and enable garbage collection again."""
     gc.freeze()
     gc.enable()
 
@@ -92,18 +98,18 @@ def renew(request: pytest.FixtureRequest) -> bool:
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
-    """Return the values as parameters of a test; values that are not in `quick` run only with `-m slow`."""
+    """Return the values as test parameters; those that are not in `quick` run only with `-m slow`."""
     arguments = [value if isinstance(value, tuple) else (value,) for value in values]
     fast = [value if isinstance(value, tuple) else (value,) for value in quick]
     return [pytest.param(*these, marks=() if these in fast else pytest.mark.slow) for these in arguments]
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> object:
-    """Return the first true result of the condition; fail after the limit."""
+    """Call the condition until its result is true, and return this result; fail after `limit_s` seconds."""
     deadline = time.monotonic() + limit_s
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"{condition} did not come true within {limit_s} s"
-        time.sleep(0.03)  # some conditions inspect all processes
+        assert time.monotonic() < deadline, f"{condition} was not true within {limit_s} s"
+        time.sleep(0.03)  # polling more often would be expensive, because some conditions inspect all processes
     return result
 
 
@@ -122,13 +128,13 @@ class Served:
     process: subprocess.Popen[str]
     first_line: str
     port: int
-    sent: list[http.client.HTTPConnection]  # closed with the server, even if the test failed
+    sent: list[http.client.HTTPConnection]  # closed when the server is stopped, even if the test failed
 
     def request(self, path: str = "/", method: str = "GET") -> Answer:
         return receive(self.send(path, method))
 
     def send(self, path: str = "/", method: str = "GET") -> http.client.HTTPConnection:
-        """Send a request; `receive` returns its response."""
+        """Send a request and return its connection, from which `receive` reads the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         self.sent.append(connection)
         connection.request(method, path)
@@ -146,7 +152,10 @@ def receive(connection: http.client.HTTPConnection) -> Answer:
 
 @functools.cache
 def python_for(script: Path) -> str:
-    """Return this Python or, if the server can't run with it, a newer one on the PATH with the server's packages."""
+    """Return the path of this Python or, if it can't run the server, of another Python on the PATH.
+
+    Skip the test if no Python can run the server.
+    """
     requires = read_strategy(script).requires
     unmet_requirement = unmet(requires)
     if not unmet_requirement:
@@ -154,7 +163,7 @@ def python_for(script: Path) -> str:
     for other in other_pythons():
         if not unmet(requires, other.minor):
             return with_servers_packages(other).path
-    pytest.skip(f"{script.stem} {unmet_requirement}; no Python on the PATH is newer")
+    pytest.skip(f"{script.stem} {unmet_requirement}; no Python on the PATH meets this requirement")
 
 
 @functools.cache
@@ -222,12 +231,12 @@ MACHINE_FLAGS = {
     "unsteady_ceiling",
     "doubtful_ceiling",
     "blind",
-    "littles_law",  # siege's threads had to wait for a CPU; test_verdict_rules.py tests the rule itself
+    "littles_law",  # also raised if siege's threads wait for a CPU; test_verdict_rules.py tests the rule itself
 }  # flags for machine noise, which tests can't prevent
 
 
 def server_flags(case: Summary) -> dict[str, str]:
-    """Return the flags of a case that are not caused by machine noise."""
+    """Return the codes and messages of the flags that machine noise can't cause."""
     return {reason.code: reason.message for reason in case.reasons if reason.code not in MACHINE_FLAGS}
 
 
@@ -237,7 +246,7 @@ def bench_command(*words: str) -> list[str]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs bench.py in an empty directory as a process."""
+    """Return a function that runs bench.py as a subprocess in an empty directory."""
 
     def call(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -249,7 +258,7 @@ def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
-    """Return a function that runs bench.py in this process, which saves a second of CPU time for imports."""
+    """Return a function that runs bench.py in this process, which saves the second that imports take."""
 
     def call(*words: str, env: dict[str, str] | None = None) -> CommandResult:
         return invoke(*words, folder=tmp_path, env=env)
@@ -259,7 +268,7 @@ def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
 
 @contextlib.contextmanager
 def each_kind_drawn_once() -> Iterator[None]:
-    """Draw only the first chart of each kind on a page and reuse it for all tasks, to save time."""
+    """Draw each kind of chart only once and reuse it for all tasks, to save time."""
     figure, drawn = html_page._figure, {}
 
     def first_of_its_kind(chart: html_page.Picture) -> html_page.PageFigure:
@@ -275,16 +284,16 @@ def each_kind_drawn_once() -> Iterator[None]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip drawing the charts of pages, which takes a second.
+    """Don't draw the charts of pages, which would take a second.
 
-    The charts are still specified; test_charts.py tests their drawings.
+    Chart specifications are still created; test_charts.py tests that they can be drawn.
     """
     monkeypatch.setattr(canvas, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def no_leftovers_of_fixtures() -> Iterator[None]:
-    """Check at the end of the session that module fixtures left no processes behind."""
+    """Check at the end of the session that no fixture left processes behind."""
     with marking() as left:
         yield
         _check_leftovers(left)

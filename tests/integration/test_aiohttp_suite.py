@@ -1,4 +1,4 @@
-"""A small version of suites/aiohttp: its checks detect servers that skip the database; also, its result tables."""
+"""suites/aiohttp: its checks detect servers that skip the database, and its tables show only real differences."""
 
 import io
 import re
@@ -42,7 +42,7 @@ environment = { AIOHTTP = "{aiohttp}" }
 [servers.dishonest]
 command = "{python} dishonest.py {host} {port} {postgresql}"
 """
-# Returns new numbers without updating the database.
+# This server returns new numbers without updating the database.
 DISHONEST = """
 import random, runpy
 from orm import Orm
@@ -55,7 +55,7 @@ runpy.run_path("app.py")
 """
 
 
-# Queries the database, but returns other numbers to wrk, which sends no User-Agent header.
+# This server queries the database, but returns other numbers to wrk, which sends no User-Agent header.
 LIAR_TO_WRK = """
 import json, runpy
 from aiohttp import web
@@ -73,7 +73,7 @@ runpy.run_path("app.py")
 """
 
 
-# Replaces the ORM where no request needs it, because its import takes most of the startup time.
+# This replaces the ORM in tests that do not use it, because its import takes most of the startup time.
 NO_ORM = """
 class Orm:
     async def open(self, address):
@@ -85,7 +85,7 @@ class Orm:
 
 
 def small(tool: str, dishonest: str, folder: Path, changes: dict[str, str], orm: str = "") -> dict[str, Record]:
-    """Return the records of the small suite by server, loaded with this tool and with this dishonest server."""
+    """Run the small suite with this load tool and this dishonest server; return the records by server name."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")
     pytest.importorskip("sqlalchemy")
@@ -110,7 +110,6 @@ def small(tool: str, dishonest: str, folder: Path, changes: dict[str, str], orm:
 
 @pytest.mark.slow
 @pytest.mark.figures
-@pytest.mark.slow
 def test_wrong_rows_sent_only_to_wrk_are_detected(tmp_path: Path) -> None:
     changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
     records = small("wrk", LIAR_TO_WRK, tmp_path, changes, NO_ORM)
@@ -128,7 +127,7 @@ def test_updates_missing_from_the_database_are_detected(tmp_path: Path) -> None:
 
 
 def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record]:
-    """Return records of one version measured twice, and of a version that is `faster` times as fast."""
+    """Return records of a version that was measured twice, and of one that is `faster` times as fast."""
     found = [bare_record(round_) for round_ in (1, 2, 3)]
     for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), ("3.8.6.0", again)):
         for round_, noise in ((1, 0.98), (2, 1.0), (3, 1.01)):
@@ -137,7 +136,7 @@ def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record
     return found
 
 
-def test_differences_larger_than_between_measurements_of_one_version_are_shown() -> None:
+def test_differences_between_versions_are_shown_if_they_exceed_the_noise() -> None:
     across = across_of(summarize(result_of(versions(1.25))), "aiohttp")
     assert across.values == ["3.8.6", "3.8.6.0", "3.10.1"]
     ((_, cells),) = across.rows.items()
@@ -156,7 +155,7 @@ def test_cases_on_a_busy_machine_do_not_increase_the_noise_of_other_cases() -> N
     assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
-def test_differences_no_larger_than_between_measurements_of_one_version_are_blank() -> None:
+def test_differences_between_versions_are_blank_if_they_do_not_exceed_the_noise() -> None:
     ((_, cells),) = across_of(summarize(result_of(versions(1.02))), "aiohttp").rows.items()
     assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
 

@@ -1,4 +1,4 @@
-"""`async def` tasks on their own event loop or on the server's, and the measurements of their runs."""
+"""`async def` tasks run on an event loop of their own or on that of the server, and their runs are measured."""
 
 import asyncio
 import itertools
@@ -79,8 +79,8 @@ def test_cpu_time_of_an_async_task_excludes_other_tasks_that_run_while_it_awaits
     began_s = time.thread_time()
     runs = asyncio.run(together())
     assert time.thread_time() - began_s > 0.06  # the busy task ran in both waits
-    # If the busy task were counted, each run would have at least 0.03 s of CPU time.
-    # A stall of the machine lengthens only one run.
+    # If the busy task were counted, each run would have at least 0.03 s of CPU time. The minimum is compared because
+    # a stall of the machine lengthens only one run.
     assert min(run.cpu_s for run in runs) < 0.02
     for run in runs:
         assert run.cpu_s >= 0.005
@@ -149,7 +149,7 @@ def test_async_tasks_of_several_requests_run_concurrently(name: str) -> None:
 
 
 def span_times_of(served: Served, requests: int) -> list[list[float]]:
-    """Return when the tasks of concurrent requests ran, in seconds of one clock."""
+    """Send concurrent requests; return when the compute spans of each began, in seconds of a common clock."""
     headers = [receive(one).headers["x-ran"].split() for one in [served.send() for _ in range(requests)]]
     return [[float(zero) + float(ran.split("/")[0]) / 1000 for ran in stretches] for zero, *stretches in headers]
 

@@ -1,4 +1,4 @@
-"""The command line of bench.py. test_run.py tests the measurements."""
+"""The command line of bench.py; test_run.py tests the measurements."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def test_each_round_runs_every_case_in_an_order_set_by_the_seed() -> None:
 
 
 def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> None:
-    """The task prints a line without a newline, which must not disturb the output."""
+    """The task prints text without a newline, which must not corrupt the output of the bench."""
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path / "my_jobs.py")
     ran = run_cli(
         "run", "4", "--task", "my_jobs:prints", "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json"
@@ -75,8 +75,8 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
         (["run", "99"], "unknown server '99': expected a number, a path, or one of 1_sync"),
         (["run", "nonsense"], "unknown server 'nonsense'"),
         (["run", "missing.py"], "server 'missing.py' can't be read: No such file or directory"),
-        (["run", "."], "has no suite.toml: expected one; python bench.py init creates it there"),
-        (["run", "./"], "has no suite.toml: expected one; python bench.py init creates it there"),
+        (["run", "."], "has no suite.toml; create it with python bench.py init"),
+        (["run", "./"], "has no suite.toml; create it with python bench.py init"),
         (["run", "empty.py"], "violates the server contract"),
         (["run", "broken.py"], "is not Python: invalid syntax"),
         (["run", "2", "--task", "nothing"], "unknown task 'nothing'"),
@@ -84,7 +84,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
         (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
         (["run", "2", "--task", "jobs:is_async_generator"], "is an async generator function"),
         (["run", "4", "--task", "only_in_main:f"], "can't be sent to a worker process"),
-        (["run", "4", "--task", "jobs:kills_itself"], "it terminated the process"),
+        (["run", "4", "--task", "jobs:kills_itself"], "the task terminated the process"),
         (["run", "--users", "0"], "Invalid value for '--users'"),
         (["run", "--users", "many"], "Invalid value for '--users'"),
         (["run", "--time", "0"], "'0' is not a duration"),
@@ -199,7 +199,7 @@ ALONE = ("alone_wall_s", "alone_cpu_s")
 
 
 def test_automatic_rounds_end_as_soon_as_no_case_needs_another_round(tmp_path, monkeypatch) -> None:
-    """Simulate the measurement only; everything around it is real."""
+    """Simulate only the measurement; the run is real."""
 
     @contextlib.asynccontextmanager
     async def without_monitors(*_):
@@ -228,10 +228,10 @@ def test_a_time_too_short_for_the_task_causes_a_warning() -> None:
 
 
 def test_a_load_tool_that_uses_too_much_memory_is_stopped(tmp_path, monkeypatch) -> None:
-    """siege leaks memory with each 503, so it can use up the memory of the machine."""
+    """siege leaks memory with each 503 response, and can exhaust the memory of the machine."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(load_run, "MOST_MEMORY", 0.0)
     plan = replace(plan_of("2", users=3, task="sample_tasks:a_blink"), ceilings=())
     result, *_ = run_plan(plan, tmp_path / "r.json", RecordingWatcher(), ["bench.py", "run"])
     assert result.records[0].failure.code == "siege_memory"
-    assert "use --tool wrk" in result.records[0].failure.message
+    assert 'use tool = "wrk" in a suite' in result.records[0].failure.message

@@ -1,4 +1,4 @@
-"""Rates, percentiles and verdicts of load tools that report totals per burst instead of single responses."""
+"""Rates, percentiles and verdicts for load tools that report totals per burst instead of single responses."""
 
 import pytest
 from simulated_bursts import COUNT, burst_record_of
@@ -80,11 +80,9 @@ def test_a_case_without_correct_responses_fails() -> None:
 
 @pytest.mark.parametrize("each", [0, 3, 8])
 def test_responses_of_an_unexpected_length_fail_the_case(each: int) -> None:
-    case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
     assert f"{each}.0 bytes long on average instead of 4" in message_of(record)
-    assert case.verdict in ("ok", "failed")
 
 
 def test_responses_whose_contents_a_script_rejects_fail_the_case() -> None:
@@ -124,10 +122,10 @@ def test_one_busy_locust_worker_is_reported_as_the_bottleneck() -> None:
 
 
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
-def test_rates_above_a_ceiling_limited_by_the_load_tool_are_not_flagged(
+def test_rates_above_a_ceiling_limited_by_the_load_tool_are_not_flagged_as_above_the_ceiling(
     ceiling_awake: float, expected: set[str]
 ) -> None:
-    """Rates above a tool-limited ceiling show the speed of the tool; above a server-limited one they are suspect."""
+    """If the load tool limits the ceiling, the ceiling is too low, so a higher rate is not suspect."""
     ceiling, record = burst_record_of("nginx", tool_awake=ceiling_awake), burst_record_of("1_x", 1, 2, tool_awake=0.97)
     ceiling.is_ceiling = True
     ceiling.has_task = record.has_task = False
@@ -202,5 +200,8 @@ def test_the_load_has_fewer_bursts_if_requests_in_flight_take_long_to_end() -> N
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)
     assert Length(4.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (1, 4.0)
-    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (5, 12.0)  # slightly over ten cycles
+    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (
+        5,
+        12.0,
+    )  # a burst has slightly more than ten request cycles
     assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)

@@ -1,4 +1,4 @@
-"""The ceiling: the load without a server, in which users are threads of a few processes."""
+"""The ceiling: the same load without a server, simulated by user threads in a few processes."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
 
-OTHER_PROCESSES = 5  # the supervisor, main process, forkserver, resource tracker and checker have no users
+OTHER_PROCESSES = 5  # without users: supervisor, main process, forkserver, resource tracker and checker
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 
@@ -64,7 +64,7 @@ def write_task(name: str, body: str = "time.sleep(0.05)", imports: str = "") -> 
 
 
 def diary(what: str) -> list[tuple[int, float]]:
-    """Return the process and time of every diary entry of this kind."""
+    """Return the process id and the time of each diary entry of this kind."""
     entries = [line.split() for line in Path("diary").read_text().splitlines()]
     return [(int(pid), float(at)) for word, pid, at in entries if word == what]
 
@@ -88,7 +88,7 @@ def computed(task: str, users: int, time_s: float = 1.0) -> Record:
 
 
 def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]) -> Record:
-    """Run the ceiling until every user has a response, call `look`, and stop."""
+    """Run the ceiling until every user has a result, then call `look` and stop the ceiling."""
     case, record = new_bare(task, users)
     seen: set[int] = set()
 
@@ -116,7 +116,7 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
 
 @contextlib.contextmanager
 def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
-    """Run the ceiling as a process; yield it once its users have started."""
+    """Run the ceiling as a process; yield the process once the users have started."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
         [sys.executable, *script("no_server_baseline"), *words],
@@ -212,13 +212,13 @@ CHILD_EXITS = (
 @pytest.mark.parametrize(
     ("body", "how", "reason"),
     [
-        pytest.param(BREAKS, *RAISES, id="raises later"),
-        pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits later"),
-        pytest.param(BREAKS, *KILLED, id="is killed later"),
-        pytest.param(BREAKS, *CHILD_EXITS, id="leaves a child later"),
-        pytest.param(IN_CHILDREN, *RAISES, id="raises before they begin"),
-        pytest.param(IN_CHILDREN, *KILLED, id="is killed before they begin"),
-        pytest.param(IN_CHILDREN, *CHILD_EXITS, id="leaves a child before they begin"),
+        pytest.param(BREAKS, *RAISES, id="raises under load"),
+        pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits under load"),
+        pytest.param(BREAKS, *KILLED, id="is killed under load"),
+        pytest.param(BREAKS, *CHILD_EXITS, id="exits under load and leaves a child"),
+        pytest.param(IN_CHILDREN, *RAISES, id="raises before the users start"),
+        pytest.param(IN_CHILDREN, *KILLED, id="is killed before the users start"),
+        pytest.param(IN_CHILDREN, *CHILD_EXITS, id="exits before the users start and leaves a child"),
     ],
 )
 def test_a_failing_task_fails_the_ceiling_and_the_error_contains_the_cause(body, how, reason) -> None:
@@ -279,7 +279,7 @@ def test_malformed_output_lines_of_ceiling_processes_are_ignored() -> None:
     assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
     assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
     assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
-    assert length.end_s == LEAST_S  # the only user has a response
+    assert length.end_s == LEAST_S  # the only user has a result
 
 
 def test_response_checks_are_recorded_separately_from_user_transactions() -> None:

@@ -1,4 +1,4 @@
-"""12_async_celery with an external broker and worker, and with its private ones."""
+"""12_async_celery with an external broker and worker, and with those that it starts itself."""
 
 import contextlib
 import http.client
@@ -44,7 +44,7 @@ def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class ExternalCelery:
-    """A broker that persists to disk, and one Celery worker with two processes."""
+    """A broker that saves each write to disk, and one Celery worker with two processes."""
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
         self._stack, self._folder, self.socket = stack, folder, folder / "redis.sock"
@@ -64,9 +64,10 @@ class ExternalCelery:
         self.worker = self._stack.enter_context(started(celery, "--app", "common.kits.celery_app", *words))
 
     def keep_worker(self) -> None:
-        """Start the worker again if it has ended, as a service manager would.
+        """Restart the worker if it has exited, as a service manager would.
 
-        kombu 5.7 sometimes ends it when the broker disappears: 'NoneType' object has no attribute 'hostname'.
+        With kombu 5.7, the worker sometimes crashes when the broker disappears: 'NoneType' object has no attribute
+        'hostname'.
         """
         if self.worker.poll() is not None:
             self.start_worker()
@@ -76,7 +77,7 @@ class ExternalCelery:
 
     def revoked(self) -> list[str]:
         """Return the ids of the tasks that the worker will not start."""
-        from celery import Celery  # slow to import, and only the process that runs this test needs it
+        from celery import Celery  # imported here because the import is slow and only this test needs it
 
         with Celery(broker=self.address, set_as_current=False) as app:
             return [task for tasks in (app.control.inspect().revoked() or {}).values() for task in tasks]
@@ -86,7 +87,7 @@ class ExternalCelery:
 def test_the_celery_server_runs_tasks_and_jobs_on_an_external_broker_and_worker(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Start one broker, one worker and one server for all checks, because they take long to start."""
+    """Start the broker, the worker and the server only once for all checks, because each takes long to start."""
     chosen = tmp_path / "chosen"
     chosen.write_text("short")
     monkeypatch.setenv("CHOSEN", str(chosen))
@@ -177,7 +178,7 @@ def check_that_requests_fail_until_the_broker_restarts(served: Served, external:
 
 
 def check_that_all_requests_are_refused(served: Served, waiting: list[http.client.HTTPConnection]) -> None:
-    """Check waiting requests, new requests and the readiness check."""
+    """Check that waiting requests, new requests, new jobs and the readiness check get a one-line 503 response."""
     answers = [receive(request) for request in [*waiting, *(served.send("/") for _ in range(3))]]
     wait_until(lambda: served.request("/ready").status == 503)
     for answer in [*answers, served.request("/ready"), send_request(served, "POST", "/jobs")]:

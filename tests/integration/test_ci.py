@@ -55,7 +55,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def add_the_bench(folder: Path) -> None:
-    """Create what the setup steps would create."""
+    """Create the files that the setup steps would create."""
     (folder / "under-siege").mkdir(parents=True)
     (folder / "under-siege" / ".venv").symlink_to(sys.prefix)
     (folder / "under-siege" / "bench.py").symlink_to(ROOT / "bench.py")
@@ -95,14 +95,14 @@ def run_github(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def run_gitlab(folder: Path, *, has_origin: bool = True, **variables: object) -> subprocess.CompletedProcess[str]:
     here = {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
-    lines = OTHER_JOB["script"][0 if has_origin else 1 :]  # the first one fetches
+    lines = OTHER_JOB["script"][0 if has_origin else 1 :]  # the first line fetches
     return run_in(folder, "\n".join(lines), OTHER_JOB["variables"] | here | variables)
 
 
 def test_all_commands_of_the_github_and_gitlab_jobs_run_in_order(clone: Path) -> None:
     compared = run_github(clone)
     assert compared.returncode == 0, compared.stderr
-    assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round decides nothing
+    assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round is too few for a decision
     records = load(clone / "comparison.json").records
     assert [record.server for record in records] == ["plain", "plain"]
     assert {str(record.values["revision"]).partition(" (")[0] for record in records} == {"origin/main", "work tree"}
@@ -142,7 +142,7 @@ def test_exit_codes_other_than_0_and_3_fail_the_ci_job(code: int, tmp_path: Path
 
 @pytest.fixture
 def notes() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
-    """Start a fake GitLab API; return its address and the requests it received."""
+    """Start a fake GitLab API; yield its address and the list of requests that it receives."""
     sent = []
 
     class Api(http.server.BaseHTTPRequestHandler):

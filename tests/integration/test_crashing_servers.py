@@ -1,4 +1,4 @@
-"""Servers that crash are reported as dead with their last output, whichever request detects the crash."""
+"""A crash is reported with the last output of the server, no matter which request detects the crash."""
 
 import shutil
 
@@ -12,7 +12,10 @@ CRASHES = ("crashes-1-suddenly", "crashes-1-slowly", "crashes-2-slowly", "crashe
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all crashing servers and a healthy one, without replay: some servers crash only on the bench's requests."""
+    """Run all crashing servers and a healthy one, without replayed requests.
+
+    Some of the servers crash only at requests that do not look like those of siege.
+    """
     folder = tmp_path_factory.mktemp("dying")
     shutil.copy(SERVERS_DIRECTORY / "minimal_server.py", folder)  # the other servers import it
     for crash in CRASHES:
@@ -36,7 +39,7 @@ def test_a_crash_at_startup_is_reported_immediately_with_the_last_server_output(
 
 
 @pytest.mark.figures
-def test_a_crash_under_load_fails_the_case_but_keeps_responses_received_before(
+def test_a_crash_under_load_fails_the_case_but_keeps_earlier_responses(
     measured_cases: dict[str, MeasuredCase],
 ) -> None:
     dead = measured_cases["crashes_under_load"]
@@ -49,7 +52,7 @@ def test_a_crash_under_load_fails_the_case_but_keeps_responses_received_before(
 def test_a_crash_during_a_request_is_reported_with_the_last_server_output(
     crash: str, measured_cases: dict[str, MeasuredCase]
 ) -> None:
-    """The first request is the warm-up, the second is sent under load, the third is the final check."""
+    """The bench sends its first request as a warm-up, its second under load, and its third as the final check."""
     dead = measured_cases[crash]
     assert dead.code == "died"
     assert "ended with exit code 1" in dead.message

@@ -69,7 +69,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 
 def test_the_dask_server_runs_tasks_and_jobs_on_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    """Use one cluster and one server for all checks, because both take a long time to start."""
+    """Start the cluster and the server only once for all checks, because each takes long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
         check_that_tasks_run_on_the_workers(served, cluster)
         check_that_a_job_is_accepted_and_completed(served)

@@ -1,4 +1,4 @@
-"""The drill: figures and marks of simulated incidents, and real faults injected into servers."""
+"""The drill: judge simulated incidents, and inject faults into real servers."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,10 @@ RATE = 40.0  # responses per second
 def incident(
     fault: str = "worker", *, gap_s: float = 0.0, gone: int = 0, ping_s: float = 0.002, server: str = "4_pool", **seen
 ) -> Incident:
-    """Return an incident with a fault after 1 s, a gap in the responses, and normal load until 5 s after the fault."""
+    """Simulate load for 6 s with a fault at 1 s, after which no response arrives for `gap_s` and `gone` requests fail.
+
+    Pings that are due after the fault wait for `ping_s`.
+    """
     times = [number / RATE for number in range(int(6 * RATE))]
     right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
     wrong = [1.0 + number / 1000 for number in range(gone)]
@@ -108,7 +111,7 @@ def test_the_recovery_time_ends_when_the_request_rate_is_back_at_80_percent(gap_
     assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
     assert figures["whole_s"] == pytest.approx(
         max(0.0, gap_s - 0.1), abs=0.11
-    )  # 80 % of the rate over 0.5 s count as recovered
+    )  # 80 % of the rate over 0.5 s counts as recovered
 
 
 def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:
@@ -116,7 +119,7 @@ def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:
 
 
 def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1", "2")) -> Incident:
-    """Return the incident with a recovery check whose requests had these outcomes, from these processes in turn."""
+    """Add a recovery check with these outcomes, in which these processes take turns to answer."""
     times = [7.0 + number / 100 for number in range(len(outcomes))]
     turns = [processes[number % len(processes)] for number in range(len(outcomes))]
     one.recovery = Recovery(times, [at_s + 0.005 for at_s in times], outcomes, turns)
@@ -125,7 +128,7 @@ def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1",
 
 
 def failing_until(last_s: float) -> Incident:
-    """Return an incident at the usual rate with an additional failed request every 0.1 s from the fault to `last_s`."""
+    """Return an incident in which an additional request fails every 0.1 s from the fault until `last_s`."""
     one = incident()
     times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
     one.requests.sent_s.extend(times)
@@ -155,7 +158,7 @@ def test_the_recovery_time_does_not_end_before_the_last_failed_request() -> None
 def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
     outcomes: list[str], processes: list[str], has_recovered: bool, tmp_path: Path
 ) -> None:
-    """Judge only by the raw values loaded from a file."""
+    """Save and load the incident, because a report has only the saved raw values."""
     save(result(checked(incident(), outcomes, processes)), tmp_path / "d.json")
     (one,) = load(tmp_path / "d.json").incidents
     assert one.has_recovered == has_recovered
@@ -164,13 +167,13 @@ def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
 
 
 def test_a_server_that_does_not_recover_from_overload_is_marked_as_dead() -> None:
-    overload = MARKS["refused"][0]
+    overload = MARKS["overload, requests refused"][0]
     assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
     assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
 
 
 def test_a_server_that_does_not_recover_from_slow_connections_is_marked_as_degraded() -> None:
-    slow = MARKS["slow ones"][0]
+    slow = MARKS["slow connections, server responds"][0]
     assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
 
 
@@ -192,7 +195,7 @@ def test_a_server_with_failed_requests_before_the_fault_is_marked_as_failed(when
 
 
 class FakeUsers:
-    """Clients whose requests have these outcomes in turn, and are answered by these processes in turn."""
+    """Clients whose requests have the given outcomes, and are answered by the given processes in turn."""
 
     def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
         self._outcomes, self._processes = outcomes, itertools.cycle(processes)
@@ -250,43 +253,85 @@ def test_a_drill_result_without_recovery_checks_can_be_loaded(tmp_path: Path) ->
 
 
 MARKS = {
-    "nothing lost": (incident(), OK),
-    "one lost": (incident(gone=1, gap_s=0.2), OK),
-    "many lost": (incident(gone=8), HURT),
-    "whole after two seconds": (incident(gap_s=2.5), HURT),
-    "never, with working pings": (incident(gap_s=5.0), HIDDEN),
-    "never, without pings": (incident(gap_s=5.0, ping_s=math.inf), DEAD),
+    "no request lost": (incident(), OK),
+    "one request lost": (incident(gone=1, gap_s=0.2), OK),
+    "many requests lost": (incident(gone=8), HURT),
+    "recovered after two seconds": (incident(gap_s=2.5), HURT),
+    "not recovered, pings answered": (incident(gap_s=5.0), HIDDEN),
+    "not recovered, pings unanswered": (incident(gap_s=5.0, ping_s=math.inf), DEAD),
     "graceful shutdown": (incident("stop", begun=2, begun_lost=0, exit=0, exit_s=0.5, lines=0), OK),
-    "stopped with a loss": (incident("stop", begun=2, begun_lost=1, exit=0, exit_s=0.5, lines=0), HURT),
-    "stopped by an alarm": (incident("stop", begun=2, begun_lost=0, exit=-14, exit_s=0.5, lines=0), HURT),
-    "never stopped": (incident("stop", begun=2, begun_lost=0, exit_s=15.0, lines=0), DEAD),
-    "a long request, reported": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=1), OK),
-    "a long request, not reported": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=0), HURT),
-    "disconnected, not computed": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=2), OK),
-    "disconnected, computed": (incident("leave", cpu_s=2.4, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=25), HURT),
-    "disconnected, next request waits": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=2.0), HURT),
-    "disconnected, no next request": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
-    "refused": (incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, quick_s=0.1), OK),
-    "reset": (incident("overload", answered=70, refused=0, lost=10, late=0, wrong=0, quick_s=0.1), HURT),
-    "never quick": (incident("overload", answered=80, refused=0, lost=0, late=0, wrong=0, quick_s=-1.0), DEAD),
-    "one endless": (incident("endless", one_left=0.5, all_left=0.4, one_from_s=1.0, all_from_s=2.0), OK),
-    "all endless": (incident("endless", one_left=0.5, all_left=0.0, one_from_s=1.0, all_from_s=2.0), HIDDEN),
-    "blocked": (incident("endless", ping_s=math.inf, one_left=0.0, all_left=0.0, one_from_s=1.0, all_from_s=2.0), DEAD),
-    "slow ones": (incident("slow", left=0.9, from_s=1.0), OK),
-    "slow ones stop it": (incident("slow", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
-    "malformed": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=0), OK),
-    "smuggled": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=1), HURT),
-    "chatty": (incident("malformed", sent=10_000, alive=1, lines=16, smuggled=0), HURT),
+    "request lost at shutdown": (incident("stop", begun=2, begun_lost=1, exit=0, exit_s=0.5, lines=0), HURT),
+    "shutdown ended by an alarm": (incident("stop", begun=2, begun_lost=0, exit=-14, exit_s=0.5, lines=0), HURT),
+    "never shut down": (incident("stop", begun=2, begun_lost=0, exit_s=15.0, lines=0), DEAD),
+    "long request dropped and reported": (
+        incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=1),
+        OK,
+    ),
+    "long request dropped, not reported": (
+        incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=0),
+        HURT,
+    ),
+    "cancelled requests not computed": (
+        incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=2),
+        OK,
+    ),
+    "cancelled requests computed": (
+        incident("leave", cpu_s=2.4, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=25),
+        HURT,
+    ),
+    "next request waits for cancelled ones": (
+        incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=2.0),
+        HURT,
+    ),
+    "next request never answered": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
+    "overload, requests refused": (
+        incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, quick_s=0.1),
+        OK,
+    ),
+    "overload, requests lost": (
+        incident("overload", answered=70, refused=0, lost=10, late=0, wrong=0, quick_s=0.1),
+        HURT,
+    ),
+    "overload, slow from then on": (
+        incident("overload", answered=80, refused=0, lost=0, late=0, wrong=0, quick_s=-1.0),
+        DEAD,
+    ),
+    "endless tasks, server responds": (
+        incident("endless", one_left=0.5, all_left=0.4, one_from_s=1.0, all_from_s=2.0),
+        OK,
+    ),
+    "endless tasks in all workers, pings answered": (
+        incident("endless", one_left=0.5, all_left=0.0, one_from_s=1.0, all_from_s=2.0),
+        HIDDEN,
+    ),
+    "endless task blocks pings": (
+        incident("endless", ping_s=math.inf, one_left=0.0, all_left=0.0, one_from_s=1.0, all_from_s=2.0),
+        DEAD,
+    ),
+    "slow connections, server responds": (incident("slow", left=0.9, from_s=1.0), OK),
+    "slow connections, no response": (incident("slow", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
+    "malformed requests rejected": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=0), OK),
+    "smuggled request answered": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=1), HURT),
+    "malformed requests fill the log": (incident("malformed", sent=10_000, alive=1, lines=16, smuggled=0), HURT),
     "killed by malformed requests": (incident("malformed", sent=500, alive=0, lines=0, smuggled=0), DEAD),
-    "all answered": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=1), OK),
-    "some lost": (incident("jobs_server", accepted=40, answered=38, failed=0, lost=2, last_s=2.0, takes_new=1), HURT),
-    "no more": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=0), DEAD),
+    "all jobs answered": (
+        incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=1),
+        OK,
+    ),
+    "some jobs lost": (
+        incident("jobs_server", accepted=40, answered=38, failed=0, lost=2, last_s=2.0, takes_new=1),
+        HURT,
+    ),
+    "no new jobs accepted": (
+        incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=0),
+        DEAD,
+    ),
     "control": (incident(CONTROL), ""),
 }
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_each_reaction_of_a_server_to_a_fault_gets_the_right_mark(name: str) -> None:
+def test_each_reaction_of_a_server_to_a_fault_gets_the_expected_mark(name: str) -> None:
     one, expected = MARKS[name]
     assert mark(one) == expected
 
@@ -520,7 +565,7 @@ def test_drill_results_with_impossible_values_are_rejected(
     assert why in ran.stderr
 
 
-def test_drill_results_with_unknown_faults_are_shown_but_not_those_with_missing_fields(
+def test_drill_results_with_unknown_faults_are_shown_but_those_with_missing_fields_are_rejected(
     tmp_path: Path, run_cli: RunCli
 ) -> None:
     save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
@@ -555,7 +600,7 @@ def test_a_fragmented_response_is_read_completely(how: str) -> None:
 
 
 def test_the_drill_and_the_report_find_the_same_recovery_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the 0.5 s that start at 2.003 s reach 80 % of the rate, and the drill polls at other times."""
+    """The only window that reaches 80 % of the rate starts at 2.003 s, between two polls of the drill."""
     one = incident()
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
     one.requests = Requests(times, times, [""] * len(times))

@@ -1,4 +1,4 @@
-"""Endless responses: the bench reads up to a limit and reports the excess."""
+"""Endless responses: the bench reads them up to a limit, and reports that they are too long."""
 
 import asyncio
 import contextlib
@@ -42,8 +42,8 @@ def test_endless_responses_do_not_exhaust_memory_or_affect_other_cases(tmp_path:
     assert most_bytes < MOST_BYTES
     records = {record.server: record for record in load(tmp_path / "r.json").records}
     assert records["endless_answer"].failure.code == "wrong_answer"
-    assert records["endless_answer"].failure.message.endswith("/ answered more than 65,545 bytes")
-    assert any(problem.endswith("answered more than 65,536 bytes") for problem in records["endless_else"].pings.problem)
+    assert records["endless_answer"].failure.message.endswith("/ returned more than 65,545 bytes")
+    assert any(problem.endswith("returned more than 65,536 bytes") for problem in records["endless_else"].pings.problem)
     assert records["endless_else"].transactions.status
     assert records["endless_else"].workers is None
     assert 0 < len(records["endless_else"].server_said) <= 4000
@@ -58,7 +58,7 @@ def memory_bytes(pid: int) -> int:
 
 
 class EndlessServer:
-    """A server that answers one request with the head, and then repeats the block until the client disconnects."""
+    """A server that sends one client the head, and then repeats the block until the client disconnects."""
 
     def __init__(self, head: bytes, block: bytes = b"", pause_s: float = 0.0) -> None:
         self._head, self._block, self._pause_s = head, block, pause_s
@@ -67,7 +67,7 @@ class EndlessServer:
         self._thread = threading.Thread(target=self._talk)
 
     def answer(self, limit_s: float = 20.0) -> HttpResponse:
-        """Fetch the response as the bench does, and return it after the connection is closed."""
+        """Fetch a response as the bench does; return it once the connection is closed."""
 
         async def ask() -> HttpResponse:
             async with client() as session:
@@ -98,10 +98,10 @@ class EndlessServer:
         (b"Content-Length: 99999999999\r\n\r\n", b"x" * 65536),
         (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 10000),
     ],
-    ids=["until it closes", "with its length", "in chunks"],
+    ids=["without a length", "with a length", "chunked"],
 )
 def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> None:
-    with pytest.raises(CaseFailedError, match=r"answered more than 65,540 bytes$") as caught:
+    with pytest.raises(CaseFailedError, match=r"returned more than 65,540 bytes$") as caught:
         EndlessServer(OK + head, block).answer()
     assert caught.value.code == "wrong_answer"
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The description of the machine and the versions, which is recorded before a run."""
+"""The machine, the commit and the Pythons, as described in a result."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def test_the_recorded_commit_of_a_modified_checkout_ends_with_a_plus(
     assert machine._commit() == f"{head}+"
 
 
-def test_a_python_gets_the_same_description_in_process_and_in_a_child_process(tmp_path: Path) -> None:
+def test_the_description_of_a_python_is_the_same_in_this_process_and_in_a_child_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(completed.stdout)

@@ -45,11 +45,11 @@ def died_on_the_way(round_: int, task: str) -> Record:
 
 FAILED = (never_began, died_at_once, died_on_the_way)
 SOME_OR_ALL = ((2,), ROUNDS)
-DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # together, these have every kind of chart
+DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # together, these results have every kind of chart
 
 
 def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
-    """Return a result of two servers in three rounds; `ceilings` maps rounds to functions that make ceilings."""
+    """Return a result of two servers in three rounds; `ceilings` has a function that makes the ceiling of a round."""
     records = []
     for task, round_ in itertools.product(tasks or ("primes",), ROUNDS):
         if make := ceilings.get(round_):
@@ -125,6 +125,6 @@ def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) 
 
 
 @pytest.mark.parametrize("make", [*FAILED, None])
-def test_without_a_ceiling_exactly_the_unclear_cases_get_another_round(make) -> None:
+def test_only_unclear_cases_get_another_round_if_the_ceiling_failed_or_is_missing(make) -> None:
     result = result_with(with_failed(make, ROUNDS))
     assert set(wanted(result)) == {one.case for one in summarize(result).cases if one.verdict == "unclear"}

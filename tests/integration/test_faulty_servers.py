@@ -1,4 +1,4 @@
-"""Servers with wrong or missing responses must not hang the run, affect other cases or leave processes behind."""
+"""Servers with wrong or missing responses must not block the run, affect other cases or leave processes behind."""
 
 import asyncio
 import socket
@@ -39,7 +39,7 @@ def taken() -> int:
 def measured_cases(taken: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
     """Run all faulty servers and a correct one whose default port is taken."""
     folder = tmp_path_factory.mktemp("hostile")
-    script = folder / f"{taken - FIRST_PORT + 1}_async.py"  # the number sets the default port
+    script = folder / f"{taken - FIRST_PORT + 1}_async.py"  # the number in its name sets the default port
     script.write_text((ROOT / "servers" / "2_async.py").read_text())
     found = run_servers(folder, [*map(server_path, NAMES), script.name])
     return {**found, "async": found[script.stem]}

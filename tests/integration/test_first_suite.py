@@ -1,4 +1,4 @@
-"""The first suite for an application, which `init` writes, and a run without a suite file."""
+"""The first suite of an application, which `init` writes, and runs of applications without a suite file."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_pa
     assert suite.ping == ping
     assert suite.axes["path"] == (
         "/report" if ping else "/",
-    )  # the first path without parameters except the health check
+    )  # the first path that has no parameters and is not the health check
     expected = {
         "uvicorn": ("fastapi", "uvicorn", "gunicorn", "uvicorn-worker", "granian"),
         "sync": ("flask", "gunicorn"),

@@ -44,10 +44,10 @@ def test_the_response_time_of_a_job_lasts_from_the_post_to_the_final_response(ru
     (record,) = result.records
     assert (record.tool, record.values["style"]) == ("jobs", "jobs")
     assert set(record.transactions.status) == {200}
-    assert min(record.transactions.took_s) >= 0.28  # the waits of the task
+    assert min(record.transactions.took_s) >= 0.28  # the task waits for 0.28 s
     assert (record.socket_failures, record.tool_unknown) == (0, 0)
     with Users(1, LIMIT_S) as users:
-        assert record.tool_cpu_s < users.start_cpu_s  # starting the load tool is not counted
+        assert record.tool_cpu_s < users.start_cpu_s  # the CPU time for starting the load tool is not counted
     (case,) = json.loads(run_cli("report", "jobs.json", "--format", "json").stdout)["cases"][-1:]
     assert (case["server"], case["parameters"]) == ("takes_jobs", {"style": "jobs"})
     check_that_styles_are_not_compared(run_cli, tmp_path)
@@ -72,7 +72,7 @@ def test_a_wrong_job_result_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch
 
 
 class Users:
-    """The load tool for jobs, as a process."""
+    """A process that runs the load tool for jobs."""
 
     def __init__(self, port: int, timeout_s: float) -> None:
         words = ("--users", "2", "--timeout", str(timeout_s), f"http://127.0.0.1:{port}/jobs")
@@ -108,7 +108,7 @@ def test_users_wait_for_the_retry_after_time_before_they_poll_a_job(monkeypatch:
     with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S) as users:
         arrival = users.parse_line()
         assert (arrival.status, arrival.size_bytes) == (200, len("at last"))
-        assert arrival.took_s >= 1  # Retry-After
+        assert arrival.took_s >= 1  # as the Retry-After header asks
         assert users.end() == 0
 
 
@@ -132,7 +132,7 @@ def poll_as_user(session: aiohttp.ClientSession, url: str) -> Awaitable[JobOutco
 
 
 def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) -> JobOutcome | HttpResponse:
-    """Return the outcome of a job whose status requests get these responses in turn."""
+    """Return the outcome of a job whose status requests get these responses, one after the other."""
     left = iter(states)
 
     async def post(_request: web.Request) -> web.Response:
@@ -170,7 +170,7 @@ def test_endless_responses_and_job_locations_on_other_servers_are_rejected(monke
     ("retry_after", "pause_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
-def test_the_pause_from_a_retry_after_header_has_a_minimum_a_maximum_and_a_default(
+def test_the_pause_set_by_a_retry_after_header_has_a_minimum_a_maximum_and_a_default(
     retry_after: str, pause_s: float
 ) -> None:
     assert job_load._pause_s(retry_after) == pause_s
@@ -200,7 +200,7 @@ def test_strategies_that_accept_no_jobs_are_left_out_of_the_plan_with_a_reason()
         make_plan(in_style(strategies_suite(["2"]), "jobs"), {"python": [sys.executable]}, time_s=None, rounds=1)
 
 
-def test_a_suite_with_a_script_rejects_the_style_jobs() -> None:
+def test_a_suite_with_a_script_rejects_the_jobs_style() -> None:
     with pytest.raises(BadInputError, match=r"--style jobs supports one path and a time"):
         suite_of([str(ROOT / "suites" / "webdav")], style="jobs")
 

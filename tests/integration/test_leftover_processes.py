@@ -1,4 +1,4 @@
-"""The check for leftover processes finds those of a test and no others."""
+"""The check for leftover processes finds all processes that a test leaves behind, and no others."""
 
 import os
 import signal
@@ -17,7 +17,9 @@ def test_child_processes_and_daemons_left_by_a_test_are_found() -> None:
         child = subprocess.Popen(SLEEP)
         subprocess.run(["bash", "-c", "setsid sleep 61 &"], stdout=subprocess.DEVNULL, check=True)
         wait_until(lambda: described(left()).count("sleep 6") == 2)
-        wait_until(lambda: end(left()) or not left())  # a process that is calling exec has no environment
+        wait_until(
+            lambda: end(left()) or not left()
+        )  # retry, because a process that is calling exec has no environment
         child.wait()
 
 

@@ -19,7 +19,7 @@ RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
 
 
 def check(name: str, way: str, totals: Totals) -> None:
-    """Check what holds on any machine, for a recorded or a live run."""
+    """Check the totals of a recorded or live run against limits that hold on any machine."""
     answers, nothing = totals.right + totals.wrong_status, totals.right + totals.wrong_status + totals.unanswered == 0
     expected = {
         "right": totals.right > 0 == totals.wrong_status == totals.unanswered,
@@ -57,8 +57,8 @@ LIVE = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), 
 
 
 @pytest.mark.parametrize(("name", "way"), sorted(LIVE))
-def test_output_of_load_tools_that_the_test_runs_is_parsed(name: str, way: str) -> None:
-    """Test tools that start slowly with only one kind of response."""
+def test_live_load_tool_output_is_parsed(name: str, way: str) -> None:
+    """Load tools that start slowly are tested with only one kind of response."""
     needed(name)
     output, order = output_of(name, way)
     totals = DRIVERS[name].totals(output, order)
@@ -108,7 +108,7 @@ def test_load_tool_totals_with_more_failures_than_requests_are_discarded() -> No
 
 
 def test_length_failures_reported_by_ab_are_ignored() -> None:
-    """Failures of "Length" are ignored; ab does not report them with -l."""
+    """ab reports such failures only without the option -l, which the bench sets."""
     output = recorded("ab", "right")
     failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
     stdout = output.stdout.replace("Failed requests:        0\n", failures)
@@ -116,7 +116,7 @@ def test_length_failures_reported_by_ab_are_ignored() -> None:
     assert DRIVERS["ab"].totals(ToolOutput(0, stdout, "", output.files), ORDER) == totals_of("ab", "right")
 
 
-@settings(max_examples=25)  # for each tool
+@settings(max_examples=25)  # per load tool
 @given(data=st.data())
 @pytest.mark.parametrize("name", TOOLS)
 def test_garbage_in_load_tool_output_causes_no_exception_and_no_negative_totals(name: str, data: st.DataObject) -> None:

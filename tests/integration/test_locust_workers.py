@@ -124,8 +124,8 @@ def test_a_suite_sets_the_number_of_locust_workers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("load", "error"),
     [
-        ("locust_workers = 3", 'expected them with tool = "locust", and no threads'),
-        ('tool = "locust"\nlocust_workers = 3\nthreads = 2', 'expected them with tool = "locust", and no threads'),
+        ("locust_workers = 3", 'needs tool = "locust", and can.t be combined'),
+        ('tool = "locust"\nlocust_workers = 3\nthreads = 2', 'needs tool = "locust", and can.t be combined'),
         ('tool = "locust"\nlocust_workers = 0', "load.locust_workers = 0: expected a whole number >= 1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The watcher that measures stalls of the machine. These tests stop only the watcher."""
+"""The watcher that measures stalls of the machine; the tests stop the watcher instead of the machine."""
 
 import signal
 import time

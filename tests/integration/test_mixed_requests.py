@@ -1,4 +1,4 @@
-"""Loads of several requests from a file: which of them each tool and command sends, and which answers are checked."""
+"""Loads with several requests from a file: every command sends all of them and checks their responses."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def with_line(folder: Path, line: str) -> None:
 
 
 def received(folder: Path) -> Counter[str]:
-    """Return how often each request arrived, except for health checks."""
+    """Return how often each request arrived, without health checks."""
     lines = Counter((folder / "access.log").read_text().splitlines())
     del lines["GET /health"]
     return lines

@@ -1,4 +1,4 @@
-"""User modules and servers whose names collide with those of the project, and Pythons with several names."""
+"""User modules and servers that have the name of a project module or server, and Pythons with several names."""
 
 import asyncio
 import re
@@ -115,10 +115,12 @@ def test_servers_with_the_same_name_are_measured_and_traced_separately(run_cli, 
     assert {record.server for record in result.records} == {*names, "bare"}
     assert {trace.server for trace in result.traces} == names
     assert [record.failure for record in result.records] == [None] * 4
-    assert names <= set(re.findall(r"[ab]/\w+", ran.stdout))  # in the table or, without a response, below it
+    assert names <= set(
+        re.findall(r"[ab]/\w+", ran.stdout)
+    )  # in the table or, for a server without a response, below it
     urls = {record.server: record.tool_command[-1] for record in result.records if not record.is_ceiling}
     ports = {name: int(url.rstrip("/").rpartition(":")[2]) for name, url in urls.items()}
-    assert ports["a/2_app"] >= 8001  # the port of its number, or the next free one
+    assert ports["a/2_app"] >= 8001  # the port for the number 2, or the next free port
     assert ports["b/bare"] >= 8000
 
 
@@ -130,5 +132,5 @@ def test_a_python_given_by_several_paths_is_measured_once(tmp_path) -> None:
     names = (str(here), str(here.with_name("python3")), str(base), str(link))
     plan = plan_of("2", pythons=names)
     paths = [plan.pythons[case.python].path for case in plan.cases]
-    assert paths == [names[0], names[2]]  # a virtual environment counts as another Python
+    assert paths == [names[0], names[2]]  # a virtual environment and its base are different Pythons
     assert plan_of("2", pythons=names[2:]).cases[0].python == plan.cases[0].python.split()[0]

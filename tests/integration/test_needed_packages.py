@@ -1,4 +1,4 @@
-"""The packages that a server needs: environments for other Pythons get only these."""
+"""Find the packages that servers need; environments for other Pythons contain only these packages."""
 
 from pathlib import Path
 

@@ -30,7 +30,7 @@ NEEDS_DEV_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this
 
 
 def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the bench with a limit on the size of files, like a full disk."""
+    """Run the bench with a limit on the size of files, to simulate a full disk."""
     script = (
         "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_})); os.execv(sys.argv[1], sys.argv[1:])"
@@ -42,7 +42,7 @@ def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[
 
 @contextlib.contextmanager
 def file_size_limit(bytes_: int) -> Iterator[None]:
-    """Limit the size of files in this process; Python ignores SIGXFSZ."""
+    """Limit the size of files that this process writes; writes then fail, because Python ignores SIGXFSZ."""
     before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "dont_write_bytecode", True)
@@ -137,7 +137,7 @@ def test_a_report_that_cannot_be_written_leaves_the_existing_file_unchanged(tmp_
 
 
 def test_a_run_continues_if_the_raw_values_cannot_be_saved(tmp_path, monkeypatch) -> None:
-    """Also test an ASCII terminal."""
+    """Also test the output on an ASCII terminal."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     ran = limited(4000, *QUICK, "--out", "r.json", cwd=tmp_path)
     assert ran.stdout.isascii()
@@ -161,7 +161,7 @@ def test_writing_stdout_to_a_full_disk_causes_a_one_line_error(tmp_path: Path) -
 def test_writing_a_report_to_a_full_disk_causes_a_one_line_error(
     format_: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Run in this process; the previous test checks that the process prints nothing more when it exits."""
+    """Run in this process; the test of `list` also covers what a process prints when it exits."""
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
         with pytest.raises(SystemExit) as ended:
@@ -194,7 +194,7 @@ def test_a_run_prints_the_table_even_if_the_page_cannot_be_written(capsys: pytes
 
 
 @NEEDS_DEV_FULL
-def test_a_run_continues_if_it_cannot_write_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bar_raises_no_error_if_it_cannot_write_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
         with ProgressBar(1, quiet=False) as progress:
@@ -210,7 +210,7 @@ def test_an_ascii_terminal_gets_replacement_characters(format_: str) -> None:
     ran = invoke("report", str(ROOT / "results" / "sample.json"), "--format", format_, charset="ascii")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.isascii()
-    assert "?" in ran.stdout  # replaces other characters
+    assert "?" in ran.stdout  # in place of other characters
 
 
 def test_an_ascii_locale_gets_replacement_characters(bench) -> None:

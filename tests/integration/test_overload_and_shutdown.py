@@ -1,4 +1,4 @@
-"""Overload, disconnecting clients and shutdown: every server sheds load and leaves no processes behind."""
+"""Overload, disconnecting clients and shutdown: every server sheds load and leaves no processes."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def work():
 def test_servers_shed_load_and_do_not_compute_cancelled_requests(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also check Ctrl-C. The directory contains a module with the same name as one of the project's modules."""
+    """Also test Ctrl-C, and a user module named `common`, which the server must not import."""
     done, chosen = tmp_path / "done", tmp_path / "chosen"
     done.touch()
     chosen.write_text("records_when_done")
@@ -53,7 +53,7 @@ def test_servers_shed_load_and_do_not_compute_cancelled_requests(
         for connection in [served.send("/") for _ in range(4)]:
             connection.close()
         assert served.request("/").body == "at last"
-        # The first, the last, the running request, and at most two that a process pool has prefetched.
+        # Two requests were answered, one was running, and a process pool may have prefetched two more.
         assert len(done.read_text()) <= 5
         check_load_shedding(served)
         chosen.write_text("moments_then_half_a_minute")
@@ -74,7 +74,7 @@ def test_servers_with_cpu_bound_tasks_shut_down_gracefully(
 
 
 def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) -> None:
-    """Send four requests and stop the server: three finish, and the last would take half a minute and is dropped."""
+    """Stop the server during four requests: three finish, and one that would take half a minute is dropped."""
     begun = folder / "begun"
     begun.unlink(missing_ok=True)
     connections = [served.send("/") for _ in range(4)]
@@ -97,7 +97,7 @@ def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) ->
 
 @every_server
 def test_a_killed_server_leaves_no_worker_processes(script: Path, tmp_path: Path) -> None:
-    """Start the server with defaults in a directory with a user module named `common`; kill it during a task."""
+    """Start the server with default options and a task in a user module named `common`; kill it during the task."""
     (tmp_path / "common.py").write_text(WORK)
     with serving(script, "--task", "common:work", cwd=tmp_path) as served:
         assert served.request("/").body == "of the user"
@@ -112,7 +112,10 @@ def test_a_killed_server_leaves_no_worker_processes(script: Path, tmp_path: Path
 
 
 def check_load_shedding(served: Served) -> None:
-    """Try three times, because a busy machine may delay the client so that its requests do not overlap."""
+    """Check that some of eight simultaneous requests are refused.
+
+    Try up to three times, because a busy machine may delay the client so that its requests do not overlap.
+    """
     for _ in range(3):
         answers = [receive(connection) for connection in [served.send("/") for _ in range(8)]]
         if any(answer.status != 200 for answer in answers):

@@ -20,7 +20,10 @@ Body = Callable[[list[str]], Awaitable[None]]
 
 
 def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | None = None, timeout_s=LIMIT_S):
-    """Run `body` with the URLs pinged so far; return the pings, which are answered immediately or at the event."""
+    """Run `body` with a growing list of the URLs pinged so far; return the pings.
+
+    If the event `answer` is given, pings are answered only after it is set; otherwise, they are answered immediately.
+    """
     pings, sent = Pings(), list[str]()
 
     async def get(_session, url: str) -> HttpResponse:
@@ -51,11 +54,11 @@ def test_pings_are_sent_on_schedule_even_if_earlier_pings_are_unanswered(monkeyp
 
 
 def test_ping_latency_is_measured_from_the_time_the_ping_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a delayed probe would make the server look fast."""
+    """Otherwise, a probe that sends its pings late would make the server look fast."""
 
     async def block_the_loop(sent: list[str]) -> None:
         assert await until(lambda: len(sent) >= 2, LIMIT_S)
-        time.sleep(50 * INTERVAL_S)  # noqa: ASYNC251 (block the loop on purpose)
+        time.sleep(50 * INTERVAL_S)  # noqa: ASYNC251 (delays the probe)
         before = len(sent)
         assert await until(lambda: len(sent) > before, LIMIT_S)
 
@@ -73,7 +76,7 @@ def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypa
     assert set(pings.problem) == {"not answered"}
 
 
-def test_response_checks_use_at_most_a_tenth_of_a_sequential_servers_time() -> None:
+def test_response_checks_use_at_most_a_tenth_of_the_time_of_a_sequential_server() -> None:
     assert check_interval_s(0.001) == 1.0
     assert check_interval_s(2.0) == 20.0
 

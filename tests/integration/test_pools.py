@@ -1,4 +1,4 @@
-"""Stock pools behind Tornado: the effects of lost workers and of clients that disconnect."""
+"""Ready-made worker pools behind Tornado: the effects of lost workers and of clients that disconnect."""
 
 import contextlib
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def begun(folder: Path) -> int:
 
 
 def a_worker(served: Served, folder: Path) -> psutil.Process:
-    """Return a process of the pool, found with a request; from then on, tasks wait for the file `told` again."""
+    """Return the worker process that answers a request. Afterwards, tasks wait for the file `told` again."""
     (folder / "told").touch()
     answer = served.request("/")
     assert (answer.status, answer.body) == (200, "told")
@@ -46,7 +46,7 @@ def a_worker(served: Served, folder: Path) -> psutil.Process:
 
 
 def must_be_broken(served: Served) -> None:
-    """Check that requests fail with one line, `/ready` reports why, pings succeed and SIGTERM ends all processes."""
+    """Check that requests fail, `/ready` reports the reason, pings succeed and SIGTERM ends all processes."""
     for _ in range(2):
         answer = served.request("/")
         assert (answer.status, len(answer.body.splitlines())) == (500, 1)
@@ -115,8 +115,12 @@ def test_pebble_and_dask_replace_a_worker_killed_during_a_task(
     ("name", "task", "most_begun"),
     [
         (THREADS, "waits_for_file", 2),
-        (PROCESSES, "waits_for_file", 5),  # two run, and the executor has handed over three more
-        (DASK, "half_a_second", 10),  # the cluster is told of the disconnects a little later
+        (
+            PROCESSES,
+            "waits_for_file",
+            5,
+        ),  # two are running, and the executor has already passed three more to the workers
+        (DASK, "half_a_second", 10),  # the disconnects reach the cluster a little later
     ],
 )
 def test_cancelled_requests_in_the_queue_are_not_computed(
@@ -127,7 +131,9 @@ def test_cancelled_requests_in_the_queue_are_not_computed(
         wait_until(lambda: begun(tmp_path))
         for connection in leaving:
             connection.close()
-        assert [served.request("/ping").body for _ in range(3)] == ["pong"] * 3  # read after the disconnects
+        assert [served.request("/ping").body for _ in range(3)] == [
+            "pong"
+        ] * 3  # the server reads these after the disconnects
         (tmp_path / "told").touch()
         assert served.request("/").status == 200
         assert begun(tmp_path) <= most_begun + 1

@@ -53,9 +53,7 @@ def test_each_prepare_command_runs_once_and_a_failure_fails_only_that_server(tmp
     assert (tmp_path / "done").read_text() == "all 1 2 "
     assert start_command_of(ready, "plain")[-1] == "plain"
     assert start_command_of(ready, "built")[-1] == "built"
-    with pytest.raises(
-        CaseFailedError, match=r"the command that prepares it failed: 'python fail\.py': no compiler here"
-    ):
+    with pytest.raises(CaseFailedError, match=r"the prepare command failed: 'python fail\.py': no compiler here"):
         start_command_of(ready, "broken")
 
 
@@ -103,7 +101,7 @@ def test_the_warm_up_of_a_server_overrides_that_of_the_suite(tmp_path: Path) -> 
 
 
 def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
-    """Return the notes on a server that used `cpu_s` for each of its first responses and 0.1 s for each later one."""
+    """Return the notes on a server that used `cpu_s` for all its first responses and 0.1 s for each later one."""
     record = burst_record_of("1_x")
     record.warm_up_answers, record.warm_up_cpu_s = answers, cpu_s
     result = result_of([bare_record(), record])
@@ -112,7 +110,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
     return [message for _, message in notes(summarize(result)) if "the warm-up is not part" in message]
 
 
-def test_a_note_reports_that_the_first_responses_used_more_cpu_than_later_responses() -> None:
+def test_a_note_reports_that_the_first_responses_used_more_cpu_time_than_later_ones() -> None:
     (note,) = warm_up_notes(6000, 6000 * 0.25)
     assert note.startswith("its first 6,000 responses used 250 ms of CPU each, later ones 100 ms; ")
     assert warm_up_notes(6000, 6000 * 0.13) == warm_up_notes(0, 0.0) == warm_up_notes(6000, None) == []

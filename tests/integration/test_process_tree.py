@@ -15,7 +15,7 @@ from common import process_tree
 from common.process_tree import children, descendants
 from under_siege.processes.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
 
-# Children of two threads; their own children have left the session and cleared their environment.
+# Two threads start processes in new sessions. Processes without children have an empty environment.
 FAMILY = """
 import os, signal, sys, threading
 def has_children(generations):
@@ -65,7 +65,7 @@ input()
 """
 
 
-@pytest.mark.skipif(not process_tree.HAS_CHILDREN_FILES, reason="the system has no list of children")
+@pytest.mark.skipif(not process_tree.HAS_CHILDREN_FILES, reason="this system has no files that list child processes")
 def test_orphans_reparented_during_the_search_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(sys.executable, "-c", INHERITS) as subreaper:
         wait_until(lambda: len(pids_from_psutil(subreaper.pid, recursive=True)) == 3)
@@ -105,7 +105,7 @@ def test_an_ended_process_has_no_descendants() -> None:
         assert inherited(process.pid, "PATH") is None
 
 
-def test_a_resource_tracker_process_is_recognized_by_the_command_line() -> None:
+def test_a_resource_tracker_process_is_recognized_by_its_command_line() -> None:
     with (
         running("sh", "-c", "read _; true", "multiprocessing.resource_tracker") as one,
         running("sleep", "60") as other,

@@ -1,4 +1,4 @@
-"""Profiles of real servers name the line that blocks each of them."""
+"""The profile of a real server names the line that blocks it."""
 
 import json
 import re
@@ -35,13 +35,13 @@ FAULTS = {  # server: the finding, and the line that is named first
 
 
 def without_doubt(text: str) -> str:
-    """Return a diagnosis without its remark about a busy machine, because other tests keep it busy."""
+    """Remove the remark about a busy machine from a diagnosis, because other tests keep the machine busy."""
     return re.sub(r"Uncertain, because .*? of the CPUs: (.)", lambda match: match[1].upper(), text)
 
 
 @pytest.fixture(scope="module")
 def diagnoses() -> dict[str, list[str]]:
-    """Return the lines that are printed for each server."""
+    """Profile all servers; return the printed lines by server name."""
     suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
     runs = [invoke("profile", str(suite), "--time", "8s", "--quiet") for suite in suites]
     assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
@@ -86,7 +86,7 @@ def test_the_profile_reports_a_held_gil_for_threads_but_not_for_processes(tmp_pa
     assert report.stdout.strip() == ran.stdout.strip()
     page = invoke("report", str(tmp_path / "p.json"), "--format", "html").stdout
     assert "What blocks each server?" in page
-    assert page.count("<svg") == 4  # wide and narrow
+    assert page.count("<svg") == 4  # a wide and a narrow chart for each server
 
 
 def test_a_speedscope_file_has_a_profile_for_each_thread(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_run_cpython_is_reported_as_not_profiled(tmp_path
     suite.write_text(f'title = "Node"\n[load]\nusers = 2\n[servers.node]\ncommand = "{command}"\nneeds = ["node"]\n')
     ran = invoke("profile", str(suite), "--time", "1s", "--quiet")
     assert ran.returncode == 1
-    assert "Not profiled: none of its processes runs CPython" in ran.stdout
+    assert "Not profiled: none of the server's processes runs CPython" in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Small versions of the suites of published benchmarks, with real servers, a dishonest one and little load."""
+"""The suites that repeat published benchmarks detect their faults, even with few servers and little load."""
 
 import re
 import shutil
@@ -31,7 +31,7 @@ DISHONEST = '[servers.dishonest]\ncommand = "waitress-serve --host {host} --port
 
 
 def small(suite: str, to: Path, servers: list[str], changes: dict[str, str], more: str = "") -> str:
-    """Copy a suite with these servers only, run by the Python of the tests; return the name of the suite file."""
+    """Copy a suite with only these servers, which run with the Python of the tests; return the suite's file name."""
     source = ROOT / "suites" / suite
     folder, name = (source, "suite.toml") if source.is_dir() else (source.parent, source.name)
     for path in folder.iterdir():
@@ -132,7 +132,7 @@ def test_the_static_suite_detects_that_whitenoise_did_not_serve_the_files(tmp_pa
 
 def test_the_ports_suite_detects_port_exhaustion(tmp_path: Path) -> None:
     needed("wrk")
-    # The side that closes first keeps the port. Without this pause, it could be either side.
+    # The side that closes the connection first keeps the port. With this pause, the client closes first.
     config = tmp_path / "client_closes_first.py"
     config.write_text("import time\n\ndef post_request(worker, request, environ, response):\n    time.sleep(0.01)\n")
     changes = {

@@ -1,4 +1,4 @@
-"""The suites of docs/questions/ run in their quick profile; only servers that break on purpose fail."""
+"""Run the quick profile of each suite in suites/questions/: only servers that break on purpose fail."""
 
 import asyncio
 import importlib

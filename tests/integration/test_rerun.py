@@ -1,4 +1,4 @@
-"""The rerun plugin: which failed tests are rerun at the end and which count immediately."""
+"""The rerun plugin reruns failed measurement tests at the end, and reports other failures immediately."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The result page in a real browser: it loads nothing, cuts nothing off, draws every mark and is readable."""
+"""The HTML report in a real browser: it loads no other files, cuts no text off and draws every mark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-# The results of a group share the charts of the first one, to save time. No test reads the charts of "published".
+# To save time, all results of a group show the charts of its first result. No test reads the charts of "published".
 OF_THEIR_OWN = [("sample",), ("several", "published"), ("hostile",), ("empty",), ("failed",)]
 
 
@@ -54,7 +54,7 @@ def test_the_page_opens_offline_fits_every_width_and_has_enough_contrast(
             shown.look(width, "light")
             assert shown.overflow() <= 0, width
             assert cut(shown) == [], width
-        for width, scheme in itertools.product((390, 1440), ("light", "dark")):  # each has different charts
+        for width, scheme in itertools.product((390, 1440), ("light", "dark")):  # the charts of each combination differ
             shown.look(width, scheme)
             contrast, text = shown.page.evaluate(LEAST_CONTRAST)
             assert contrast >= 4.5, (text, width, scheme)
@@ -62,7 +62,7 @@ def test_the_page_opens_offline_fits_every_width_and_has_enough_contrast(
 
 
 def cut(shown: Opened) -> list[str]:
-    """Return the classes of the elements that are wider than their box, on screen or on paper."""
+    """Return the classes of the elements whose content is wider than the element, on screen or on paper."""
     return shown.page.evaluate(
         """[...document.querySelectorAll('.scroll, table, caption, p, dl')].filter(
             (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.className)"""
@@ -78,7 +78,7 @@ def test_the_page_is_a_single_file_smaller_than_1_5_mb(pages: dict[str, Path], n
 
 
 def marks(shown: Opened, name: str) -> int:
-    """Return the number of marks that this layer has in the wide charts."""
+    """Count the marks of this layer in the wide charts."""
     return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
 
 

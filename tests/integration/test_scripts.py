@@ -116,7 +116,7 @@ def test_setup_with_an_invalid_python_causes_an_error() -> None:
 
 
 def test_every_python_script_starts_and_prints_its_help(tmp_path) -> None:
-    """Start all scripts at the same time, because the imports of each take most of a second."""
+    """Start all scripts at the same time, because each takes almost a second for its imports."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
     started = {path: subprocess.Popen([sys.executable, str(path), "--help"], **pipes) for path in PYTHON_SCRIPTS}
     ended = {path: (*process.communicate(), process.returncode) for path, process in started.items()}

@@ -1,7 +1,7 @@
-"""The contract of the files in servers/. New files are tested automatically.
+"""The server contract, tested for all files in servers/, including new ones.
 
-Most tests share one server for each strategy and each Python on the PATH, and choose its task before each request.
-test_overload_and_shutdown.py tests overload and shutdown. Code shared in common/ is tested with a single strategy.
+Most tests share one server for each strategy and each Python on the PATH, and choose the task before each request.
+test_overload_and_shutdown.py tests overload and shutdown. Code in common/ is tested with only one strategy.
 """
 
 import ast
@@ -69,7 +69,7 @@ Choose = Callable[[str], None]
 
 @pytest.fixture(scope="module")
 def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
-    """Return a function that sets which task `sample_tasks:chosen` runs from then on."""
+    """Yield a function that chooses the task that `sample_tasks:chosen` runs."""
     chosen = tmp_path_factory.mktemp("chosen") / "task"
     chosen.write_text("short")
     with pytest.MonkeyPatch.context() as patched:
@@ -78,7 +78,7 @@ def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
 
 
 def with_each_python() -> Iterator[object]:
-    """Yield each server with each Python that meets its requirement; None stands for this Python."""
+    """Yield each server with each Python that meets its requirement; None is the Python of the tests."""
     for script in SERVERS:
         requires = read_strategy(script).requires
         others = [python for python in other_pythons() if not unmet(requires, python.minor)]
@@ -96,9 +96,9 @@ def skip_if_a_package_is_missing(script: Path, python: Interpreter) -> None:
 
 @pytest.fixture(scope="module", params=with_each_python())
 def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> Iterator[Served]:
-    """Start each strategy with two workers. Check at the end that it printed nothing.
+    """Start each strategy with two workers; check at the end that it printed nothing and shuts down gracefully.
 
-    An idle client must not delay its shutdown: no process is killed after the graceful-shutdown period.
+    An idle client must not delay the shutdown, so no process is killed after the graceful-shutdown period.
     """
     script, python = request.param
     if python:
@@ -124,7 +124,7 @@ def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> 
 
 @pytest.fixture(scope="module")
 def silent(server: Served) -> Iterator[socket.socket]:
-    """Return a client connection with an unfinished request."""
+    """Yield a client connection on which only a part of a request was sent."""
     with socket.create_connection(("127.0.0.1", server.port), 4 * HEAD_LIMIT_S) as client:
         client.sendall(b"GET /ping HT")
         yield client
@@ -135,7 +135,7 @@ def reset_to_a_short_task(choose: Choose) -> None:
     choose("short")
 
 
-def test_the_strategies_are_listed_in_the_order_of_the_numbers_in_the_file_names() -> None:
+def test_strategies_are_listed_by_the_numbers_in_their_file_names() -> None:
     stems = [strategy.name for strategy in all_strategies()]
     assert stems[:12] == [
         "1_sync",
@@ -208,7 +208,7 @@ def test_unsupported_methods_return_405(server: Served) -> None:
 
 @pytest.mark.parametrize("bytes_", MALFORMED, ids=range(len(MALFORMED)))
 def test_a_malformed_request_gets_at_most_one_response(server: Served, bytes_: bytes) -> None:
-    """The requests have an ambiguous end or are not HTTP. The `server` fixture checks that nothing is printed."""
+    """Each request has an ambiguous end or is not HTTP. The `server` fixture checks that the server prints nothing."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
         client.sendall(bytes_)
         client.shutdown(socket.SHUT_WR)
@@ -261,7 +261,7 @@ def test_every_strategy_returns_the_same_result(server, choose, task: str, monke
         ("raises_keyboard_interrupt", "KeyboardInterrupt: by hand"),
     ],
 )
-def test_an_exception_in_the_task_returns_a_one_line_500_and_the_server_continues(
+def test_an_exception_in_the_task_causes_a_one_line_500_response_and_the_server_continues(
     server, choose, task: str, body: str
 ) -> None:
     choose(task)
@@ -276,14 +276,14 @@ def test_an_exception_in_the_task_returns_a_one_line_500_and_the_server_continue
 def test_a_connection_with_an_incomplete_request_is_closed_after_a_timeout(
     server: Served, silent: socket.socket
 ) -> None:
-    """The client sends half a line before the first test of this server."""
+    """The `silent` fixture sends half a line before the first test with this server."""
     while silent.recv(1000):
         pass  # the server may send an error
     assert server.request("/ping").body == "pong"
 
 
 def refused(script: Path, *options: str) -> str:
-    """Return the one-line error for these options."""
+    """Start the server with these options, and return the one-line error with which it exits."""
     process = start(script, *options)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (2, "")
@@ -295,7 +295,7 @@ def refused(script: Path, *options: str) -> str:
 def test_invalid_options_cause_a_one_line_error(
     options: list[str], error: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Test the option parser only; test_no_strategy_starts_with_invalid_options tests the servers."""
+    """Test only the option parser; test_no_strategy_starts_with_invalid_options tests the servers."""
     monkeypatch.setattr("sys.argv", [str(SERVERS[1]), "--port", "0", *options])
     with pytest.raises(SystemExit) as ended:
         server_options()
@@ -337,7 +337,7 @@ def test_servers_have_a_default_task_and_a_default_port() -> None:
 
 
 @every_server
-def test_a_server_file_is_short_and_parses_no_options_and_handles_no_signals(script: Path) -> None:
+def test_a_server_file_is_short_and_neither_parses_options_nor_handles_signals(script: Path) -> None:
     source = script.read_text()
     tree = ast.parse(source)
     docstring = ast.get_docstring(tree)

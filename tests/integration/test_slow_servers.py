@@ -1,4 +1,4 @@
-"""Slow servers: the bench waits up to its limits, and other cases are unaffected."""
+"""Slow servers: the bench waits for them until a timeout, and they do not affect other cases."""
 
 import pytest
 from bench_runs import MeasuredCase, run_servers, server_path
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.figures
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
-    """Run all slow servers and a correct one, and check that no process is left."""
+    """Run all slow servers and a correct one, and check that no process is left behind."""
     servers = [server_path(name) for name in ("never_ready", "ignores_sigterm", "slow_to_start")]
     with marking() as left:
         found = run_servers(tmp_path_factory.mktemp("waiting"), [*servers, "2"])

@@ -23,7 +23,7 @@ from under_siege.processes.managed_process import offspring, until_signal
 from under_siege.run import server
 from under_siege.run.plan import new_record
 
-# For each phase, the server that prolongs it, so that the signal arrives during this phase.
+# Each phase has a server that prolongs it, so that the signal arrives during the phase.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "ignores_sigterm"}
 GRACE_S, MARGIN_S = 5.0, 25.0  # graceful-shutdown period of a server; margin for busy machines
 
@@ -39,7 +39,7 @@ GRACE_S, MARGIN_S = 5.0, 25.0  # graceful-shutdown period of a server; margin fo
 def test_a_signal_stops_a_run_within_seconds_and_keeps_finished_cases(
     by: signal.Signals, code: int, moment: str, tmp_path: Path
 ) -> None:
-    """When the signal arrives, the first case is finished and the second is in the given phase."""
+    """When the signal arrives, the first case has finished and the second case is in the given phase."""
     second = DURING[moment]
     out = tmp_path / "r.json"
     time_s = {"starting": 1, "under siege": 5, "stopping": 4}[moment]  # long enough to be observed
@@ -73,7 +73,7 @@ def _seed_for(order: list[str]) -> int:
 
 
 def _at(moment: str, bench: int, name: str) -> Callable[[], list[psutil.Process]]:
-    """Return a function that returns the bench's processes once the server has reached this phase."""
+    """Return a function that returns the bench's processes, or an empty list until the server is in this phase."""
     seen_siege = False
 
     def look() -> list[psutil.Process]:
@@ -98,7 +98,7 @@ def _command(process: psutil.Process) -> str:
 
 
 class PortTakenServer:
-    """A server that has ended while another process has taken its port."""
+    """A server whose port is taken by another process when the server ends."""
 
     def __init__(self, *_) -> None:
         """Start nothing."""
@@ -151,7 +151,6 @@ def test_a_port_still_taken_after_the_server_ended_causes_an_error(monkeypatch: 
 
 
 def test_a_second_signal_does_not_interrupt_the_cleanup() -> None:
-    """A second signal would interrupt the cleanup."""
     cleaned = False
 
     async def work() -> None:
@@ -162,7 +161,7 @@ def test_a_second_signal_does_not_interrupt_the_cleanup() -> None:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 os.kill(os.getpid(), number)
-                for _ in range(10):  # let the loop handle the signal
+                for _ in range(10):  # let the event loop handle the signal
                     await asyncio.sleep(0)
             cleaned = True
 

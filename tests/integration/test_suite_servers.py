@@ -39,7 +39,7 @@ SHOP = TESTS / "suites" / "shop"
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, MeasuredCase], Result]:
-    """Run the shop suite for one customer; return its cases by server, and the result."""
+    """Run the shop suite for one customer; return the measured cases by server name, and the result."""
     folder = tmp_path_factory.mktemp("shop")
     text = (SHOP / "suite.toml").read_text().replace('["acme", "fresh"]', '["acme"]')
     for name in ("app.py", "settings.ini", "from_settings.py"):
@@ -74,7 +74,7 @@ WRONG = {
     "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
     "mute": ("died", "the server ended with exit code 0 after "),
     "unmade": ("no_environment", "its requirements can't be installed"),
-    "elsewhere": ("not_ready", "it listens on port"),
+    "elsewhere": ("not_ready", "the server listens on port"),
     "needy": ("missing_program", "no-such-program is not installed; install it with: "),
 }
 
@@ -132,7 +132,7 @@ def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_pat
     assert {name: one.verdict != "failed" for name, one in found.items()} == {**kinds, "told": True}
     assert found["json"].memory_bytes
     assert not found["told"].memory_bytes  # the server's process may not be a child of its command
-    assert is_free(port)  # but the server was stopped
+    assert is_free(port)  # nevertheless, the bench stopped the server
     assert "compared as JSON, not byte for byte" in Report(result).formatted("markdown")
     assert "the highest possible rate was not measured" in Report(result).formatted("markdown")
     assert "not sent, so health-check latency" in Report(result).formatted("markdown")
@@ -142,7 +142,7 @@ def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_pat
 
 @pytest.fixture
 def running() -> Iterator[int]:
-    """Return the port of a server that the bench did not start."""
+    """Start a server without the bench, and yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = subprocess.Popen([sys.executable, "app.py", str(port), "plain"], cwd=SHOP)
@@ -276,9 +276,9 @@ class FakeProcess:
 
 OURS = 5000
 OWN = {
-    "itself": (FakeProcess(OURS), FakeProcess()),
-    "a child of its child": (FakeProcess(below=(FakeProcess(below=(FakeProcess(OURS),)),)), FakeProcess()),
-    "beside a child that has just ended": (
+    "the server itself": (FakeProcess(OURS), FakeProcess()),
+    "a grandchild": (FakeProcess(below=(FakeProcess(below=(FakeProcess(OURS),)),)), FakeProcess()),
+    "a child next to one that has just ended": (
         FakeProcess(below=(FakeProcess(error=psutil.NoSuchProcess), FakeProcess(OURS))),
         FakeProcess(),
     ),
@@ -287,9 +287,12 @@ OWN = {
     "a zombie": (FakeProcess(error=psutil.ZombieProcess), FakeProcess()),
 }
 STRANGERS = {
-    "nowhere": (FakeProcess(), "; the server does not listen on any port"),
-    "connects to that port": (FakeProcess(asks=OURS), "; the server does not listen on any port"),
-    "elsewhere": (FakeProcess(4, 2, below=(FakeProcess(1, 3),)), "; it listens on port 1 and 2 and 3 instead"),
+    "no listener": (FakeProcess(), "; the server does not listen on any port"),
+    "outgoing connection to the port": (FakeProcess(asks=OURS), "; the server does not listen on any port"),
+    "other ports": (
+        FakeProcess(4, 2, below=(FakeProcess(1, 3),)),
+        "; the server listens on port 1 and 2 and 3 instead",
+    ),
 }
 
 
@@ -391,12 +394,12 @@ def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None
 
 def test_the_error_of_a_failed_service_setup_shows_the_cause_not_the_last_line() -> None:
     output = "initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"
-    assert _last_error(output) == "it says: initdb: error: could not write: No space left on device"
+    assert _last_error(output) == "its last error: initdb: error: could not write: No space left on device"
     assert _last_line(output) == "its last line: initdb: removing data directory"
 
 
 async def _death_is_noticed(needed: Services, name: str) -> None:
-    """Wait until the death of the service is reported, once the supervisor has noticed it."""
+    """Wait until an error reports that the service was killed, which the supervisor notices with a delay."""
     deadline_s = asyncio.get_running_loop().time() + LIMIT_S
     while asyncio.get_running_loop().time() < deadline_s:
         try:
@@ -413,7 +416,7 @@ def _port(address: str) -> int:
 
 
 def _listener(port: int) -> psutil.Process | None:
-    """Return the process that listens on the port: the topmost of those that share the socket."""
+    """Return the process that listens on the port, or None; if several share the socket, return the topmost one."""
     for connection in psutil.net_connections(kind="tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
             with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended

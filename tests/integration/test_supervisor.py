@@ -1,4 +1,4 @@
-"""The supervisor: servers with daemons and killed benches leave no process or file behind."""
+"""The supervisor: neither servers with daemons nor killed benches leave processes or files behind."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ DAEMON = "import time; time.sleep(600)"
 
 @pytest.fixture
 def daemon_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the file into which the daemon writes its process id; kill the daemon at the end."""
+    """Yield the path of the file to which the daemon writes its process id; kill the daemon at the end."""
     path = tmp_path / "daemon.pid"
     monkeypatch.setenv("DAEMON_PID", str(path))
     yield path
@@ -44,7 +44,7 @@ def daemon_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def daemon(path: Path) -> psutil.Process | None:
-    """Return the daemon once it has started."""
+    """Return the daemon, or None if it has not started yet."""
     return psutil.Process(int(path.read_text())) if path.exists() and path.read_text() else None
 
 
@@ -62,7 +62,7 @@ def test_a_daemon_without_environment_variables_ends_when_the_server_is_stopped(
 
 
 def test_stopping_a_process_without_daemons_also_ends_its_child_processes() -> None:
-    """This includes a child without environment variables, while another process keeps running."""
+    """The child has no environment variables, and another supervised process keeps running."""
     words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
     other = ManagedProcess(["sleep", "600"], environment=os.environ)
     first = ManagedProcess(words, environment=os.environ, may_hide=False)
@@ -101,7 +101,7 @@ def script_with_semaphore(folder: Path) -> str:
 
 
 def semaphore_path(folder: Path) -> Path:
-    """Return the path of the semaphore once it exists."""
+    """Wait until the semaphore exists, and return its path."""
     file = folder / "semaphore"
     name = wait_until(lambda: file.exists() and file.read_text())
     semaphore = Path("/dev/shm", f"sem.{name.lstrip('/')}")  # noqa: S108 (see sem_overview(7))
@@ -169,7 +169,7 @@ def test_the_supervisor_ignores_stop_signals() -> None:
         next_process = started("-c", "print('fine')")
         assert next_process.process.supervisor is process.process.supervisor
         asyncio.run(next_process.stop())
-        wait_until(lambda pid=next_process.pid: not psutil.pid_exists(pid))  # and is no zombie
+        wait_until(lambda pid=next_process.pid: not psutil.pid_exists(pid))  # not even as a zombie
     asyncio.run(process.stop())
 
 
@@ -212,7 +212,7 @@ def running_bench(words: list[str], folder: Path) -> Iterator[subprocess.Popen]:
 
 
 def at_work(pid: int, *words: str) -> tuple[list[psutil.Process], str] | None:
-    """Return the descendants and their commands if all these words occur in the commands at the same time."""
+    """Return the descendants and their commands; return None unless the commands contain all these words."""
     family = offspring(pid)
     seen = commands(family)
     return (family, seen) if all(word in seen for word in words) else None
@@ -232,7 +232,7 @@ class FakeClock:
 
 
 class StubbornProcesses:
-    """Processes that end only when killed, and the time of the first kill of each."""
+    """Processes that end only when killed; `killed_s` has the time at which each was first killed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         self.clock, self.pids, self.killed_s = FakeClock(), pids, dict[int, float]()
@@ -283,14 +283,14 @@ def test_orphans_are_found_by_an_environment_variable_on_systems_without_subreap
 def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its processes may write into directories of the outer supervisor."""
+    """Processes of the temporary supervisor may write to directories of the outer supervisor."""
     outer = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
     monkeypatch.setattr(supervisor_client, "_KEPT", [outer])
     with another_supervisor():
         inner = kept()
         assert inner is not outer
         assert inner.folders == [tmp_path]
-        os.kill(inner.pid, signal.SIGSTOP)  # as one of its processes might
+        os.kill(inner.pid, signal.SIGSTOP)  # one of its processes might do so
         wait_until(lambda: psutil.Process(inner.pid).status() == psutil.STATUS_STOPPED)
     assert not psutil.pid_exists(inner.pid)
     assert tmp_path.is_dir()
@@ -371,7 +371,7 @@ def _seed_for(server: Path) -> int:
         ),
         (["try", "awkward_tasks:never_ends"], script("task_profiler")[1]),
     ],
-    ids=["bare case", "try"],
+    ids=["ceiling", "try"],
 )
 def test_a_bench_killed_during_the_ceiling_or_the_try_command_leaves_no_processes(
     words: list[str], at_work: str, tmp_path: Path, monkeypatch
@@ -396,7 +396,7 @@ def _bare_first() -> int:
 def test_a_finished_bench_leaves_no_supervisor_and_kills_no_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even processes of the same session and children that the shell had before exec survive."""
+    """A process of the same session survives, even one that the shell started before it executed the bench."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     before_s = time.time()
     script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try sample_tasks:a_blink"
@@ -406,7 +406,9 @@ def test_a_finished_bench_leaves_no_supervisor_and_kills_no_other_processes(
     assert not gone(sibling)
     sibling.kill()
     found = [process for process in psutil.process_iter() if process.create_time() > before_s and _keeps(process)]
-    assert all(psutil.pid_exists(process.ppid()) for process in found)  # these belong to other tests
+    assert all(
+        psutil.pid_exists(process.ppid()) for process in found
+    )  # supervisors with a parent belong to other tests
 
 
 def _keeps(process: psutil.Process) -> bool:

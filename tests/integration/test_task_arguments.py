@@ -1,4 +1,4 @@
-"""Task arguments are literals that are checked before anything starts and shown unchanged in every output format."""
+"""Task arguments are literals, which are checked before a run and shown unchanged in every output format."""
 
 import csv
 import html
@@ -73,7 +73,7 @@ def test_each_run_of_a_task_gets_new_copies_of_the_arguments() -> None:
         ("sample_tasks:returns_its_arguments(1).real", "has text after its arguments"),
         ("sample_tasks:returns_its_arguments(1) # ", "has text after its arguments"),
         ("sample_tasks:returns_its_arguments(1) + 2", "has text after its arguments"),
-        ("sample_tasks:returns_its_arguments('one\ntwo')", "has invisible characters; expected them as escapes"),
+        ("sample_tasks:returns_its_arguments('one\ntwo')", "has invisible characters; use escapes"),
         (
             "sample_tasks:returns_its_arguments(" + "[" * 500 + "]" * 500 + ")",
             "can't be read: too many nested parentheses",
@@ -99,7 +99,7 @@ def test_syntax_warnings_about_literal_task_arguments_are_suppressed(capfd) -> N
 
 @pytest.fixture
 def result(tmp_path: Path) -> Result:
-    """Return a result with two tasks; the name of one has the special characters of all formats."""
+    """Return a result with two tasks; the arguments of one have the special characters of all output formats."""
     records = [
         one
         for task in (TASK_WITH_MARKUP, "primes")
@@ -178,7 +178,7 @@ def test_every_command_rejects_invalid_task_arguments_with_a_one_line_error(
 @pytest.mark.figures
 @pytest.mark.usefixtures("undrawn")
 def test_a_task_with_arguments_is_measured_and_traced(run_cli, tmp_path: Path) -> None:
-    """Use a thread pool, a process pool, the ceiling and the reference run."""
+    """Run the task in a thread pool, a process pool, the ceiling and the reference run."""
     own = "import time\n\n\ndef wait(*words, wait_s=0.02):\n    time.sleep(wait_s)\n    return repr(words)\n"
     (tmp_path / "own.py").write_text(own)
     task = TASK_WITH_MARKUP.replace("sample_tasks:returns_its_arguments", "own:wait").replace(

@@ -1,4 +1,4 @@
-"""Load tools from PyPI: which installation is used, and the environment for a missing tool."""
+"""Load tools from PyPI: use an installed tool, or install a missing one in an environment of its own."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.o
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only directory on the PATH and next to the bench's Python; no package index is reachable."""
+    """Return the only directory in which the bench finds programs; no package index is reachable."""
     (programs := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(installation, "sys", SimpleNamespace(executable=str(programs / "python")))
@@ -107,7 +107,7 @@ def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machi
     making, error = refused.stderr.splitlines()
     assert "this is done once" in making
     assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
-    assert f"; fix that and retry, or install {LOCUST.requirement} yourself" in error
+    assert f"; fix this problem and retry, or install {LOCUST.requirement} yourself" in error
     assert environments(machine) == []
 
 
@@ -126,7 +126,7 @@ class SignallingIndex(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        self.connection.recv(1)  # returns when uv has ended
+        self.connection.recv(1)  # returns once uv has exited
 
     def log_message(self, *_) -> None:
         """Print nothing."""

@@ -24,7 +24,7 @@ from under_siege.run.tool_request_replay import IN_A_ROW, ReplayedRequest, Reque
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-# Sends the load tool a wrong response of the right length, and all other clients the right response.
+# This server sends the load tool wrong responses of the right length, and all other clients right responses.
 DISHONEST = """
 import sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,4 +1,4 @@
-"""bench.py trace: requests to real servers, headers, and charts."""
+"""bench.py trace: trace real servers, read task times from headers, and draw timelines."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ RunCli = Callable[..., CommandResult]
 def test_the_terminal_shows_the_trace_or_the_failure_of_each_server(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
+    """Trace a strategy, a server with wrong responses and one without headers; then save a chart of these traces."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "sends_no_headers")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
     trace, kept = trace_run.trace_servers, []
@@ -61,8 +61,8 @@ def test_the_terminal_shows_the_trace_or_the_failure_of_each_server(
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
 
-def test_the_height_of_a_ping_on_the_terminal_shows_the_latency() -> None:
-    """On a common scale, pings that wait for all tasks get shorter over time; pings that do not wait are minimal."""
+def test_the_height_of_a_ping_on_the_terminal_shows_its_latency() -> None:
+    """Pings that wait for all tasks get lower over time; pings that do not wait have the minimum height."""
     result = result_of([])
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     drawn = [line for line in Report(result).formatted("timeline").splitlines() if line.startswith("pings ")]
@@ -162,7 +162,7 @@ def test_requests_without_reported_task_times_are_dotted_lines_on_the_terminal()
     drawn = drawn.splitlines()
     assert "the server doesn't report when its tasks ran" in shown
     assert not any(mark in line for line in drawn for mark in "░▒▓█")
-    assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
+    assert len([line for line in drawn if "┄" * 20 in line]) == 2  # one line for each request
     assert "┄ not reported" in legend
 
 
@@ -231,7 +231,7 @@ def test_each_server_is_traced_after_its_last_round(tmp_path: Path, monkeypatch)
 
 @pytest.fixture
 def busy_cpus() -> Iterator[None]:
-    """Keep a process computing for each CPU, so that a server gets about half of them."""
+    """Run a busy process for each CPU, so that a server gets only about half of the CPU time."""
     spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(usable_cpus())]
     try:
         yield
@@ -244,7 +244,7 @@ def busy_cpus() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
-def test_on_a_busy_machine_the_headline_does_not_claim_one_task_at_a_time(run_cli: RunCli, tmp_path: Path) -> None:
+def test_the_headline_does_not_claim_one_task_at_a_time_on_a_busy_machine(run_cli: RunCli, tmp_path: Path) -> None:
     ended = run_cli("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
     assert ended.returncode == 0, ended.stderr
     (trace,) = load(tmp_path / "t.json").traces

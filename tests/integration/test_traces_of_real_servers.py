@@ -1,4 +1,4 @@
-"""Properties of traces of real servers; all tests share one run."""
+"""Traces of real servers, which all tests read from a single run."""
 
 import itertools
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.figures  # other work on the machine affects traces
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
-    """Return timelines of several kinds of strategies, with four requests each."""
+    """Trace four requests to each of several kinds of strategies; return the timelines."""
     out = tmp_path_factory.mktemp("trace") / "trace.json"
     ended = invoke("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
@@ -29,7 +29,7 @@ def bars_of(one: Timeline) -> list[Bar]:
 
 
 def overlap_s(one: Bar, other: Bar) -> float:
-    """Return how long both computed at the same time."""
+    """Return how long both requests computed at the same time."""
     pairs = itertools.product([ran for ran in one.spans if ran.share], [ran for ran in other.spans if ran.share])
     return sum(
         max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs

@@ -14,7 +14,7 @@ from under_siege.model.record import load
 from under_siege.result_output import Report
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
-too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run everything")
+too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run all servers")
 NEEDS = "needs Python 3.14 or later, and this is"
 
 
@@ -26,7 +26,7 @@ def test_unmet_requirements_are_described_with_both_versions() -> None:
 
 
 def test_an_invalid_requires_value_of_a_server_causes_an_error() -> None:
-    with pytest.raises(BadInputError, match="expected something like"):
+    with pytest.raises(BadInputError, match="expected a version such as"):
         unmet("a quantum computer")
 
 
@@ -34,7 +34,7 @@ def test_the_error_for_an_invalid_requires_value_names_the_server(run_cli: Bench
     (tmp_path / "1_x.py").write_text('"""Title, on a --port."""\n\nREQUIRES = "a quantum computer"\n')
     ended = run_cli("run", "1_x.py")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "server '1_x.py': REQUIRES = 'a quantum computer': expected something like" in ended.stderr
+    assert "server '1_x.py': REQUIRES = 'a quantum computer': expected a version such as" in ended.stderr
 
 
 @too_old

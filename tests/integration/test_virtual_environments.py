@@ -1,4 +1,4 @@
-"""Virtual environments for other Pythons: created once, with the user's packages and a list of missing packages."""
+"""Virtual environments for other Pythons: each is created only once, and missing packages are reported."""
 
 import asyncio
 import dataclasses
@@ -30,7 +30,7 @@ from under_siege.trace.trace_run import trace_servers
 
 @pytest.fixture
 def user_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the Python of a user's virtual environment with a package; the bench's own requirements are empty."""
+    """Return the Python of a user's environment with one package, and empty the requirements of the bench."""
     venv.create(tmp_path / "theirs", symlinks=True)
     (packages,) = (tmp_path / "theirs" / "lib").glob("python3*/site-packages")
     (packages / "their_package.py").write_text("ANSWER = 42\n")
@@ -84,7 +84,7 @@ def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: P
 
 
 def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both runs are in one process, but each opens the lock file itself, as two processes would."""
+    """Both runs share a process, but each of them opens the lock file, as two processes would."""
     messages: list[str] = []
 
     async def make(folder: Path, *_: object) -> tuple[dict[str, str], bool]:
@@ -128,7 +128,7 @@ class FakeIndex(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeIndex]]:
-    """Start a package index, the only one that uv uses, and return its handler class."""
+    """Start the only package index that uv uses, and yield its handler class."""
     monkeypatch.setattr(FakeIndex, "status", FakeIndex.status)
     with ThreadingHTTPServer(("127.0.0.1", 0), FakeIndex) as server:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{server.server_port}/")
@@ -210,7 +210,7 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
     subprocess.run([python.path, "-c", "import from_source"], check=True)
 
 
-@pytest.mark.parametrize("trouble", ["nothing listens", "a proxy that is gone"])
+@pytest.mark.parametrize("trouble", ["no listener", "unreachable proxy"])
 def test_an_unreachable_package_index_is_reported(trouble, user_python, tmp_path, monkeypatch, index) -> None:
     without_index(trouble, monkeypatch, index)
     (tmp_path / "dependencies.txt").write_text("far_away\n")
@@ -224,9 +224,9 @@ def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[Fak
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     if trouble == "503":
         monkeypatch.setattr(index, "status", 503)
-    if trouble == "nothing listens":
+    if trouble == "no listener":
         monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
-    if trouble == "a proxy that is gone":
+    if trouble == "unreachable proxy":
         monkeypatch.setenv("UV_DEFAULT_INDEX", "http://example.invalid/")
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
 
@@ -264,13 +264,13 @@ def test_an_incomplete_environment_is_recreated(
 
 
 class SilentWatcher:
-    """A watcher that ignores everything."""
+    """A watcher that ignores all messages."""
 
     def __getattr__(self, _name: str):
         return lambda *_: None
 
 
-def test_the_result_records_the_packages_of_each_servers_python(user_python, tmp_path, monkeypatch, index) -> None:
+def test_the_result_records_the_packages_of_each_python(user_python, tmp_path, monkeypatch, index) -> None:
     (tmp_path / "dependencies.txt").write_text("flask\n")
     write_wheel(tmp_path, "flask")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
@@ -290,7 +290,7 @@ def test_pythons_of_the_same_version_get_unique_names(user_python: Path) -> None
 
 
 def test_the_error_of_a_server_names_its_missing_package(tmp_path: Path) -> None:
-    """The bench reports it instead of the last line of the traceback."""
+    """The bench reports the missing package instead of the last line of the traceback."""
     script = tmp_path / "9_needs_it.py"
     script.write_text('"""Needs something, on a --port."""\nimport no_such_package.at_all\n')
     python = dataclasses.replace(interpreter(), missing=(("no_such_package", "there is no build of it"),))

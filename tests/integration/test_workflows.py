@@ -24,7 +24,7 @@ needs_actionlint = pytest.mark.skipif(
 
 
 def actionlint(text: str) -> subprocess.CompletedProcess[str]:
-    """Check a workflow."""
+    """Check the text of a workflow with actionlint."""
     return subprocess.run([ACTIONLINT, "-"], input=text, capture_output=True, text=True)
 
 
@@ -83,13 +83,13 @@ def test_editors_and_ruff_use_the_same_line_length() -> None:
 
 
 def form(name: str) -> dict[str, Any]:
-    """Return an issue form."""
+    """Read the issue form of this name."""
     return yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text())
 
 
 @pytest.mark.parametrize("name", ["bug_report", "feature_request"])
 def test_an_issue_form_has_the_keys_that_github_requires(name: str) -> None:
-    """The keys are those of docs.github.com, "Syntax for issue forms" and "Syntax for GitHub's form schema"."""
+    """docs.github.com lists these keys in "Syntax for issue forms" and "Syntax for GitHub's form schema"."""
     read = form(name)
     assert read["name"]
     assert read["description"]

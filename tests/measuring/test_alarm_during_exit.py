@@ -1,4 +1,4 @@
-"""A shutdown alarm during interpreter exit does not change the exit status."""
+"""The shutdown alarm may arrive while the interpreter exits."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 from conftest import ROOT
 
-# The handler registered first runs last: after it, Python finalizes and handles no more signals.
+# The atexit handler that is registered first runs last. After it, Python handles no more signals.
 ENDING = """
 import atexit, os, signal
 from common.options import Options
@@ -22,6 +22,6 @@ def test_an_alarm_signal_during_interpreter_exit_does_not_change_the_exit_status
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", ENDING], cwd=ROOT, **pipes) as server:
         assert server.stdout.read(6) == b"ending"
-        while server.poll() is None:  # repeat until it has exited
+        while server.poll() is None:  # one of the signals must arrive at the critical moment
             os.kill(server.pid, signal.SIGALRM)
         assert (server.returncode, server.stderr.read()) == (0, b"")

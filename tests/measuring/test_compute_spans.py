@@ -25,7 +25,7 @@ def test_waits_are_excluded_from_compute_spans() -> None:
 
 @pytest.mark.measures
 def test_threads_under_the_gil_use_at_most_one_cpu() -> None:
-    """The CPU time of all threads together fits on one CPU, although their spans overlap."""
+    """Together, the threads use at most the time of one CPU, although their compute spans overlap."""
     together = threading.Barrier(3)
 
     def after_all(task: str):
@@ -37,7 +37,7 @@ def test_threads_under_the_gil_use_at_most_one_cpu() -> None:
     span_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs)
     assert sum(run.cpu_s for run in runs) <= 1.05 * span_s
     ran_s = sum(stretch.to_s - stretch.from_s for run in runs for stretch in run.spans)
-    assert ran_s > 1.5 * span_s  # the spans of the threads overlap
+    assert ran_s > 1.5 * span_s  # the spans overlap
 
 
 def test_the_number_of_compute_spans_is_limited_and_the_spans_stay_in_order() -> None:

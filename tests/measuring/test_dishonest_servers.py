@@ -14,8 +14,8 @@ from under_siege.model.record import load
 from under_siege.targets.strategies import read_strategy
 
 DISHONEST = TESTS / "servers" / "dishonest"
-SHORT_TASK = "sample_tasks:a_little_work"  # just enough CPU time for the detection
-# The verdict of each server and its possible reasons, of which at least one must be given. Noise decides which.
+SHORT_TASK = "sample_tasks:a_little_work"  # it uses just enough CPU time for the detection
+# The verdict on each server, and its possible reasons. At least one must be given; noise decides which.
 WRONG = {
     "errors_when_busy": ("suspect", "availability"),
     "not_awaited": ("failed", "wrong_answer"),
@@ -54,7 +54,7 @@ def test_servers_with_rates_above_the_ceiling_are_detected(run_cli, tmp_path) ->
 
 @pytest.mark.measures
 def test_servers_that_respond_before_the_work_is_done_are_detected(run_cli, tmp_path) -> None:
-    """The server may still work for the warm-up during the first second of the siege."""
+    """Measure for 2 s, because the server may still be busy with the warm-up during the first second."""
     with without_a_ceiling():
         assert_detected(TOO_SOON, summaries(run_cli, tmp_path, "2s", *map(path_of, TOO_SOON), "--task", SHORT_TASK))
 

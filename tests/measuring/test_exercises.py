@@ -66,7 +66,7 @@ def test_exercises_and_solutions_are_short_servers(folder: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exercises_and_hints_do_not_contain_the_solution(name: str) -> None:
-    """Check that neither docstring nor hint contains a line of code that only the solution has."""
+    """Check that neither the docstring nor the hint contains a line of code that only the solution has."""
     told = ast.get_docstring(ast.parse((EXERCISES / f"{name}.py").read_text())) + all_exercises()[name].hint
     before, after = (set((folder / f"{name}.py").read_text().splitlines()) for folder in FOLDERS)
     changed = [line.strip() for line in after - before if not line.startswith(('"', "import", "from"))]
@@ -77,7 +77,7 @@ def test_exercises_and_hints_do_not_contain_the_solution(name: str) -> None:
 def measured_exercises(
     out: Path, *names: str, time_s: float, task: str = "", others: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, CheckReport]:
-    """Measure exercises and their solutions in one short round, with their task or a lighter one."""
+    """Measure exercises and their solutions in one short round, with the task of the exercise or `task`."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, others)))
@@ -93,7 +93,10 @@ def measured_exercises(
 
 
 def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -> None:
-    """Check that each exercise has a fault or misses a claim, and that its solution does not. Ignore intervals."""
+    """Check that each exercise has a fault or misses a claim, and that no solution does.
+
+    Confidence intervals are ignored.
+    """
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
         report = "\n".join(found.lines())
@@ -107,7 +110,7 @@ def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -
 
 
 def keeps(found: CheckReport, claim: Claim) -> bool | None:
-    """Return whether the claim holds by the figures alone; None without figures."""
+    """Return whether the figures satisfy the claim, ignoring their intervals; return None if a figure is missing."""
     view = found._view
     try:
         one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
@@ -184,7 +187,7 @@ def test_a_correct_server_solves_the_exercise_even_on_a_busy_machine() -> None:
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
 def test_any_machine_noise_flag_except_wide_intervals_leaves_the_exercise_undecided(code: str) -> None:
-    """A case that is suspect, or whose work could not be verified, never solves an exercise."""
+    """A server whose work could not be verified never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
     assert found.exit_code == (SOLVED if code == "wide_interval" else NOT_DECIDED)
@@ -229,7 +232,7 @@ def test_lesson_check_requires_exactly_one_server_file(words: tuple[str, ...]) -
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check with short sieges and a light task."""
+    """Make the checks use short sieges and a light task."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(exercise_check, "TIME_S", 0.3)
     lighter = {name: msgspec.structs.replace(one, task=LIGHTER) for name, one in all_exercises().items()}

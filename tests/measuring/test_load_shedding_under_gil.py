@@ -18,7 +18,7 @@ TIMED_OUT = 0
 
 
 def statuses_of_simultaneous_requests(served: Served) -> list[int]:
-    """Return the status of each request."""
+    """Send all requests at once; return the status of each response, or TIMED_OUT."""
     deadline_s = time.monotonic() + CLIENT_TIMEOUT_S
     connections = [served.send("/") for _ in range(REQUESTS)]
     return [status_until(deadline_s, connection) for connection in connections]

@@ -1,4 +1,4 @@
-"""Monitors during a case: speed probe, lone task timer and resource usage, as real processes."""
+"""The monitors of a case, run as real processes: speed probe, lone task timer and resource usage."""
 
 import asyncio
 import math
@@ -41,7 +41,7 @@ def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run
         return family
 
     family = asyncio.run(listen())
-    assert len(family) == 1 + len(cpus)  # with the supervisor
+    assert len(family) == 1 + len(cpus)  # the supervisor, and a process for each CPU
     assert all(gone(process) for process in family)
     for cpu in cpus:
         at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]
@@ -52,7 +52,7 @@ def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run
 
 
 def test_the_speed_probe_exits_when_its_output_is_closed() -> None:
-    """This happens when the bench is killed."""
+    """The output is closed when the bench is killed."""
     ticking = subprocess.Popen([sys.executable, *script("cpu_speed_loop")], cwd=ROOT, stdout=subprocess.PIPE)
     assert ticking.stdout.readline()
     family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
@@ -83,7 +83,7 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
 @pytest.mark.figures
 def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
     record = perform("primes", times=2)
-    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine may complete one run per call
+    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # on a busy machine, a call may complete only one run
     columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
     assert len({len(column) for column in columns}) == 1
     assert record.alone_at_s == sorted(record.alone_at_s)
@@ -99,10 +99,10 @@ def test_reference_runs_after_a_case_are_reused_before_the_next_case(monkeypatch
     async def go() -> float:
         async with speed_probe() as ticking, lone_task_timer("primes", interpreter(), LIMIT_S) as alone:
             async with ticking.beside(one, alone.fresh_since_s(one)):
-                await alone.perform(one)  # before
+                await alone.perform(one)  # the reference runs before the load
                 assert alone.fresh_since_s(one) == math.inf
                 before = len(one.alone_at_s)
-                await alone.perform(one)  # and after
+                await alone.perform(one)  # the reference runs after the load
                 since_s = one.alone_at_s[before]
                 assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
             async with ticking.beside(other, alone.fresh_since_s(other)):
@@ -123,7 +123,7 @@ def test_reference_runs_after_a_case_are_reused_before_the_next_case(monkeypatch
 def test_reference_runs_older_than_a_second_are_repeated(
     ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The speed of the machine may have changed by then; the samples of that time are still kept."""
+    """The CPU speed may have changed since then. Speed samples of that time are still kept."""
     monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     alone, one, other = machine_speed.LoneTaskTimer(LIMIT_S), new_record(), new_record()
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
@@ -177,7 +177,7 @@ def test_malformed_output_lines_of_the_baseline_worker_are_ignored() -> None:
 
 
 class FakeProcess:
-    """A process as psutil shows it, with these kinds of memory."""
+    """A process as psutil shows it, with the given kinds of memory."""
 
     pid = 2**22 + 1  # not a valid process id
 
@@ -252,7 +252,7 @@ def test_a_task_that_hangs_is_not_run_again(monkeypatch) -> None:
 
 
 def test_the_cpu_time_of_a_process_has_a_resolution_finer_than_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Systems without finer clocks use the values of psutil."""
+    """On systems without a finer clock, the values come from psutil."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         process = psutil.Process(child.pid)
@@ -272,7 +272,7 @@ def test_the_cpu_time_of_a_process_has_a_resolution_finer_than_10_ms(monkeypatch
 
 
 def test_the_cpu_time_of_a_process_includes_ended_child_processes() -> None:
-    """Examples are replaced workers and servers that start a process for each request."""
+    """This matters for servers that replace workers or start a process for each request."""
     before = tree_usage(os.getpid(), memory=False)
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
     assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
@@ -303,7 +303,7 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
 
 @pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
 def test_scripts_run_in_subprocesses_import_only_the_standard_library(module: str) -> None:
-    """The scripts run in the Python of the servers, which may have no other packages."""
+    """The scripts run with the Python of the servers, which may lack all other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):

@@ -1,4 +1,4 @@
-"""A real run of two strategies: its output, its result file, and reports and comparisons of it."""
+"""A real run of two strategies: its output, its result file, and reports and comparisons of the result."""
 
 import json
 import re
@@ -52,10 +52,9 @@ LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50,
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Run two strategies for two rounds with an I/O-bound task.
+    """Run two strategies for two rounds with an I/O-bound task; repeat the run up to twice if the machine stalls.
 
-    Return the completed command, its result file and the longest stall of the machine in seconds. Repeat the run up to
-    twice if the stall was too long.
+    Return the completed command, its result file and the longest stall of the machine in seconds.
     """
     for _ in range(3):
         with watching() as stood_still_s:
@@ -110,7 +109,7 @@ def test_the_result_file_contains_raw_values_and_the_environment(measured) -> No
 
 
 def assert_the_machine_was_watched(record) -> None:
-    """Check for samples of the speed probe and for reference runs before and after the siege."""
+    """Check that speed samples and reference runs were recorded before and after the siege."""
     beats, cpus = record.beats, set(usable_cpu_numbers())
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
@@ -125,7 +124,7 @@ def assert_the_machine_was_watched(record) -> None:
 
 
 def served(result):
-    """Return the records without those of the ceiling."""
+    """Return the records of the servers, without those of the ceiling."""
     return [record for record in result.records if not record.is_ceiling]
 
 
@@ -185,7 +184,7 @@ def test_the_json_report_has_the_documented_keys(measured, run_cli) -> None:
         for latency in (case["response_s"], case["ping_s"]):
             assert set(latency) == LATENCY
             assert latency["p50_low"] <= latency["p50"] <= latency["p50_high"]
-            if None not in (latency["p99"], latency["p99_low"]):  # unknown if the longest outlasts the siege
+            if None not in (latency["p99"], latency["p99_low"]):  # unknown if the longest request outlasts the siege
                 assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
         assert case["availability_pct"] == 100
         assert case["memory_bytes"] > 1e7
@@ -228,11 +227,6 @@ def test_json_figures_match_the_raw_values(measured, run_cli) -> None:
             for record in records
         ]
         assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # a rough estimate
-
-
-def _answered(record) -> int:
-    """Count the responses to siege's users and to the checks during the siege."""
-    return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
 
 
 def test_compare_reports_equal_worse_and_incomparable_results(measured, run_cli, tmp_path) -> None:

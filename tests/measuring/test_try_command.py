@@ -1,4 +1,4 @@
-"""bench.py try: difficult tasks get a clear message, don't hang, and leave no processes behind."""
+"""bench.py try: difficult tasks cause clear messages, do not hang, and leave no processes behind."""
 
 import contextlib
 import io
@@ -41,13 +41,13 @@ def run_try(run_cli, tmp_path, monkeypatch) -> Try:
 
 
 def advice(shown: str) -> dict[str, str]:
-    """Return the judgement on each server by its number."""
+    """Return the judgement on each server, by server number."""
     found = re.findall(r"^(\d+)_\S+\s+(worth a run|not worth it|cannot work)", shown, re.MULTILINE)
     return dict(found)
 
 
 def worth_it(ended: subprocess.CompletedProcess[str]) -> str:
-    """Return the output for a task for which some strategy is worth a run."""
+    """Check that `try` found a strategy that is worth a run; return the output."""
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -117,7 +117,7 @@ def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> Non
 def test_the_time_of_two_parallel_tasks_ignores_one_run_at_another_cpu_speed(
     usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of the parallel runs has another CPU speed; a single task always takes 1.8 s."""
+    """In one of the parallel runs, the CPU speed is different. A single task always takes 1.8 s."""
     took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
     monkeypatch.setattr(task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
     monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
@@ -130,7 +130,7 @@ def test_the_time_of_two_parallel_tasks_ignores_one_run_at_another_cpu_speed(
 def test_single_runs_at_another_cpu_speed_do_not_change_whether_the_gil_is_reported_as_held(
     holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task waits for 0.5 s and computes for 1.5 s; in single runs, it computes for `times` as long."""
+    """The task waits for 0.5 s and computes for 1.5 s; in single runs, it computes for 1.5 s × `times`."""
     computed_s = 1.5 * times
     monkeypatch.setattr(
         task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
@@ -226,7 +226,7 @@ def test_the_cost_of_sending_a_large_result_between_processes_is_reported(run_tr
 
 
 def found(**steps: object) -> TaskProfile:
-    """Return findings about a task that holds the GIL for 100 ms on a machine with four CPUs."""
+    """Return the profile of a task that holds the GIL for 100 ms on a machine with four CPUs."""
     usual = {
         "alone": FirstRun(wall_s=0.1, cpu_s=0.1, answer="x"),
         "again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
@@ -295,7 +295,7 @@ def test_an_endless_task_is_stopped_at_the_time_limit(run_try: Try) -> None:
     ended = run_try("never_ends", "--limit", "500ms")
     assert ended.returncode == 1
     assert "the first run did not end within 0.5 s, so it was stopped" in flat(ended.stdout)
-    assert time.monotonic() - began_s < 60  # the task never ends
+    assert time.monotonic() - began_s < 60
 
 
 def test_an_invalid_time_limit_is_rejected(run_try: Try) -> None:

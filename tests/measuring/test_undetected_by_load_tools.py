@@ -1,4 +1,4 @@
-"""Servers whose faults load tools do not notice: the bench detects them with every load tool."""
+"""The bench detects server faults that load tools miss, no matter which load tool it uses."""
 
 import contextlib
 import os
@@ -32,8 +32,8 @@ EXPECTED = {
     "empty_under_load": ("failed", "wrong_answer"),
 }
 BLIND = {("stressor", "empty_under_load")}  # stressor does not report the lengths of bodies
-# The bench itself detects the first two, and recorded tool output covers the third. So one tool that reports single
-# responses and one that reports totals are enough.
+# The bench itself detects the first two faults, and recorded tool output covers the third. Therefore, two load tools
+# are enough for these: one that reports single responses and one that reports totals.
 TOOL_INDEPENDENT, REPRESENTATIVE_TOOLS = {"wrong_of_the_same_length", "first_cut_short", "all_404"}, ("siege", "ab")
 
 
@@ -68,7 +68,7 @@ class WarningRecorder(SilentWatcher):
 
 
 def test_a_private_network_has_separate_local_ports(tmp_path) -> None:
-    """Also check that the load tool sends the given number of requests in this network."""
+    """Also check that the load tool sends the given number of requests from this network."""
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
     before, heard = Path("/proc/thread-self/ns/net").readlink(), WarningRecorder()
@@ -79,7 +79,7 @@ def test_a_private_network_has_separate_local_ports(tmp_path) -> None:
     (record,) = result.records
     assert not [pings for pings in record.pings.problem if pings]
     if any("own_network is not allowed" in warning for warning in heard.warnings):
-        pytest.skip("a network namespace is not allowed here; the run went on without")
+        pytest.skip("a network namespace is not allowed here; the run continued without one")
     assert record.ports.taken[0] < 50
 
 
@@ -150,7 +150,7 @@ def test_siege_sends_the_given_number_of_requests(tmp_path) -> None:
     sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
 
 
-def test_a_run_with_a_load_that_the_tool_does_not_support_is_rejected(tmp_path) -> None:
+def test_a_run_rejects_a_load_that_the_tool_does_not_support(tmp_path) -> None:
     needed("wrk")
     with pytest.raises(BadInputError, match="wrk can't stop after a given number of requests"):
         measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
@@ -168,12 +168,12 @@ def test_the_load_tool_is_reported_as_the_bottleneck_for_nginx_but_not_for_waitr
     limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in reasons.items()}
     assert not limits["on_waitress"], reasons
     if not limits["nginx_static"] and "busy_machine" in [reason.code for reason in cases["nginx_static"].reasons]:
-        pytest.skip("other work left nginx so little of the CPUs that it was the limit itself")
+        pytest.skip("other programs used so much CPU time that nginx was the limit")
     assert limits["nginx_static"], reasons
 
 
 def test_a_crash_is_reported_with_the_last_server_output_if_the_tool_reports_only_totals(tmp_path) -> None:
-    """test_crashing_servers.py checks this for siege, which reports single responses."""
+    """test_crashing_servers.py tests the same with siege, which reports single responses."""
     needed("ab")
     result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")
     (record,) = result.records

@@ -1,4 +1,4 @@
-"""A small version of suites/webdav: its checks detect timers and servers that do not store files on disk."""
+"""suites/webdav: its checks detect timers, and servers that do not store files on disk."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ command = "{python} only_in_memory.py {host} {port}"
 
 
 def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, dict[str, Summary]]:
-    """Run the suite with these servers, few users and little time, using the packages of the tests."""
+    """Run the suite for a short time with these servers, few users and the packages of the tests."""
     shutil.copytree(ROOT / "suites" / "webdav", folder / "webdav")
     path = folder / "webdav" / file
     text = re.sub(r"(?m)^requirements = .*\n", "", path.read_text())

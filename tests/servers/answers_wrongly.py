@@ -1,4 +1,4 @@
-"""Always gives a wrong response."""
+"""A server that sends a wrong response to every task request."""
 
 from minimal_server import serve
 

@@ -1,4 +1,4 @@
-"""Sends siege an empty body, and all other clients the right response."""
+"""A server that sends siege an empty body, and all other clients the right response."""
 
 from minimal_server import TaskOutcome, by_siege, serve
 

@@ -1,4 +1,4 @@
-"""Exits one second after its start or, if the file is named `crashes_in_warm_up.py`, before its first response."""
+"""A server that exits after one second. A copy named `crashes_in_warm_up.py` exits without having answered a task."""
 
 import os
 import sys

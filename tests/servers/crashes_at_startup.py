@@ -1,4 +1,4 @@
-"""Exits before it listens."""
+"""A server that exits before it listens."""
 
 import sys
 

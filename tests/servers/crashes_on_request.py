@@ -1,6 +1,6 @@
-"""Exits, suddenly or slowly, when the bench sends the nth request; n is in the file name.
+"""A server that exits at the nth task request from the bench, suddenly or slowly.
 
-For example, `crashes-2-slowly.py` exits slowly at the second request.
+Its file name specifies both: `crashes-2-slowly.py` exits slowly at the second request.
 """
 
 import atexit
@@ -31,7 +31,7 @@ def die():
         print("no database at db:5432", file=sys.stderr, flush=True)
         os._exit(1)
     atexit.register(time.sleep, 0.8)  # simulates an interpreter with a long cleanup
-    sys.exit("no database at db:5432")  # on the main thread; the request is not answered
+    sys.exit("no database at db:5432")  # requests run in the main thread, so this ends the server
 
 
 serve(options, long_task, threaded=False)

@@ -1,4 +1,4 @@
-"""Answers siege twice, then exits without a response."""
+"""A server that answers two requests from siege, and exits without a response at the third."""
 
 import os
 import sys

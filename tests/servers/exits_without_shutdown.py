@@ -1,4 +1,4 @@
-"""Serves with threads, and exits on SIGTERM without a graceful shutdown."""
+"""A multithreaded server that exits on SIGTERM without a graceful shutdown."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Answers every second request under load with an immediate error."""
+"""A server that answers every second request from siege with an immediate error."""
 
 import itertools
 

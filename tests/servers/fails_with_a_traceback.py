@@ -1,4 +1,4 @@
-"""Sends FINE correct responses, then fails and, like most servers, writes a traceback to stderr."""
+"""A server that answers the first FINE requests (an environment variable), then fails with tracebacks on stderr."""
 
 import itertools
 import logging

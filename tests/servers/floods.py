@@ -1,4 +1,4 @@
-"""Floods stdout and stderr while it serves."""
+"""A server that floods stdout and stderr."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from common.options import server_options
 
 
 def flood(stream):
-    while True:  # bypass Python's buffers, whose locks may be unavailable during shutdown
+    while True:  # bypass Python's buffers: another thread may hold their locks during shutdown
         os.write(stream, b"all work and no play makes a dull server\n" * 1000)
 
 

@@ -1,4 +1,4 @@
-"""Accepts jobs and answers them later; loses them when killed, unless the variable REMEMBERS is set."""
+"""A server that loses its jobs when it is killed, unless the environment variable REMEMBERS is set."""
 
 import argparse
 import os

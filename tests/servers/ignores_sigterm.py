@@ -1,4 +1,4 @@
-"""Ignores SIGTERM, and starts a daemon that listens on the port and ignores SIGTERM, too."""
+"""A server that ignores SIGTERM, and whose daemon listens on the port and ignores SIGTERM, too."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""Helpers for test servers without a framework, because importing one would take longer than their sieges.
+"""Run test servers with the standard library, because importing a framework would take longer than a siege.
 
-The servers fulfil the contract with the standard library: pings, and headers that report worker and timing.
+The servers fulfil the server contract: they answer pings, and report worker and timing in headers.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,17 +12,20 @@ from common.responses import now_s, ping_headers, task_headers
 from common.task import TaskRun, perform
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-TaskOutcome = TaskRun | tuple[int, str]  # the run of the task, or a status and a body
+TaskOutcome = TaskRun | tuple[int, str]  # the run of the task, or the status and body to send instead
 LongTask = Callable[[str], TaskOutcome]  # User-Agent of the client → outcome
 
 
 def by_siege(client: str) -> bool:
-    """Return whether the client is siege and not the bench."""
+    """Return whether the client is siege rather than the bench, according to its User-Agent."""
     return "Siege" in client
 
 
 def handler(options: Options, long_task: LongTask, pong: Mapping[str, str] = NOTHING) -> type[BaseHTTPRequestHandler]:
-    """Return a handler that answers `/` with the outcome of `long_task` and all other paths as pings with `pong`."""
+    """Return a handler that answers `/` with the outcome of `long_task`, and all other paths as pings.
+
+    `pong` has additional headers for the responses to pings.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         wbufsize = -1
@@ -56,7 +59,10 @@ def serve(
     threaded: bool = True,
     pong: Mapping[str, str] = NOTHING,
 ) -> None:
-    """Serve `long_task`, or else the task in the options, until killed: with a thread per request, or sequentially."""
+    """Serve `long_task` until killed; without it, serve the task in the options.
+
+    If `threaded`, run a thread for each request; otherwise, handle one request at a time.
+    """
 
     class Server(ThreadingHTTPServer if threaded else HTTPServer):
         request_queue_size = 128

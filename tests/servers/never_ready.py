@@ -1,4 +1,4 @@
-"""Listens, accepts connections, and never answers."""
+"""A server that accepts connections but never answers."""
 
 import signal
 import socket

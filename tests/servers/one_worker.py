@@ -1,4 +1,4 @@
-"""Handles requests sequentially in exactly 50 ms each, and pings concurrently: an M/D/1 queue for random arrivals."""
+"""A server with one worker that takes exactly 50 ms per request: an M/D/1 queue. Pings do not queue."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""Reports that importing a module has enabled the GIL, as a free-threaded Python does."""
+"""A server that reports, as a free-threaded Python would, that importing a module has enabled the GIL."""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Sends endless output and endless responses to pings. A copy named endless_answer also answers tasks endlessly."""
+"""A server with endless output and, after the first task, endless responses to pings.
+
+A copy named `endless_answer.py` also sends endless responses to task requests.
+"""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Answers correctly, without headers that report worker and timing, like any server outside this project."""
+"""A correct server that, like any server outside this project, does not report worker and timing in headers."""
 
 from flask import Response
 

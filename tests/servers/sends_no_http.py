@@ -1,4 +1,4 @@
-"""Answers pings correctly, and everything else with bytes that are not HTTP."""
+"""A server that answers pings correctly, and all other requests with bytes that are not HTTP."""
 
 import signal
 import socket

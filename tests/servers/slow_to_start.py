@@ -1,4 +1,4 @@
-"""Waits two seconds before it listens."""
+"""A server that waits two seconds before it listens."""
 
 import time
 

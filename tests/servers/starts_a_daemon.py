@@ -1,4 +1,4 @@
-"""Serves, and starts a daemon that is forked twice, in its own session, and without environment variables."""
+"""A server that starts a daemon by forking twice, in a new session and without environment variables."""
 
 import os
 import sys

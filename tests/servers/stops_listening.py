@@ -1,4 +1,4 @@
-"""Answers one ping and then stops listening."""
+"""A server that answers one ping and then stops listening."""
 
 import signal
 import socket

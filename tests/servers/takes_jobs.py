@@ -1,4 +1,4 @@
-"""Accepts jobs and treats them as the environment variable JOBS_ARE specifies."""
+"""A server that accepts jobs and handles them as the environment variable JOBS_ARE specifies."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ async def kept():
 
 
 class Impatient(FindJob):
-    """Ignores the Prefer header."""
+    """A job endpoint that ignores the Prefer header."""
 
     def _wait_s(self) -> float:
         return 0.0
@@ -55,7 +55,7 @@ class Elsewhere(PostJob):
 
 
 class Posted(Handler):
-    """Return the number of posted jobs; each user posts the next one when the last one is done or has timed out."""
+    """An endpoint that returns how many jobs have been posted, including those that timed out."""
 
     def get(self) -> None:
         self.finish(str(len(self.resource.jobs)))

@@ -1,4 +1,4 @@
-"""A faster version of `st.text()`, which spends two seconds per process on computing its alphabet.
+"""A faster alternative to `st.text()`, which takes two seconds per process to compute its alphabet.
 
 The alphabet is the same: everything except surrogates, which can't be encoded as UTF-8.
 """

@@ -44,7 +44,7 @@ recurses_and_is_not_picklable = lambda: f"{depth(900)} {LOCK.locked()}"  # noqa:
 
 
 async def awaits():
-    """Await twice to wait, and once only to yield."""
+    """Await three times: once only to yield, and twice to wait."""
     await asyncio.sleep(0)
     await asyncio.gather(asyncio.sleep(0.02), asyncio.sleep(0.02))
     await asyncio.sleep(0.03)

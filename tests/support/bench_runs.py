@@ -1,4 +1,4 @@
-"""Run the bench with faulty servers and an I/O-bound task, and return the outcome of each case."""
+"""Run bench.py with the servers in tests/servers, and return the record and summary of each case."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
 
 @dataclass(frozen=True)
 class MeasuredCase:
-    """A measured case: its record and its summary."""
+    """The record and the summary of a measured case."""
 
     record: Record
     summary: Summary
@@ -45,14 +45,14 @@ def server_path(name: str) -> str:
 
 @contextlib.contextmanager
 def without_a_ceiling() -> Iterator[None]:
-    """Run the body without measuring a ceiling, which takes as long as measuring another server."""
+    """Disable the ceiling in the `with` block, because measuring it takes as long as measuring a server."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(strategies, "NO_SERVER", None)
         yield
 
 
 def run_servers(folder: Path, servers: Sequence[str]) -> dict[str, MeasuredCase]:
-    """Run the bench with these servers, without a ceiling."""
+    """Measure these servers with a short I/O-bound task and without a ceiling; return a case for each server."""
     words = ("run", *servers, *QUICK, "--task", "sample_tasks:a_blink", "--out", "r.json")
     with without_a_ceiling():
         ran = invoke(*words, folder=folder, env={"PYTHONPATH": str(SUPPORT)})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HEIGHT = 900
-# Containers run Chromium as root. It must not access the network.
+# In containers, Chromium runs as root, which requires --no-sandbox. Most other flags prevent network access.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -36,7 +36,7 @@ FLAGS = [
 def chromium() -> Iterator[Browser]:
     """Start the system's Chromium; skip the test if it is not installed."""
     if CHROMIUM is None:
-        pytest.skip("no chromium here: apt-get install chromium")
+        pytest.skip("Chromium is not installed; run: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -52,7 +52,7 @@ class Opened:
     """A page opened from a file."""
 
     page: Page
-    complaints: list[str] = field(default_factory=list)  # console messages and network requests
+    complaints: list[str] = field(default_factory=list)  # console messages, errors, dialogs and network requests
 
     def count(self, selector: str) -> int:
         return self.page.locator(selector).count()
@@ -74,7 +74,7 @@ _TABS: WeakKeyDictionary[Browser, dict[Path, Opened]] = WeakKeyDictionary()
 def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
     """Yield the page in its initial state.
 
-    Its tab stays open for the next test unless the test failed, because opening a tab takes a second of CPU time.
+    Opening a tab takes a second of CPU time, so the tab stays open for later tests unless this test fails.
     """
     tabs = _TABS.setdefault(browser, {})
     if path not in tabs:
@@ -105,7 +105,7 @@ def _own(url: str, path: Path) -> bool:
     return url == path.as_uri() or url.startswith("data:")
 
 
-# The lowest WCAG 2.2 contrast of all visible texts with their background, and the text.
+# JavaScript that returns the lowest WCAG 2.2 contrast between a visible text and its background, and this text.
 LEAST_CONTRAST = """
 () => {
   const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);

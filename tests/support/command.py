@@ -1,4 +1,4 @@
-"""Run the bench.py command in the pytest process, which has already imported the slow packages."""
+"""Run bench.py in the pytest process, which has already imported the packages that are slow to import."""
 
 import gc
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class CommandResult:
 def invoke(
     *words: str, folder: Path | None = None, env: dict[str, str] | None = None, charset: str = "utf-8"
 ) -> CommandResult:
-    """Run `bench.py` with these arguments in `folder`, or else the current directory, on a terminal with `charset`."""
+    """Run `bench.py` with these arguments in `folder` (default: current directory); encode the output in `charset`."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
         patched.setattr("under_siege.cli.COMMAND", ["bench.py", *words])
@@ -35,5 +35,5 @@ def invoke(
                 bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False
             )
         finally:
-            gc.enable()  # some commands disable it, because their process ends soon
+            gc.enable()  # some commands disable garbage collection, because their process usually ends soon
     return CommandResult(ended.exit_code, ended.stdout, ended.stderr)

@@ -38,7 +38,7 @@ end()
 
 
 class Fake(Driver):
-    """The driver of a tool that reports milliseconds as JSON."""
+    """The driver of the fake load tool, which reports each response as a JSON list."""
 
     name = program = "fake-load"
     version_pattern = r"fake (\S+)"
@@ -74,7 +74,7 @@ class Fake(Driver):
 
 
 class SilentWatcher:
-    """A watcher that ignores everything."""
+    """A watcher that ignores all events."""
 
     def __getattr__(self, _name: str):
         return lambda *_: None

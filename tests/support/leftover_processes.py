@@ -1,6 +1,6 @@
-"""Find processes that a test left behind, by a mark that child processes inherit in their environment.
+"""Find processes that a test left behind. They have a mark in their environment, which child processes inherit.
 
-Each test has its own mark, so tests that run at the same time do not affect each other.
+Each test has its own mark, so concurrent tests do not affect each other.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Look = Callable[[], list[psutil.Process]]
 
 @contextlib.contextmanager
 def marking() -> Iterator[Look]:
-    """Mark the processes started in the body; yield a function that returns those still running."""
+    """Mark the processes started in the `with` block; yield a function that returns those still running."""
     before, outer, mark = set(psutil.pids()), os.environ.get(MARK), uuid.uuid4().hex
     os.environ[MARK] = mark
     try:
@@ -50,16 +50,16 @@ def end(processes: list[psutil.Process]) -> None:
 
 
 def _left(before: set[int], mark: str) -> list[psutil.Process]:
-    """Return new processes that have the mark, and forked children of this process.
+    """Return new processes that have the mark, and new children of this process.
 
-    A forked process that has not called exec has no mark: it shows the environment with which this process started.
+    Forked children that have not called exec have no visible mark: /proc shows the environment of this process's start.
     """
     new = set(psutil.pids()) - before
     ours = new.intersection(children(os.getpid()))
     return processes(pid for pid in new if inherited(pid, MARK) == mark or (pid in ours and is_running(pid)))
 
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
 
 def commands(processes: list[psutil.Process]) -> str:

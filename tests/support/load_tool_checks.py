@@ -23,9 +23,9 @@ def needed(name: str) -> None:
 
 
 def skip_version_lookup(patched: pytest.MonkeyPatch) -> None:
-    """Skip asking tools for their version, which takes almost as long as a load if the tool is written in Python.
+    """Don't ask tools for their versions, because starting a tool written in Python takes almost as long as a load.
 
-    test_each_load_tool_reports_its_version tests the versions, and test_custom_load_tool.py that they are recorded.
+    test_each_load_tool_reports_its_version tests the versions; test_custom_load_tool.py tests their recording.
     """
     patched.setattr(Tool, "version", lambda tool: tool.driver.requirement.partition("~=")[2] or "1.2.3")
 

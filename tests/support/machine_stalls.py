@@ -1,4 +1,4 @@
-"""Measure stalls of the machine, for example when its host takes the CPUs away."""
+"""Measure stalls of the machine, which occur, for example, if its host takes CPUs away."""
 
 import contextlib
 import subprocess
@@ -19,7 +19,7 @@ print(longest_s)
 
 @contextlib.contextmanager
 def watching() -> Iterator[Callable[[], float]]:
-    """Yield a function that returns the longest stall of an idle process during the body, in seconds."""
+    """Yield a function that, after the `with` block, returns the longest stall of an idle process in seconds."""
     output: list[float] = []
     with subprocess.Popen(
         [sys.executable, "-S", "-c", _WATCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

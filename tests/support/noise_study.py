@@ -1,4 +1,4 @@
-"""Evaluate reports of simulated runs with known truth: coverage, power, false alarms and dishonest servers."""
+"""Evaluate reports on simulated servers of known rates: coverage, power, false alarms and verdicts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DISHONEST = (
 
 
 def true_log(name: str) -> float:
-    """Return the logarithm of the true rate as a multiple of the ceiling."""
+    """Return the logarithm of the server's true rate, relative to the ceiling."""
     if name == "bare":
         return 0.0
     server = next(one for one in (*HONEST, *DISHONEST) if one.name == name)
@@ -55,12 +55,12 @@ class Study:
     seconds: list[float] = field(default_factory=list)  # duration of each run
     covered: list[bool] = field(
         default_factory=list
-    )  # whether the interval of each ratio of two cases covers the true ratio
+    )  # for each pair of cases, whether the interval of their ratio contains the true ratio
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
-    undecided_runs: int = 0  # runs in which no pool is ranked first, or a strategy on one CPU is
-    told_apart: int = 0  # runs in which equal servers have different ranks
-    found: Counter[str] = field(default_factory=Counter)  # slower servers not ranked first
+    undecided_runs: int = 0  # runs in which no pool ranks first, or a strategy on one CPU does
+    told_apart: int = 0  # runs in which one of the equally fast pools does not rank first
+    found: Counter[str] = field(default_factory=Counter)  # for each slower pool, runs in which it does not rank first
     of_dishonest: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, comparison: Comparison) -> None:

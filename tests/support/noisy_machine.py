@@ -1,7 +1,7 @@
-"""Simulate runs on a machine with two CPUs that is as noisy as recorded machines.
+"""Simulate runs on a two-CPU machine that is as noisy as the machines on which results were recorded.
 
-Each CPU alternates between full speed and `SLOW`: half of the variance decorrelates within 50 ms, the rest over 0.6 to
-40 s. Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
+Each CPU alternates between full speed and `SLOW`. Half of the variance of its speed decorrelates within 50 ms, the rest
+over 0.6 to 40 s. Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STEP_S = 0.005
 SLOW = 0.57
 USERS = 25
 TASK_S = 0.055  # CPU time at full speed
-BEFORE_S, AFTER_S = 0.7, 0.7  # recorded before and after each siege
+BEFORE_S, AFTER_S = 0.7, 0.7  # periods that are recorded before and after each siege
 HORIZON_S = 30.0  # maximum length of a siege
-FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # exponent of the task's speed relative to the probe's, and its deviation
+FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # task speed = probe speed ** FOLLOWS; standard deviation of this exponent
 PROBES_PER_S = 50
 Floats = np.ndarray
 Answer = tuple[float, int, float]  # time of the response, user, time of the request
@@ -32,16 +32,16 @@ Answer = tuple[float, int, float]  # time of the response, user, time of the req
 
 @dataclass(frozen=True)
 class Server:
-    """A server: its work per request, and its number of workers."""
+    """A simulated server: its number of workers and its work per request."""
 
     name: str
     workers: int = 1
     in_turns: bool = False  # computes all requests concurrently, in slices
-    work: float = 1.0  # CPU time per response, in tasks
+    work: float = 1.0  # CPU time per response, as a multiple of the task's
     waits_s: float = 0.0  # waiting time per response, instead of CPU time
     tells_cpu: bool = True
     honest_when_idle: bool = False  # does the full work for the first response
-    own_deviation: float = 0.0  # standard deviation of the log of the server's work between rounds
+    own_deviation: float = 0.0  # standard deviation of the logarithm of the server's work between rounds
 
 
 NO_SERVER = Server("bare", 2, in_turns=True)
@@ -63,9 +63,9 @@ class NoisyMachine:
 
         Args:
             seed: seed of all random numbers.
-            kind: noisy, quiet, or drifting (to three quarters of the speed over `seconds`).
+            kind: noisy, quiet, or drifting (slowing down to 75 % of the full speed over `seconds`).
             probes_per_s: samples of the speed probe per CPU and second.
-            beside_a_busy_cpu: the speed of a CPU while its sibling on the same core is busy.
+            beside_a_busy_cpu: relative speed of a CPU while its sibling on the same core is busy.
             seconds: period after which the speeds repeat.
         """
         self._rng = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ class NoisyMachine:
         return self.result()
 
     def race(self, servers: Sequence[Server], wanted: Callable[[Result], Sequence[Case]], budget_s: float) -> Result:
-        """Measure all cases once, then the wanted ones within the budget, like `--rounds auto`."""
+        """Measure all cases once, then those that `wanted` selects within the budget, like `--rounds auto`."""
         everything = {server.name: server for server in (NO_SERVER, *servers)}
         chosen, took_s = [*everything], dict[str, float]()
         for round_ in range(1, MOST_ROUNDS + 1):
@@ -102,7 +102,7 @@ class NoisyMachine:
         return result
 
     def result(self) -> Result:
-        """Return the measurements so far."""
+        """Return a result with all measurements so far."""
         return result_of(list(self.records))
 
     def measure(self, server: Server, round_: int) -> Record:
@@ -129,7 +129,7 @@ class _Siege:
         self._serve(round_)
 
     def _steal(self, count: int) -> Floats:
-        """Return when each CPU is stolen: up to 0.3 % of the time in two of three sieges, up to 14 % in one of ten."""
+        """Return the steps in which each CPU is stolen: up to 0.3 % in most sieges, up to 14 % in one of ten sieges."""
         stolen, kind = np.zeros((2, count), dtype=bool), self._rng.random()
         if not self._machine._noisy:
             return stolen
@@ -259,7 +259,7 @@ class _Siege:
             beats.took_s.extend((15.2e-6 / speed * late * (1 + self._rng.normal(0, 0.012, len(at_s)))).tolist())
 
     def _run_alone(self) -> None:
-        """Record the reference runs before and after the siege, and the response of the idle server."""
+        """Record the reference runs before and after the siege, and the response time of the idle server."""
         record, server = self.record, self._server
         for at_s in (-0.6, -0.48, -0.36, record.load_s + 0.05, record.load_s + 0.17, record.load_s + 0.29):
             cpu = int(self._rng.integers(2))
@@ -300,7 +300,7 @@ def _speeds(rng: np.random.Generator, count: int, kind: str) -> Floats:
 
 
 def _drift(rng: np.random.Generator, count: int, lasts_s: float) -> Floats:
-    """Return an Ornstein-Uhlenbeck process with variance 1, computed at every few steps and interpolated."""
+    """Return an Ornstein-Uhlenbeck process with variance 1, computed every few steps and interpolated."""
     from scipy.signal import lfilter
 
     every = max(1, int(lasts_s / STEP_S / 8))

@@ -1,4 +1,7 @@
-"""Find other Pythons on the PATH. As a program, create the environments in which tests run servers with them."""
+"""Find other Python versions on the PATH.
+
+Run as a script, this module creates the environments in which tests run servers with these versions.
+"""
 
 import asyncio
 import functools
@@ -18,7 +21,7 @@ def other_pythons() -> tuple[Interpreter, ...]:
     for name in NAMES:
         try:
             found.append(interpreter(name))
-        except BadInputError:  # not installed, or a launcher without a Python
+        except BadInputError:  # not installed, or a launcher that finds no Python
             continue
     return tuple(python for python in distinct(found) if python.build != interpreter().build)
 

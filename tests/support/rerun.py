@@ -1,8 +1,8 @@
-"""Pytest plugin that reruns failed tests of measured figures at the end, one at a time.
+"""Pytest plugin that collects failed tests of measured figures, so that run_tests.sh can rerun them.
 
-Other tests and noisy neighbours affect measured figures. With `--again=FILE`, as in run_tests.sh, a failed test with
-the mark `figures` or `measures` does not count as a failure: its reason is printed and its name added to the file. At
-the end, run_tests.sh runs the tests in the file one after the other, and their failures count. Errors in the teardown,
+Other tests and noisy neighbours affect measured figures. With `--again=FILE`, which run_tests.sh passes, the failure of
+a test marked `figures` or `measures` does not count. The plugin prints the failure and adds the test's name to the
+file. At the end, run_tests.sh reruns the tests in the file one at a time, and their failures count. Teardown errors,
 such as leftover processes, always count.
 """
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-AGAIN = "again"  # an outcome like "passed" and "failed"
+AGAIN = "again"  # a test outcome, like "passed" and "failed"
 MARKS = ("figures", "measures")
 
 
 class Again:
-    """Collect the tests to rerun, in the process that reports the results."""
+    """Write the tests to rerun to a file. With pytest-xdist, only the controller process uses this class."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -28,7 +28,7 @@ class Again:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.getreports(AGAIN):
-            terminalreporter.write_sep("_", f"to be rerun alone: {report.nodeid}")
+            terminalreporter.write_sep("_", f"will be rerun alone: {report.nodeid}")
             terminalreporter.write_line(report.longreprtext)
 
 
@@ -47,7 +47,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--again", metavar="FILE", help="write failed tests of measured figures to FILE instead of counting them"
+        "--again", metavar="FILE", help="add failed tests of measured figures to FILE instead of counting the failures"
     )
 
 

@@ -16,7 +16,7 @@ HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
 def several() -> Result:
-    """Return a result of several tasks, numbers of users and Pythons, with a failed case and one above the ceiling."""
+    """Return a result of several tasks, user counts and Pythons, with failed cases and cases above the ceiling."""
     records = []
     settings = [*itertools.product((5, 10, 25), ("3.11.7",)), (25, "3.14.0t")]
     for task, (users, python), round_ in itertools.product(("primes", "digest"), settings, (1, 2)):

@@ -1,6 +1,6 @@
 """Tasks of all kinds, as users might write them.
 
-CPU-bound tasks hold the GIL like a Python loop, but use no CPU, so that many of them can run next to other tests.
+Most CPU-bound tasks hold the GIL like a Python loop, but use almost no CPU time, so many can run beside other tests.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from common.task.builtin import BUILTIN_TASKS, is_prime
 
 
 def record_exit(path):
-    """Add a line to the file when the process exits normally."""
+    """Add a line to the file; atexit calls this function when the process exits normally."""
     with path.open("a") as ended:
         ended.write(f"{os.getpid()}\n")
 
@@ -25,14 +25,14 @@ if "ENDED" in os.environ:
 
 
 def record_start():
-    """Add a character to the file that BEGUN names."""
+    """Add a character to the file that the environment variable BEGUN names, if it is set."""
     if "BEGUN" in os.environ:
         with Path(os.environ["BEGUN"]).open("a") as begun:
             begun.write("x")
 
 
 def chosen():
-    """Run the task that the file named by CHOSEN selects, so that a server can run any task."""
+    """Run the task whose name is in the file that CHOSEN names, so that tests can change the task of a server."""
     return {**BUILTIN_TASKS, **globals()}[Path(os.environ["CHOSEN"]).read_text()]()
 
 
@@ -46,7 +46,7 @@ def a_blink():
 
 
 def a_little_work():
-    """Wait for 40 ms and compute for about 10 ms: a fixed amount of work, which takes longer on a slower CPU."""
+    """Wait for 40 ms, then do a fixed amount of computation, which takes about 10 ms, or more on a slow CPU."""
     time.sleep(0.04)
     return sum(is_prime(number) for number in range(2, 9_000))
 
@@ -62,7 +62,7 @@ def a_moment_of_computing():
 
 
 def records_when_done():
-    """Wait in slices, then add a character to the file that DONE names."""
+    """Yield to wait for 0.3 s, then add a character to the file that DONE names."""
     record_start()
     yield 0.3
     with Path(os.environ["DONE"]).open("a") as done:
@@ -71,7 +71,7 @@ def records_when_done():
 
 
 def waits_for_file():
-    """Wait for the file that TOLD names; then, if DONE is set, add a character to the file that it names."""
+    """Wait for the file that TOLD names; then, if DONE is set, add a character to the file that DONE names."""
     record_start()
     while not Path(os.environ["TOLD"]).exists():
         time.sleep(0.01)
@@ -82,7 +82,7 @@ def waits_for_file():
 
 
 def waits_for_file_in_slices():
-    """Wait for the file that TOLD names, and yield meanwhile."""
+    """Wait for the file that TOLD names, and yield between checks."""
     record_start()
     while not Path(os.environ["TOLD"]).exists():
         yield 0.01
@@ -205,7 +205,7 @@ async def is_async_generator():
 
 
 def returns_its_arguments(*words, **named):
-    """Return the arguments as text, and modify lists among them."""
+    """Append to each argument that is a list, and return the text of the original arguments."""
     said = repr((words, named))
     for one in words:
         if isinstance(one, list):

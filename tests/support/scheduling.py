@@ -1,11 +1,11 @@
-"""Define the order of tests, and their distribution among the processes of pytest-xdist."""
+"""Sort the tests, and distribute them among the processes of pytest-xdist."""
 
 import re
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Long tests without shared fixtures, which may be distributed one by one; the longest files first.
+# Files of long tests without shared fixtures, whose tests may run in different processes; the longest files come first.
 APART = (
     "test_steady_rate.py",
     "test_aiohttp_suite.py",
@@ -30,9 +30,8 @@ APART = (
     "test_load_tools.py",
     "test_overload_and_shutdown.py",
 )
-WAITING = "test_overload_and_shutdown.py"  # I/O-bound tests: run together, they would leave all CPUs idle
-# A process completes the file that it has begun, so the longest files start first. CPU-bound and I/O-bound files
-# alternate.
+WAITING = "test_overload_and_shutdown.py"  # I/O-bound tests, which would leave all CPUs idle if they ran together
+# A process runs all tests of a file, so the longest files start first. CPU-bound and I/O-bound files alternate.
 LONG = (
     "test_slow_servers.py",
     "test_result_page.py",
@@ -55,7 +54,10 @@ STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
 
 class OrderedScheduling(LoadScopeScheduling):
-    """Run the tests of each file in one process, because they may share fixtures; split contract tests by strategy."""
+    """Keep the tests of each file in one process, because they may share fixtures.
+
+    Files in APART are split into single tests, and contract tests by strategy.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, test = nodeid.partition("::")
@@ -66,7 +68,10 @@ class OrderedScheduling(LoadScopeScheduling):
 
 
 def ordered(items: list[pytest.Item], *, several_processes: bool) -> list[pytest.Item]:
-    """Sort by duration, longest first; for several processes, spread I/O-bound tests over the first 80 %."""
+    """Sort tests by the duration of their files, longest first.
+
+    If there are several processes, spread the tests of WAITING over the first 80 % of the others.
+    """
     items = sorted(items, key=_position)
     if not several_processes:
         return items

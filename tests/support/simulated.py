@@ -1,4 +1,4 @@
-"""Simulate a closed loop of known rate, as siege would observe it."""
+"""Simulate the responses that siege would observe in a closed loop of known rate."""
 
 import heapq
 import itertools
@@ -27,7 +27,10 @@ def exponential(mean_s: float, seed: int) -> Service:
 def queue(
     users: int, workers: int, service: Service, pause: tuple[float, float] | None = None
 ) -> Iterator[tuple[float, int]]:
-    """Yield the responses of workers with a first-come, first-served queue that all stop during the `pause`."""
+    """Yield the time and user of each response of workers that share a first-come, first-served queue.
+
+    No worker computes during `pause`, which is given by its start and end in seconds.
+    """
     waiting = list(range(users))
     free = [0.0] * workers
     busy: list[tuple[float, int]] = []
@@ -48,7 +51,7 @@ def queue(
 
 
 def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple[float, int]]:
-    """Yield the responses of a worker that gives each user a time slice in turn."""
+    """Yield the time and user of each response of a worker that gives each user a time slice in turn."""
     left = [work_s] * users
     now = 0.0
     for user in itertools.cycle(range(users)):
@@ -60,7 +63,7 @@ def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple
 
 
 def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> Spans:
-    """Return the responses within a siege of this length; requests in flight at its end are lost."""
+    """Return the responses within a siege of this length, without requests that are in flight at its end."""
     ended, took, who = [], [], []
     last: dict[int, float] = {}
     for at, user in itertools.takewhile(lambda answer: answer[0] <= time_s, answers):

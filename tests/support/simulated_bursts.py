@@ -8,7 +8,7 @@ COUNT = 4
 
 
 def burst_record_of(server: str, round_: int = 1, workers: int = 1, tool: str = "ab", **columns) -> Record:
-    """Return the record of a server; a column may be a single value for all bursts."""
+    """Return the record of a server; each of `columns` replaces the default value of a column in all bursts."""
     record = record_of(server, round_, workers=workers, tool=tool)
     users, rate = record.users, workers / TASK_S
     for name in record.transactions.__struct_fields__:

@@ -1,4 +1,4 @@
-"""Simulate servers of known capacity, with the real arrivals and the real search."""
+"""Simulate servers of known capacity; arrival times and the search are those of bench.py."""
 
 import heapq
 import itertools
@@ -18,7 +18,7 @@ from under_siege.model.requirement import goal
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # time to start and stop a server
-Ping = Callable[[float], float]  # rate → latency of a ping
+Ping = Callable[[float], float]  # rate → latency of a ping, in seconds
 Service = Callable[[Random], float]  # → service time of one request, in seconds
 
 
@@ -28,11 +28,11 @@ class Server:
 
     workers: int
     service: Service
-    computes: bool = False  # CPU-bound: follows the speed of the machine
+    computes: bool = False  # CPU-bound, so it slows down with the machine
     most_waiting_s: float = math.inf  # refuses requests that would wait longer
 
     def waits_s(self, due_s: Sequence[float], random: Random, machine: Machine) -> list[float]:
-        """Return the latency of each request; infinite if it was refused."""
+        """Return the latency of each request, which is infinite for a refused request."""
         free, waits = [(0.0, cpu) for cpu in range(self.workers)], []
         for due in due_s:
             free_s, cpu = free[0]
@@ -48,7 +48,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Stalling:
-    """One worker that stops for a second in every ten."""
+    """One worker that stalls for one second in every ten."""
 
     service_s: float
     every_s: float = 10.0
@@ -95,12 +95,12 @@ AnyServer = Server | Stalling | Sharing
 
 
 def fixed(service_s: float) -> Service:
-    """Return a service time that never varies."""
+    """Return a function that always returns this service time."""
     return lambda _: service_s
 
 
 def exponential(service_s: float) -> Service:
-    """Return service times with an exponential distribution."""
+    """Return a function that draws exponential service times with this mean."""
     return lambda random: random.expovariate(1 / service_s)
 
 
@@ -124,7 +124,7 @@ def capacity_by_arithmetic(
     arrivals: int = 300_000,
     machines: Sequence[Machine] | None = None,
 ) -> float:
-    """Return the rate at which the latency percentile of `arrivals` requests reaches the limit."""
+    """Return the rate at which this percentile of latency reaches the limit."""
     random = Random(7)
     unit = list(itertools.accumulate(random.expovariate(1) for _ in range(arrivals)))
     least, most = 8.0, 50.0
@@ -151,7 +151,7 @@ def offered(
     goals: Sequence[str] = GOALS,
     machine: Machine | None = None,
 ) -> RateStep:
-    """Return the step that the harness would record."""
+    """Simulate a step at this rate, and return it as the capacity search would record it."""
     machine = machine or Machine()
     due_s = typical_arrivals(max(5, round(rate * time_s)), [seed, number]) / rate
     waits = np.array(server.waits_s(due_s.tolist(), Random(f"{seed} {number}"), machine))

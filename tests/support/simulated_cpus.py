@@ -1,7 +1,8 @@
 """Simulate a machine whose CPU speed varies as on a shared host.
 
-The numbers were measured on a two-core virtual machine. Each CPU runs either at full speed or at 57 % of it: half of
-the variance decorrelates within 50 ms, the rest over 0.6 to 40 s. Sometimes the hypervisor takes a CPU away for 40 ms.
+The numbers were measured on a two-core virtual machine. Each CPU runs either at full speed or at 57 % of it. Half of
+the variance of its speed decorrelates within 50 ms, the rest over 0.6 to 40 s. Sometimes the hypervisor takes a CPU
+away, for 40 ms on average.
 """
 
 import math
@@ -35,12 +36,12 @@ class Machine:
         self.now_s = 1.0
 
     def end_s(self, begin_s: float, work_s: float, cpu: int) -> float:
-        """Return when a CPU that begins at `begin_s` has done the work; both times count from `now_s`."""
+        """Return when a CPU that begins at `begin_s` has done the work; both times are relative to `now_s`."""
         done = np.interp(self.now_s + begin_s, self.time_s, self.work_s[cpu]) + work_s
         return float(np.interp(done, self.work_s[cpu], self.time_s)) - self.now_s
 
     def mean_speed(self, cpus: int) -> float:
-        """Return the mean speed of the first `cpus` CPUs until now."""
+        """Return the mean speed of the first `cpus` CPUs until `now_s`."""
         return float(np.mean([np.interp(self.now_s, self.time_s, work) for work in self.work_s[:cpus]]) / self.now_s)
 
     def beats(self, until_s: float, cpus: int) -> SpeedSamples:
@@ -65,7 +66,7 @@ class Machine:
 
     def _drift(self, count: int, memory_s: float) -> np.ndarray:
         """Return an Ornstein-Uhlenbeck process of variance 1."""
-        from scipy.signal import lfilter  # slow: an import at the top would cost each pytest process a second
+        from scipy.signal import lfilter  # at the top of the file, this import would cost each pytest process a second
 
         keep = math.exp(-GRID_S / memory_s)
         steps = self._random.normal(0, math.sqrt(1 - keep * keep), count)

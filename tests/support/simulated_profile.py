@@ -16,7 +16,10 @@ MAIN = "MainThread"
 def profile_of(
     *stacks: tuple[int, str, list[Frame], tuple[int, int, int]], users: int = 25, answers: int = 50
 ) -> Profile:
-    """Return a profile of stacks: process, thread, frames, and samples in any state, on a CPU and with the GIL."""
+    """Return a profile of these stacks.
+
+    Each stack has a process, a thread, frames, and three numbers of samples: all, on a CPU, and with the GIL.
+    """
     profile = Profile(server="shop", title="Shop", values={"users": users}, answers=answers, load_s=5.0)
     profile.samples = dict.fromkeys(("wall", "cpu", "gil"), SAMPLES)
     profile.frames, profile.stacks, indices = Frames(), Stacks(), {}

@@ -35,7 +35,7 @@ def result_of(records: list[Record], **environment) -> Result:
 def record_of(
     server: str, round_: int = 1, workers: int = 1, speed: float = 1.0, users: int = USERS, **values
 ) -> Record:
-    """Return the record of a server whose rate is `speed` times its expected rate; `values` may set any axis."""
+    """Return the record of a server whose rate is `speed` times its expected rate; `values` set axes and fields."""
     axes = {"task": "primes", "users": users, "python": "3.11.7", **values.pop("parameters", {})}
     axes |= {name: values.pop(name) for name in ("task", "python") if name in values}
     fixed = {

@@ -11,7 +11,7 @@ from under_siege.compare.diff_table import as_table
 from under_siege.model.record import Failure, Result
 
 ROUNDS = (1, 2, 3)
-USUAL = 0.01  # noise between rounds: relative standard deviation
+USUAL = 0.01  # relative standard deviation between rounds
 SPEED_PROBE = "3.11.7 500+1500"
 BEAT_S = 1e-4
 SERVERS = (("1_a", 1, 1.0), ("3_c", 2, 1.0))
@@ -19,10 +19,10 @@ SLOW = 1 / 1.4
 
 
 def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
-    """Return three rounds of the ceiling and of these servers (name, workers, ratio of the rate to the expected rate).
+    """Return three rounds of the ceiling and of these servers, given by name, workers and rate / expected rate.
 
     Args:
-        speeds: speed of the machine in each round, as the speed probe samples it; None: no speed probe.
+        speeds: speed of the machine in each round, according to the speed probe; None for a result without a probe.
         waits: whether the task is I/O-bound, so that its rate does not depend on the speed.
     """
     rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ def a_record(server, round_, workers, quality, speed, waits):
 
 
 def vary(record, rng, noise) -> None:
-    """Add noise to pings and memory."""
+    """Add noise to ping latencies and memory."""
     waited_s = np.array(record.pings.waited_s)
     record.pings.waited_s[:] = (waited_s * np.exp(rng.normal(0, 3 * noise, len(waited_s)))).tolist()
     factor = np.exp(rng.normal(0, noise))
@@ -101,7 +101,7 @@ def failing(result: Result, server: str) -> Result:
 
 
 def suspicious(result: Result, server: str) -> Result:
-    """Return the result with some failed requests of the server."""
+    """Make three requests of the server fail in each round, and return the result."""
     for record in result.records:
         if record.server == server:
             record.transactions.status[5:8] = [500] * 3

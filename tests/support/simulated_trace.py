@@ -9,7 +9,7 @@ Ran = list[tuple[float, float, float | None]]
 def traced(
     server: str, title: str, workers: list[str], ran: list[Ran], waits: float, late_s: float = 0.0, task: str = "primes"
 ) -> Trace:
-    """Return a trace with these compute spans; pings wait for the share `waits` of the remaining time."""
+    """Return a trace with these compute spans; a ping waits for the share `waits` of the time to the last response."""
     answered = [one[-1][1] + late_s for one in ran]
     done_s = max(answered)
     due = [number * PING_S for number in range(int((done_s + 0.1) / PING_S))]
@@ -40,7 +40,7 @@ def one_by_one(waits: float, server: str = "2_loop", title: str = "On the loop i
 
 
 def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) -> Trace:
-    """Return a trace of eight requests in slices of 1 ms, on one thread or on eight under the GIL."""
+    """Return a trace of eight requests in slices of 1 ms, on one thread or on eight threads that share the GIL."""
     turns = [
         [(at, at + 0.001, 0.001) for turn in range(50) for at in [SENT_S + (8 * turn + place) * 0.001]]
         for place in range(8)
@@ -51,7 +51,7 @@ def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) ->
 
 
 def beside_other_work(trace: Trace, share: float, cpus: int = 2) -> Trace:
-    """Return the trace with this share of the CPUs used by other work while its requests ran."""
+    """Return the trace as if other work had used this share of the CPU time while its requests ran."""
     lasted_s = max(trace.requests.answered_s) - min(trace.requests.sent_s)
     server_s = sum(cpu_s or 0.0 for ran in trace.requests.ran_s for _, _, cpu_s in ran)
     total_s = cpus * lasted_s
@@ -61,7 +61,7 @@ def beside_other_work(trace: Trace, share: float, cpus: int = 2) -> Trace:
 
 
 def of_all_kinds(result: Result) -> Result:
-    """Add a trace of each kind to the result, in order, and a strategy that could not run."""
+    """Return the result with a trace of each kind and a skipped strategy."""
     result.traces[:] = [
         one_by_one(1.0),
         in_slices(0.2, 0.6, threads=True),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 @functools.cache
 def tree(path: Path) -> ast.Module:
-    # Prevent finalizers from running: one that prints a traceback calls `ast.parse`, and Python 3.11 does not support
-    # nested calls (SystemError: AST constructor recursion depth mismatch).
+    # Prevent finalizers from running: a finalizer that prints a traceback calls `ast.parse`, and Python 3.11 does not
+    # support nested calls (SystemError: AST constructor recursion depth mismatch).
     gc.disable()
     try:
         return ast.parse(path.read_text())
@@ -18,7 +18,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def lines_of_code(path: Path) -> int:
-    """Return the number of lines, except empty lines, comments and docstrings."""
+    """Return the number of lines, excluding empty lines, comments and docstrings."""
     prose: set[int] = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(

@@ -1,6 +1,6 @@
 """Recorded output of the load tools. Run `python tests/support/tool_recordings.py` to record all installed tools.
 
-Each file is a `ToolOutput`, recorded with the command of the tool's driver and a server of known behaviour.
+Each file contains a `ToolOutput` of the driver's command, recorded with a server of known behaviour.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
 USERS, TIME_S, BODY = 4, 1.0, b"hello"
-# The behaviour of the server, and whether connections are kept alive.
+# For each recording, the behaviour of the server and whether the tool requests keep-alive.
 WAYS = {
     "right": ("right", False),
     "not_found": ("not_found", False),
@@ -82,7 +82,7 @@ def behaving(way: str) -> Iterator[str]:
 
 
 def output_of(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, LoadSpec]:
-    """Run the tool with a server of this behaviour; return its output and the load."""
+    """Run the tool with a server of this behaviour; return the tool's output and the load specification."""
     behaviour, keep_alive = WAYS[way]
     with behaving(behaviour) as url, isolated_tool(DRIVERS[name]) as tool:
         order = LoadSpec(USERS, TIME_S, url, keep_alive=keep_alive, expected=expected)
@@ -94,7 +94,7 @@ def output_of(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, 
 
 
 def without_this_machine(text: str) -> str:
-    """Replace directories, hosts and ports, and remove all but the last lines."""
+    """Replace directories, hosts and ports, and keep only the last 40 lines."""
     text = re.sub(r"/\S*/under-siege-\w+", "/home", text)
     text = re.sub(r"127\.0\.0\.1:\d+|(port=|Port: +)\d+", lambda found: (found[1] or "127.0.0.1:") + "8000", text)
     text = re.sub(r"^(\[[-\d :,]+\]) \S+/", r"\1 host/", text, flags=re.MULTILINE)
@@ -103,7 +103,7 @@ def without_this_machine(text: str) -> str:
 
 
 def recorded(name: str, way: str) -> ToolOutput:
-    """Return the recorded output."""
+    """Return the recorded output of a tool for a server of this behaviour."""
     return ToolOutput(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
 
 
@@ -119,7 +119,7 @@ if __name__ == "__main__":
                 print(error, file=sys.stderr)
                 break
             files = {path: without_this_machine(text) for path, text in output.files.items()}
-            if name == "ab":  # needs all of its hundred lines
+            if name == "ab":  # its driver reads all hundred lines
                 files = output.files
             clean = ToolOutput(
                 output.status, without_this_machine(output.stdout), without_this_machine(output.stderr), files

@@ -48,7 +48,7 @@ def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite:
     )
 
 
-def test_a_wrong_number_of_identical_servers_reported_as_different_is_detected(
+def test_servers_that_should_be_identical_but_are_reported_as_different_are_detected(
     check: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert False in [*count_of(check, "wsgi", "wsgi").runs[0].compare_duplicates(check.IDENTITY["wsgi"])]
@@ -57,7 +57,7 @@ def test_a_wrong_number_of_identical_servers_reported_as_different_is_detected(
     *_, (line, status) = count_of(check, "wsgi", "wsgi").lines()
     assert status == check.WRONG
     assert "reported as different 0" not in line
-    assert "not compared (wrong_answer)" in line  # node-own
+    assert "not compared (wrong_answer)" in line  # the server node-own
 
 
 def test_a_suite_that_fails_to_run_is_reported(

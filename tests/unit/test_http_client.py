@@ -1,4 +1,4 @@
-"""Each request is sent once, so that a lost request is counted."""
+"""The HTTP client sends each request only once, so that lost requests are counted."""
 
 import asyncio
 

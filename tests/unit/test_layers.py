@@ -30,7 +30,7 @@ REPORTS = (
     "pages",
 )  # these packages only read results
 
-# Each layer may import those above it in this list, and no other.
+# Each layer may import only itself and lower layers, which come before it in this list.
 LAYERS = [
     "common",
     "common.kits",
@@ -66,7 +66,7 @@ LAYERS = [
     "under_siege.__main__",
     "bench",
 ]
-APART = "under_siege.subprocess_scripts"  # run in the Python of the target; may import `common` and BODY_RULE
+APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common` and BODY_RULE
 BODY_RULE = "under_siege.model.body_rule"  # imports only the standard library
 
 
@@ -80,7 +80,7 @@ NAMES = {name_of(path): path for path in MODULES}
 
 
 def layer_of(name: str) -> str:
-    """Return the layer that a module belongs to: its own name, or that of its package."""
+    """Return the layer of a module, which has the name of the module or of its package."""
     layers = [layer for layer in (*LAYERS, APART) if name == layer or name.startswith(f"{layer}.")]
     assert layers, f"{name} is in no layer"
     layer = max(layers, key=len)

@@ -1,4 +1,4 @@
-"""The pages in docs/questions/: their structure, and short answers whose numbers the results support."""
+"""The pages in docs/questions/ have the required structure, and results support the numbers in their short answers."""
 
 import importlib.util
 import re
@@ -41,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     breaks: tuple[str, ...] = ()  # servers that fail on purpose
 
     def text(self) -> str:
-        """Return the answer with its numbers."""
+        """Return the answer with the sentences of its claims; fail if a claim does not hold."""
         sentences = {}
         for measured in self.measured:
             for claim in measured.claims:
@@ -64,7 +64,7 @@ class TableView:
         return exact(cell.value, cell.text)
 
     def reference(self, metric: str, against: str, _case: str) -> Figure:
-        """Return the same metric of another row, or a number."""
+        """Return the metric of the row `against` or, if there is no such row, the number in `against` (default: 1)."""
         if against in self._rows:
             return self.figure(metric, against)
         return exact(float(against or 1), against)

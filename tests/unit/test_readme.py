@@ -32,12 +32,12 @@ OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests
 
 
 def named(page: Path) -> str:
-    """Return the name of a page, with its directory for those of suites."""
+    """Return the name of a page; for pages of suites, add the name of their directory."""
     return page.stem if page.parent.parent != ROOT / "suites" else f"{page.parent.name}-{page.stem}"
 
 
 def on_every_page(pattern: re.Pattern[str]) -> list:
-    """Return all matches on all pages, each with its page."""
+    """Return test parameters for all matches on all pages: the page, and the groups of the match."""
     return [
         pytest.param(page, *found.groups(), id=f"{named(page)}-{found[1]}")
         for page in PAGES
@@ -71,7 +71,7 @@ def test_documented_output_matches_the_command(
 def test_documented_lines_occur_in_the_output_in_the_same_order(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also check the order of the lines. With --renew, replace them with the most similar lines."""
+    """With --renew, replace each line with the most similar line of the output."""
     monkeypatch.chdir(ROOT)
     printed, chosen = printed_by(words).splitlines(), said.splitlines()
     assert chosen

@@ -1,4 +1,4 @@
-"""scripts/simulate_probes.py restarts a pod as often as theory predicts, and keeps consecutive pings together."""
+"""scripts/simulate_probes.py restarts a container as often as theory predicts, and keeps consecutive pings together."""
 
 import importlib.util
 import itertools
@@ -38,7 +38,7 @@ def test_independent_timeouts_cause_the_restart_rate_that_theory_predicts(
     """The mean number of trials until k successes in a row is (1 - p^k) / ((1 - p) p^k): Feller, vol. 1, XIII.7."""
     pings = [SLOW_S] * round(1000 * late) + [QUICK_S] * round(1000 * (1 - late))
     trials = (1 - late**threshold) / ((1 - late) * late**threshold)
-    # Probes are 10 s apart and the mean block is 0.1 s, so all probes are independent.
+    # Probes are 10 s apart and a block of consecutive pings lasts 0.1 s on average, so all probes are independent.
     assert restarts_per_probe(script, [pings], 0.1, threshold) == pytest.approx(1 / trials, rel=0.08)
 
 
@@ -51,7 +51,7 @@ def test_consecutive_slow_pings_cause_more_restarts_than_scattered_ones(script: 
 
 
 def test_the_delay_between_restarts_grows(script: ModuleType) -> None:
-    """Restarts come 0, 10, 20, 40, 80, 160 and then 300 s after each kill. The next kill comes three probes later."""
+    """Expect restarts 0, 10, 20, 40, 80, 160 and then always 300 s after a kill; three probes cause the next kill."""
     chance = random.Random(1)
     outcome = script.simulate(
         script.PingClock([[math.inf]], INTERVAL_S, 2.0, chance), script.DEFAULT, READY_S, chance, 3600.0
@@ -70,7 +70,7 @@ def test_quick_pings_cause_no_restarts(script: ModuleType) -> None:
 def test_a_container_that_starts_too_slowly_is_restarted_repeatedly(
     script: ModuleType, ready_s: float, restarts: int
 ) -> None:
-    """After three slow pings, all pings are quick, but probes fail while the container starts."""
+    """Make only the first three pings slow; later probes fail only while the container starts."""
     chance, latencies_s = random.Random(1), itertools.chain([SLOW_S] * 3, itertools.repeat(QUICK_S))
     pings = SimpleNamespace(latency_s=lambda _: next(latencies_s))
     assert script.simulate(pings, script.DEFAULT, ready_s, chance).restarts == pytest.approx(

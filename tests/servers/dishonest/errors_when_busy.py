@@ -1,4 +1,4 @@
-"""Sends an immediate error instead of queueing a request."""
+"""A server that immediately answers with an error while another request is being processed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The published fault: the work is submitted and never awaited, and the body is empty."""
+"""The published server, with its fault: it submits the work but never awaits it, and the body is empty."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,4 +1,4 @@
-"""The published fault with a right response: the work is submitted and never awaited, and the body is cached."""
+"""The published fault with a right response: the server submits the work but never awaits it, and caches the body."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,4 +1,4 @@
-"""Does the work for the first request only, and sends its response to all others."""
+"""A server that does the work for the first request only, and sends the same response to all other requests."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Closes the connection of every second user of siege without a response."""
+"""A server that closes the connection of every second request from siege without a response."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Sleeps for the duration of the task, sequentially, and sends a cached response."""
+"""A server that sleeps 1.3 times as long as the task takes, one request at a time, and sends a cached result."""
 
 import time
 

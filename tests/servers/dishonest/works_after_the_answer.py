@@ -1,4 +1,4 @@
-"""Sends a cached right response first, and does the work afterwards."""
+"""A server that sends a cached right response before it does the work."""
 
 from tornado.ioloop import IOLoop
 

@@ -1,4 +1,4 @@
-"""Answers the first requests correctly, then sends wrong ones of the same length after the same response time."""
+"""A server that sends six right responses, then wrong ones with the same length and the same response time."""
 
 import dataclasses
 import itertools

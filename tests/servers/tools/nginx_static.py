@@ -1,4 +1,4 @@
-"""nginx that serves the task's result as static text: faster than any load tool."""
+"""nginx, which serves the task's result as static text and is faster than any load tool."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Flask on waitress, whose threads share the GIL: slower than any load tool that is not written in Python."""
+"""Flask on waitress, whose threads share the GIL: it is slower than any load tool that is not written in Python."""
 
 import sys
 

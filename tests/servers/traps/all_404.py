@@ -1,4 +1,4 @@
-"""Answers the bench correctly, and all other clients with 404."""
+"""A server that answers the bench correctly, and all other clients with 404."""
 
 from plain_server import serve
 

@@ -1,4 +1,4 @@
-"""Answers the bench correctly, and all other clients with 200 and an empty body."""
+"""A server that answers the bench correctly, and all other clients with 200 and an empty body."""
 
 from plain_server import serve
 

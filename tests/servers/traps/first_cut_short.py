@@ -1,4 +1,4 @@
-"""Truncates its first response by one character, which tools that compare with the first response accept."""
+"""A server that omits the last character of its first response, which some load tools use as their reference."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Answers the bench correctly, and every second request of other clients with an error."""
+"""A server that answers the bench correctly, and every second request of other clients with an error."""
 
 import itertools
 

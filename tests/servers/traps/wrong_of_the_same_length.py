@@ -1,4 +1,4 @@
-"""From the first request of the load on, sends all clients a wrong response of the right length."""
+"""A server that sends all clients wrong responses of the right length once the load has begun."""
 
 from plain_server import serve
 

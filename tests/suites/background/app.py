@@ -1,4 +1,4 @@
-"""A service that responds immediately and computes primes in the background, one request after the other."""
+"""A service that responds immediately, and computes primes in the background for one request at a time."""
 
 from concurrent.futures import ProcessPoolExecutor
 

@@ -1,4 +1,4 @@
-"""A service that responds immediately and computes primes in the threads of its background tasks."""
+"""A service that responds immediately, and computes primes in background tasks, which run in threads."""
 
 from fastapi import BackgroundTasks, FastAPI
 

@@ -1,4 +1,4 @@
-"""A computation in eight threads."""
+"""A computation in request handlers, which run in eight threads."""
 
 from flask import Flask
 

@@ -1,4 +1,4 @@
-"""A log file on a slow disk: a pipe whose reader takes 10 ms for each line."""
+"""A log file on a slow disk, simulated by a pipe whose reader takes 10 ms for each line."""
 
 import logging
 import os

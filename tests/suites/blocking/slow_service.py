@@ -1,4 +1,4 @@
-"""A service that other applications call: it answers after 20 ms. It prints its URL."""
+"""A service for other test applications: it prints its URL and answers each request after 20 ms."""
 
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

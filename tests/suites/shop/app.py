@@ -1,4 +1,4 @@
-"""A small service for tests of suites: a slow report, the command-line arguments and a health check."""
+"""A small service for tests of suites, with a slow report and a health check."""
 
 import json
 import os
@@ -12,7 +12,7 @@ WAITS_S = float(os.environ.get("SHOP_WAITS_S", "0.02"))
 
 
 class Service(BaseHTTPRequestHandler):
-    """Behaves as the second argument specifies."""
+    """A request handler whose reports depend on the second command-line argument."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")

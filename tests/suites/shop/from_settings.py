@@ -1,4 +1,4 @@
-"""Starts the service from a settings file."""
+"""Start the shop service on the port given in a settings file."""
 
 import configparser
 import sys

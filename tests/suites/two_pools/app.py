@@ -1,6 +1,6 @@
 """Serve from two processes that share a port; each has a process pool that stays broken once its child is killed.
 
-This is like `uvicorn --workers 2` with an app that has a `ProcessPoolExecutor`.
+An app with a `ProcessPoolExecutor` behaves like this under `uvicorn --workers 2`.
 """
 
 import os

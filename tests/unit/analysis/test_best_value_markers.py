@@ -1,4 +1,4 @@
-"""Markers of the best values: no marked value is worse than an unmarked one, and best cases are rarely unmarked."""
+"""Best-value markers: no marked value is worse than an unmarked value, and the best cases are rarely unmarked."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ def marked(values: list[Estimate], shown: list[float] | None = None) -> list[boo
     return leaders([1] * len(values), values, shown or [one.mean for one in values], WAIT)
 
 
-def test_an_uncertain_case_ranked_below_an_unmarked_case_is_not_marked_as_best() -> None:
+def test_an_uncertain_case_is_not_marked_as_best_if_a_better_case_is_unmarked() -> None:
     best, worse, unknown = (
         Estimate(log, variance, degrees=3.0) for log, variance in ((0.0, 1e-4), (0.6, 1e-4), (0.7, 0.04))
     )
     assert differ(best, worse, 3)
-    assert not differ(best, unknown, 3), "alone, it is not significantly different from the best"
+    assert not differ(best, unknown, 3), "compared only with the best case, it is not significantly different"
     assert marked([best, worse, unknown]) == [True, False, False]
 
 
@@ -36,10 +36,10 @@ def test_no_case_marked_as_best_has_a_worse_value_than_an_unmarked_case() -> Non
 
 @pytest.mark.parametrize("equal", [11, 5, 2])
 @pytest.mark.parametrize("differing", [0.0, 0.5, 1.0])
-def test_the_best_cases_are_not_marked_in_at_most_5_of_100_simulated_results(equal: int, differing: float) -> None:
-    """Simulate `equal` best cases and others that are 20 % worse.
+def test_one_of_the_best_cases_is_unmarked_in_at_most_5_of_100_simulated_results(equal: int, differing: float) -> None:
+    """Simulate eleven cases: `equal` of them are equally good, and the others are 20 % worse.
 
-    `differing` is the standard deviation of the logarithm of the noise between cases.
+    `differing` is the standard deviation of the logarithms of the cases' noise levels.
     """
     rng, alarms, results = np.random.default_rng(equal), 0, 100
     truth = np.where(np.arange(11) < equal, 0.0, 0.2)

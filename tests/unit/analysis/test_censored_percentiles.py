@@ -1,4 +1,4 @@
-"""Percentiles of right-censored waiting times, tested with known distributions."""
+"""Percentiles of right-censored latencies, tested with known distributions."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:
 
 
 def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
-    """Deaths at 0.8, 3.1, 5.4 and 9.2 months, losses at 1.0, 2.7, 7.0 and 12.1 (JASA 53, 1958, § 2)."""
+    """Use deaths at 0.8, 3.1, 5.4 and 9.2 months and losses at 1.0, 2.7, 7.0 and 12.1 (JASA 53, 1958, § 2)."""
     found = waits([0.8, 3.1, 5.4, 9.2, 1.0, 2.7, 7.0, 12.1], [True] * 4 + [False] * 4)
-    # Survival: 7/8, times 4/5 and 3/4 of the remaining, times 1/2.
+    # The share that survives each death: 7/8, then that times 4/5, times 3/4, and times 1/2.
     steps = {12.4: 0.8, 12.6: 3.1, 29: 3.1, 31: 5.4, 47: 5.4, 48: 9.2, 73.7: 9.2}
     assert {percent: found.percentile(percent) for percent in steps} == steps
     assert found.percentile(74) is None
@@ -31,7 +31,7 @@ def test_percentiles_without_censoring_equal_ordinary_percentiles() -> None:
     assert found.percentile(99) == pytest.approx(np.percentile(values, 99), rel=0.05)
 
 
-def test_random_censoring_does_not_shorten_percentiles() -> None:
+def test_random_censoring_does_not_bias_percentiles() -> None:
     rng = np.random.default_rng(2)
     truth, patience = rng.exponential(1.0, 20_000), rng.uniform(0, 3, 20_000)
     found = CensoredSamples(np.minimum(truth, patience), truth <= patience)
@@ -58,7 +58,7 @@ def test_the_median_response_time_of_a_closed_loop_is_users_divided_by_rate(user
 
 
 def test_a_median_response_time_longer_than_the_siege_is_unknown() -> None:
-    """25 users on one worker with 0.28 s per request wait for 7 s, of which 4 s are observed."""
+    """Let 25 users wait 7 s each for one worker that takes 0.28 s per request, and observe only 4 s."""
     spans = siege_of(queue(25, 1, constant(0.28)), 4.0)
     found = round_of(spans, 25, 4.0).responses
     assert found.percentile(50) is None
@@ -74,7 +74,7 @@ def test_random_task_durations_do_not_bias_the_median_response_time() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_percentiles_that_were_not_reached_are_shown_as_lower_bounds_and_empty_in_csv() -> None:
+def test_unknown_percentiles_are_shown_as_lower_bounds_but_left_empty_in_csv() -> None:
     slow = record_of("1_x", speed=0.3, users=25, idle_answer_s=1.0)
     result = result_of([bare_record(users=25), slow])
     (case,) = summarize(result).cases
@@ -83,7 +83,7 @@ def test_percentiles_that_were_not_reached_are_shown_as_lower_bounds_and_empty_i
         assert "4.00 s" in Report(result).formatted(dress).split("1_x", 1)[1]
     assert any(mark in Report(result).formatted("html") for mark in ("&gt; 4.00 s",))
     row = Report(result).formatted("csv").splitlines()[-1]
-    assert ",," in row  # unknown values are empty
+    assert ",," in row
 
 
 def test_pings_that_timed_out_are_censored() -> None:

@@ -1,4 +1,4 @@
-"""Reports have a note on the state of the GIL. test_faulty_servers.py tests that this state is recorded."""
+"""Reports note an enabled GIL in a free-threaded Python. test_faulty_servers.py tests that GIL states are recorded."""
 
 import re
 
@@ -17,11 +17,11 @@ NOTE = "enabled the GIL, although Python 3.14.7t is free-threaded"
 )
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("format_", ["table", "markdown", "html"])
-def test_an_enabled_gil_of_a_free_threaded_python_is_noted(
+def test_an_enabled_gil_is_noted_only_for_a_free_threaded_python(
     python: str, gil: bool | None, noted: bool, format_: str
 ) -> None:
     result = result_of([bare_record(1, python=python), record_of("6_x", 1, python=python, gil=gil)])
-    words = re.sub(r"<[^>]+>", "", Report(result).formatted(format_))  # the page marks explained terms with tags
+    words = re.sub(r"<[^>]+>", "", Report(result).formatted(format_))  # pages wrap explained terms in tags
     assert (NOTE in " ".join(words.split())) is noted
     assert summarize(result).cases[0].gil is gil
 

@@ -1,4 +1,4 @@
-"""Recorded results of default runs on a noisy machine: all cases are ok, and all conclusions are the same."""
+"""Results of default runs, recorded on a noisy machine: all cases are `ok`, and all conclusions are the same."""
 
 import gc
 

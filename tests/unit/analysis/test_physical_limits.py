@@ -1,4 +1,7 @@
-"""Physical limits: cases above them are suspect, cases possibly above them unclear, and noise makes no case suspect."""
+"""Physical limits: cases that exceed a limit are `suspect`, cases that may exceed it are `unclear`.
+
+Noise alone makes no case `suspect`.
+"""
 
 import math
 
@@ -13,18 +16,18 @@ ROUNDS = (1, 2)
 
 
 def two_rounds(*records: Record) -> list[str]:
-    """Return the codes of one server, given two rounds of the ceiling."""
+    """Return the codes of the flags that a server gets if the ceiling was measured in two rounds."""
     (case,) = summarize(result_of([*map(bare_record, ROUNDS), *records])).cases
     return codes(case)
 
 
 def rounds_of(**values) -> list[Record]:
-    """Return two rounds of a server that uses the CPU time its task needs."""
+    """Return two rounds of a server that uses as much CPU time as its task needs."""
     return [record_of("1_x", round_, **values) for round_ in ROUNDS]
 
 
 def with_cpu(share: float, records: list[Record]) -> list[Record]:
-    """Return the records with this share of their CPU time."""
+    """Multiply the CPU times of the records by `share`, and return the records."""
     for record in records:
         record.samples.cpu_s[:] = [1 + (value - 1) * share for value in record.samples.cpu_s]
         record.machine = None
@@ -34,12 +37,12 @@ def with_cpu(share: float, records: list[Record]) -> list[Record]:
 @pytest.mark.parametrize(
     ("speed", "expected"), [(1.0, []), (1.1, []), (1.25, ["unverified"]), (1.5, ["above_ceiling"])]
 )
-def test_rates_above_the_ceiling_are_suspect(speed: float, expected: list[str]) -> None:
+def test_rates_far_above_the_ceiling_are_flagged(speed: float, expected: list[str]) -> None:
     assert two_rounds(*with_cpu(speed * 1.1, rounds_of(workers=2, speed=speed))) == expected
 
 
 @pytest.mark.parametrize(("share", "expected"), [(1.0, []), (0.95, []), (0.8, ["unverified"]), (0.6, ["too_cheap"])])
-def test_cpu_time_below_that_of_the_task_is_flagged_as_unverified_or_too_cheap(
+def test_cpu_time_far_below_that_of_the_task_is_flagged_as_unverified_or_too_cheap(
     share: float, expected: list[str]
 ) -> None:
     assert two_rounds(*with_cpu(share, rounds_of())) == expected
@@ -117,7 +120,7 @@ def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
 
 
 def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
-    """One of two rounds and its reference runs are slow. Neither round is too fast, but a cached response is."""
+    """Make one of two rounds slow, with its reference runs; then replace its response with that of the fast round."""
     slow = record_of("1_x", 1, speed=0.5, idle_answer_s=2.2 * TASK_S)
     fast = record_of("1_x", 2, idle_answer_s=1.1 * TASK_S)
     for record, took_s in ((slow, 2 * TASK_S), (fast, TASK_S)):
@@ -135,7 +138,7 @@ def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
 def test_a_larger_spread_of_reference_runs_allows_faster_responses(
     differ: float, answered_s: float, expected: list[str]
 ) -> None:
-    """Three standard errors of three runs, plus 15 %, are 41 %."""
+    """Allow responses that are 41 % faster: three standard errors of three runs are 26 %, and 15 % are added."""
     bare = bare_record()
     bare.alone_wall_s[:] = bare.alone_cpu_s[:] = [TASK_S * math.exp(times * differ) for times in (-1, 0, 1)]
     assert codes(judged(record_of("1_x", idle_answer_s=answered_s), bare)) == expected
@@ -144,10 +147,10 @@ def test_a_larger_spread_of_reference_runs_allows_faster_responses(
 @pytest.mark.parametrize(
     ("other_s", "answered_s", "is_suspect"), [(0.0, 0.12, True), (2.0, 0.12, False), (2.0, 0.02, True)]
 )
-def test_on_a_busy_machine_only_cpu_time_sets_the_shortest_possible_response_time(
+def test_the_shortest_possible_response_time_excludes_waits_of_reference_runs_on_a_busy_machine(
     other_s, answered_s, is_suspect
 ) -> None:
-    """On a busy machine the reference run waits for a CPU, as if the task itself waited."""
+    """On a busy machine, reference runs wait for a CPU, which looks like I/O wait of the task."""
     record = record_of("1_x", idle_answer_s=answered_s)
     bare = bare_record()
     for one in (record, bare):

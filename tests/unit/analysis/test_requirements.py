@@ -1,4 +1,4 @@
-"""Intervals decide whether requirements are met; output formats and the exit code report the outcome."""
+"""Confidence intervals decide whether requirements are met; reports and exit codes state the outcome."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def outcomes(result: Result, *texts: str) -> dict[str, str]:
 
 def test_the_confidence_interval_decides_whether_a_requirement_is_met() -> None:
     found = outcomes(
-        a_result(("1_a", 1, 1.0)),  # ten tasks a second
+        a_result(("1_a", 1, 1.0)),  # 10 requests per second
         "rate >= 9/s",
         "rate >= 11/s",
         "rate >= 10/s",
@@ -55,13 +55,13 @@ def test_the_confidence_interval_decides_whether_a_requirement_is_met() -> None:
 
 @pytest.mark.parametrize("operator", [">=", "<"])
 @pytest.mark.parametrize("rounds", [2, 3, 5])
-def test_a_requirement_at_the_true_value_is_undecided_in_95_of_100_results(rounds: int, operator: str) -> None:
+def test_a_requirement_equal_to_the_true_value_is_undecided_in_95_of_100_results(rounds: int, operator: str) -> None:
     rng, requirement, found = np.random.default_rng(rounds), goal(f"rate {operator} 30/s"), []
     for _ in range(400):
         values = 30 * np.exp(0.03 * rng.standard_normal((4, rounds)))
         for estimate in estimates(values.tolist()):
             found.append(outcome_of(requirement, MetricValue(estimate.mean, *estimate.interval())))
-    for outcome in ("met", "missed"):  # nominally 2.5 % each; two rounds give a rough estimate of the noise
+    for outcome in ("met", "missed"):  # nominally 2.5 % each, but two rounds estimate the noise only roughly
         assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
 
 
@@ -87,7 +87,7 @@ def test_a_requirement_on_the_maximum_ping_can_be_missed_but_never_met() -> None
     assert outcomes(of_pings([0.01]), "ping max < 2s") == {"ping max < 2s": "undecided"}
 
 
-def test_a_percentile_that_was_not_reached_has_a_lower_bound() -> None:
+def test_an_unknown_percentile_has_a_lower_bound() -> None:
     result = a_result(("1_a", 1, 1.0))
     for record in result.records:
         for place in range(60, 80):
@@ -143,12 +143,12 @@ def test_an_availability_requirement_is_undecided_after_few_requests_without_fai
     assert report.exit_code() == 3
 
 
-def test_availability_requirements_of_suspect_cases_are_decided_but_rates_are_not() -> None:
+def test_availability_requirements_of_suspect_cases_are_decided_but_rate_requirements_are_not() -> None:
     found = outcomes(suspicious(a_result(("1_a", 1, 1.0)), "1_a"), "availability >= 99.9%", "rate >= 5/s")
     assert found == {"availability >= 99.9%": "missed", "rate >= 5/s": "undecided"}
 
 
-def test_failed_cases_miss_all_requirements_and_pings_of_one_round_are_undecided() -> None:
+def test_failed_cases_miss_all_requirements_and_ping_requirements_are_undecided_after_one_round() -> None:
     failed = failing(a_result(*SERVERS), "1_a")
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
@@ -156,7 +156,7 @@ def test_failed_cases_miss_all_requirements_and_pings_of_one_round_are_undecided
     assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
 
 
-def test_requirements_of_a_server_apply_only_to_that_server_and_none_to_the_ceiling() -> None:
+def test_requirements_of_a_server_apply_only_to_it_and_no_requirement_applies_to_the_ceiling() -> None:
     result = a_result(*SERVERS)
     result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
     found = judged(summarize(result))
@@ -194,7 +194,7 @@ def test_report_checks_requirements_of_a_saved_result() -> None:
     assert invoke("report", SAVED).returncode == 0
 
 
-def test_an_error_lists_the_metrics_that_a_result_has(run_cli) -> None:
+def test_the_error_for_an_unmeasured_metric_lists_the_metrics_of_the_result(run_cli) -> None:
     refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "this result has no such metric; use one of p50, p95, p99, max, ping p50" in refused.stderr
@@ -280,7 +280,7 @@ def test_requirements_relative_to_the_base_result_are_evaluated() -> None:
     assert of_base(a_result(("2_b", 1, 1.0)), same, "rate >= 0.5 of base") == ["undecided"]
 
 
-def test_the_requirement_of_an_equal_rate_is_decided_in_at_most_5_of_100_equal_results() -> None:
+def test_a_requirement_of_an_equal_rate_is_decided_in_at_most_5_of_100_equal_results() -> None:
     found = []
     for seed in range(30):
         base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))

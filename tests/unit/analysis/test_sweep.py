@@ -1,4 +1,4 @@
-"""Sweeps: where throughput stops growing, how it scales, and what is reported if that is unknown."""
+"""Sweeps: the knee of the throughput, its scaling law, and their descriptions in reports."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ NUMBERS = [1, 2, 4, 8, 16, 32]
 
 
 def law(at: list[float], contention: float, coherency: float) -> np.ndarray:
-    """Return the rates of the scaling law, with 10/s for one worker."""
+    """Return the rates that the scaling law predicts, with 10/s for one worker."""
     one = np.asarray(at, dtype=float)
     return 10 * one / (1 + contention * (one - 1) + coherency * one * (one - 1))
 
@@ -47,7 +47,7 @@ def test_confidence_intervals_of_scaling_law_parameters_contain_the_true_values(
         [one.coherency.low <= coherency <= one.coherency.high for one in found],
         [one.alone.low <= 10 <= one.alone.high for one in found],
     ]
-    # 95 % ± 2.5 % (binomial standard error: 1.4 %); two rounds estimate their noise less exactly.
+    # 95 % ± 2.5 % (binomial standard error: 1.4 %); two rounds estimate the noise less precisely.
     least = 0.925 - 0.015 * (rounds == 2)
     assert all(least <= share <= 0.98 for share in np.mean(covered, axis=1)), np.mean(covered, axis=1)
     assert np.mean([one.fits for one in found]) >= 0.95
@@ -59,9 +59,9 @@ def test_the_estimated_peak_matches_the_scaling_law() -> None:
     assert [one.peak for one in fitted(law(NUMBERS, 0.2, 0.0), NUMBERS, 20)].count(None) >= 18
 
 
-@pytest.mark.parametrize("truth", ["a wall", "a drop"])
+@pytest.mark.parametrize("truth", ["plateau", "drop"])
 def test_throughput_with_a_plateau_or_a_drop_does_not_fit_the_scaling_law(truth: str) -> None:
-    rates = {"a wall": np.minimum(NUMBERS, 4) * 10.0, "a drop": np.array([10.0, 20, 40, 80, 8, 8])}[truth]
+    rates = {"plateau": np.minimum(NUMBERS, 4) * 10.0, "drop": np.array([10.0, 20, 40, 80, 8, 8])}[truth]
     assert [one.fits for one in fitted(rates, NUMBERS, 50)].count(True) == 0
 
 
@@ -77,12 +77,12 @@ def test_equal_rates_have_the_knee_at_the_first_point_in_95_of_100_results() -> 
     assert found.count(0) >= 0.95 * 300 - 2 * (0.05 * 0.95 * 300) ** 0.5
 
 
-def test_the_knee_is_at_the_start_of_a_plateau_and_later_for_slow_growth() -> None:
+def test_the_knee_is_at_the_start_of_a_plateau_and_later_if_throughput_grows_slowly() -> None:
     rng = np.random.default_rng(1)
     wall = [knee(measured(np.minimum(NUMBERS, 4) * 10.0, rng)) for _ in range(100)]
     assert wall.count(2) >= 95
     slowly = [knee(measured(30 * 1.04 ** np.arange(6), rng, noise=0.01)) for _ in range(100)]
-    assert min(slowly) >= 3  # although each step grows only slightly
+    assert min(slowly) >= 3  # although throughput grows by only 4 % per step
 
 
 def along_workers(rounds: int = 3) -> Result:
@@ -122,11 +122,11 @@ def test_sweep_sentences_describe_knees_scaling_laws_and_slower_pings() -> None:
     assert "Universal" not in said  # four points are too few
 
 
-def test_sweep_sentences_are_omitted_after_one_round() -> None:
+def test_sweeps_of_a_single_round_are_not_described() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
-def test_a_sentence_names_servers_whose_throughput_grows_up_to_the_highest_value() -> None:
+def test_reports_name_servers_whose_throughput_still_grows_at_the_highest_value() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
     text = Report(result).formatted("markdown")

@@ -1,4 +1,4 @@
-"""Count how often the same server under two names ties with itself. Slow: run with -m slow -s."""
+"""Count how often a server ties with a copy of itself. This test is slow; run it with `-m slow -s`."""
 
 import shutil
 
@@ -14,7 +14,7 @@ RUNS, TIES_WANTED = 20, 19
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server", ["2_async", "4_async_processexecutor"])
-def test_the_same_server_under_two_names_ties_with_itself(run_cli, tmp_path, server) -> None:
+def test_a_server_ties_with_a_copy_of_itself(run_cli, tmp_path, server) -> None:
     for name in ("1_one", "2_other"):
         shutil.copy(ROOT / "servers" / f"{server}.py", tmp_path / f"{name}.py")
     ties = 0

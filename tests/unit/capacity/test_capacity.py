@@ -34,8 +34,8 @@ from under_siege.result_output import Report
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-# Requests per second at which p99 is 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is in Tijms
-# (2003); that for M/M/2 is Erlang's.
+# Requests per second at which p99 is 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is from Tijms
+# (2003), and the formula for M/M/2 from Erlang.
 TRUTH = {"M/D/1": 17.7, "M/D/2": 17.6, "M/M/2": 35.2, "M/D/1 cpu": 17.7, "refuses": 12.8, "stalls": 27.6}
 TRUTH_NOISY = {**TRUTH, "M/D/1 cpu": 16.1}
 
@@ -73,7 +73,7 @@ def test_arrival_times_are_equal_for_the_same_seed_and_differ_between_steps() ->
         assert 0 <= one[0] < one[-1] < 300
 
 
-def test_typical_arrivals_cause_the_same_queueing_as_an_endless_poisson_process() -> None:
+def test_typical_arrivals_approximate_an_endless_poisson_process_better_than_random_arrivals() -> None:
     def off(arrivals: np.ndarray) -> float:
         work = 0.8 * np.arange(len(arrivals)) - arrivals
         waits = work - np.minimum.accumulate(work) + 0.8
@@ -83,7 +83,7 @@ def test_typical_arrivals_cause_the_same_queueing_as_an_endless_poisson_process(
     luck = np.random.default_rng(7)
     drawn = [off(np.sort(luck.random(300)) * 300) for _ in range(20)]
     assert np.std(typical) < 0.6 * np.std(drawn)
-    assert abs(np.mean(typical)) < abs(np.mean(drawn))  # both begin with an empty queue
+    assert abs(np.mean(typical)) < abs(np.mean(drawn))  # both are biased, because they begin with an empty queue
 
 
 def seen_in(name: str, rate: float) -> StepRequests:
@@ -157,7 +157,7 @@ def test_the_rate_at_constant_cpu_speed_is_reported_if_the_measured_rate_differs
     one, _, _ = found("M/D/1 cpu", 0, noisy=True)
     changed = copy(one)
     changed.per_s, changed.steady_per_s = 16.1, 17.7
-    assert "at a constant CPU speed, 17.7/s instead of 16.1/s" in " ".join(conclusion([changed]))
+    assert "would sustain 17.7/s at a constant CPU speed, instead of 16.1/s" in " ".join(conclusion([changed]))
     changed.per_s = 17.6
     assert "constant speed" not in " ".join(conclusion([changed]))
 
@@ -208,7 +208,7 @@ def test_steps_limited_by_the_load_generator_are_ignored_and_reported() -> None:
     (one,) = capacities_of(result)
     assert [each.per_s for each in one.steps] == [10.0]
     assert one.most_per_s < 40
-    assert "at 40.0/s the load generator was the limit, and sent requests 200 ms late" in " ".join(conclusion([one]))
+    assert "at 40.0/s, the load generator was the limit and sent requests 200 ms late" in " ".join(conclusion([one]))
 
 
 def test_a_late_load_generator_does_not_narrow_the_interval_of_the_capacity() -> None:
@@ -232,7 +232,7 @@ def test_refusals_have_infinite_latency_and_unanswered_requests_are_censored() -
 
 def test_the_capacity_is_reported_as_a_share_of_the_ceiling() -> None:
     _, result, _ = found("M/D/1", 0)
-    result.records.append(bare_record(users=25))  # 20 a second
+    result.records.append(bare_record(users=25))  # 20 requests per second
     (one,) = capacities_of(result)
     result.records.clear()
     assert one.of_ceiling == pytest.approx(one.lower_per_s / 20, rel=0.05)
@@ -288,8 +288,8 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
         ("p99", "is not a goal: expected METRIC"),
         ("p98 < 1s", "for example 'p99 < 1s'"),
         ("p99 < 1kg", "unknown unit 'kg'"),
-        ("rate >= 30/s", "capacity searches for the rate"),
-        ("p99 < 0.9 of base", "capacity searches for the rate"),
+        ("rate >= 30/s", "not supported in a capacity search"),
+        ("p99 < 0.9 of base", "not supported in a capacity search"),
         ("p99 > 1s", "use 'p99 < 1s'"),
         ("availability < 99%", "use 'availability >= 99%'"),
         ("p99 < 0s", "can't be met at any rate"),
@@ -351,8 +351,8 @@ def test_the_capacity_of_a_real_server_does_not_exceed_the_rate_of_its_single_wo
     assert not [step for step in result.steps if step.record.failure]
     assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
     (one,) = capacities_of(result)
-    assert one.upper_per_s is not None, ran.stdout  # otherwise, a busy machine limited the rate
-    # The server needs 50 ms per request. On a busy machine, possibly no rate meets the goal.
+    assert one.upper_per_s is not None, ran.stdout  # None if a busy machine limited the rate
+    # The server needs 50 ms per request. On a busy machine, there may be no rate that meets the goal.
     assert (one.lower_per_s or 0.0) < 20 < 1.5 * one.upper_per_s
     assert one.breaks.text == "p99 < 1s"
     assert "requests/s (95 % CI" in ran.stdout
@@ -374,7 +374,7 @@ def test_run_rejects_a_suite_with_open_loop_load_and_suggests_capacity(tmp_path:
     (tmp_path / "open.toml").write_text(suite)
     ran = run_cli("run", "open.toml")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "works only with bench.py capacity; use that, or another tool" in ran.stderr
+    assert "works only with bench.py capacity; use that command or another tool" in ran.stderr
     assert run_cli("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2
 
 
@@ -393,7 +393,7 @@ def test_a_capacity_result_with_edited_steps_is_shown_or_causes_a_one_line_error
 
 
 def shown_or_refused(folder: Path, told: object) -> bool:
-    """Return whether the result was shown or refused with a one-line error; other exceptions fail the test."""
+    """Return whether the result is shown or rejected with a one-line error; other exceptions fail the test."""
     (folder / "changed.json").write_text(json.dumps(told))
     try:
         with one_line_read_errors(folder / "changed.json"):
@@ -417,7 +417,7 @@ def test_the_service_time_of_one_worker_is_found_even_if_responses_change_order(
     in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
     answered = int(in_order.is_answered.sum())
     ends = in_order.due_s + in_order.wait_s
-    ends[5:answered] = ends[5:answered][::-1]  # last in, first out has the same load
+    ends[5:answered] = ends[5:answered][::-1]  # serving the last request first takes the same total time
     is_later = ends > in_order.due_s
     waits = np.where(is_later, ends - in_order.due_s, in_order.wait_s)
     queue = queue_from([StepRequests(in_order.due_s, waits, in_order.is_answered & is_later, in_order.slowness)], [1])

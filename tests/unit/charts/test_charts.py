@@ -1,4 +1,4 @@
-"""Single charts can be drawn as SVG and PNG, and match the Vega-Lite schema."""
+"""Charts: their specifications, their SVG and PNG files, and the placement of labels."""
 
 import functools
 import itertools
@@ -26,7 +26,7 @@ from under_siege.pages.page_sections import sections
 from under_siege.report import chart_headlines
 
 SAMPLE = str(ROOT / "results" / "sample.json")
-ROOM = PlotArea(50, 700, 300, 15, 6.5)  # for labels next to points
+ROOM = PlotArea(50, 700, 300, 15, 6.5)  # the area in which labels are placed
 UNDRAWN = '<svg width="9" height="9"></svg>'
 
 
@@ -37,14 +37,14 @@ def pictures(name: str) -> list[Picture]:
 
 @functools.cache
 def schema() -> dict[str, object]:
-    """Return the Vega-Lite schema. Import Altair only here, so that other test processes need not import it."""
+    """Return the Vega-Lite schema. Altair is imported only here, because every test process imports this file."""
     from altair import load_schema
 
     return load_schema()
 
 
 def complaint(chart: dict[str, object]) -> str:
-    """Return the error that the schema reports, or an empty string."""
+    """Return the error in a chart specification, or an empty string if it matches the schema."""
     from altair.utils.schemapi import validate_jsonschema
 
     return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
@@ -55,18 +55,18 @@ def complaint(chart: dict[str, object]) -> str:
     [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
     ids=lambda one: str(getattr(one, "width", one)),
 )
-def test_every_chart_specification_is_valid_against_the_schema(name: str, theme: Theme) -> None:
-    """Check one chart of each kind. WIDE needs no test: it combines the width of FILE and the colours of NARROW."""
+def test_every_chart_specification_matches_the_schema(name: str, theme: Theme) -> None:
+    """Check one chart of each kind. WIDE needs no test, because it has the width of FILE and the colours of NARROW."""
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
     for picture in drawn.values():
         chart = specification(picture.draw(theme), theme)
-        del chart["datasets"]  # rows may be anything
+        del chart["datasets"]  # the schema allows any rows
         assert complaint(chart) == ""
 
 
 def test_the_report_command_writes_a_chart_as_png(tmp_path: Path) -> None:
-    """test_the_committed_slides_are_up_to_date draws SVG files."""
+    """Test only PNG, because test_the_committed_slides_are_up_to_date draws SVG files."""
     out = tmp_path / "picture.png"
     ended = invoke("report", SAMPLE, "--picture", "pings", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
@@ -75,7 +75,7 @@ def test_the_report_command_writes_a_chart_as_png(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
 def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test only the selection; the tests of the slides draw charts."""
+    """Test only which chart is selected, because the tests of slides draw charts."""
     drawn = []
     monkeypatch.setattr(canvas, "as_svg", lambda drawing, _: drawn.append(drawing) or UNDRAWN)
     ended = invoke("report", SAMPLE, "--picture", name, "--out", str(tmp_path / "picture.svg"))
@@ -113,7 +113,7 @@ def test_the_ceiling_line_and_every_bar_lie_within_the_drawn_confidence_interval
     assert band[0]["x"] < line[0]["x"] < band[0]["x2"]
     for case, bar in zip(comparison.cases, rows("throughput", "bars"), strict=True):
         low, high = case.rate_per_s.low, case.rate_per_s.high
-        assert low < bar["x2"] < high, "a bar and its interval are at the same speed of the machine"
+        assert low < bar["x2"] < high, "a bar and its interval are adjusted to the same CPU speed"
 
 
 def test_all_servers_of_rank_1_are_highlighted_in_the_throughput_chart() -> None:
@@ -190,7 +190,7 @@ def test_a_slide_has_the_requested_aspect_ratio_and_readable_text(name: str, asp
 
 
 def sizes(drawn: str) -> Iterator[tuple[float, float]]:
-    """Yield the scale of the inner drawing with each of its font sizes."""
+    """Yield each font size of the inner drawing, with the scale of this drawing."""
     outer, inner = re.findall(r"<svg[^>]+>", drawn)
     boxes = [[float(x) for x in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', tag).groups()] for tag in (outer, inner)]
     widths = [float(re.search(r'\bwidth="([\d.]+)"', tag)[1]) for tag in (outer, inner)]

@@ -1,4 +1,4 @@
-"""Timers are detected if users wait for them instead of for work. Honest servers are not reported."""
+"""Timer detection: servers whose users wait for a known timer are reported, and honest servers are not."""
 
 import random
 
@@ -17,7 +17,7 @@ IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 
 def waiting(
     users: int, p50_s: float | None, check_s: float, cpus: float = 0.05, p95_s: float | None = None, **columns
 ) -> Record:
-    """Return the record of a server that computes little, with these latencies of users and of a check."""
+    """Return the record of a server with these latencies of users and of response checks; by default, it is idle."""
     mean_s = columns.pop("mean_s", p50_s)
     right = round(users * 0.99 / mean_s)
     known = {"p50_s": p50_s, "p95_s": p95_s or (p50_s and 1.05 * p50_s), "p99_s": None, "right": right, "took_s": 0.99}
@@ -32,19 +32,19 @@ def waiting(
     return record
 
 
-# Measured with WsgiDAV: users, median and latency of a check.
+# Measured with WsgiDAV: number of users, median latency, and latency of a response check.
 TIMERS = {
-    "cheroot_8_1_of_5": (waiting(5, 0.100, 0.0015), "select of cheroot 8.1"),
-    "cheroot_8_1_of_9": (waiting(9, 0.100, 0.0023), "select of cheroot 8.1"),
-    "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "ended early by other requests"),
-    "gevent_of_10": (waiting(10, 0.044, 0.003), "delayed ACK"),
-    "paste_of_20": (waiting(20, 0.044, 0.002), "delayed ACK"),
+    "cheroot_8_1_with_5_users": (waiting(5, 0.100, 0.0015), "select of cheroot 8.1"),
+    "cheroot_8_1_with_9_users": (waiting(9, 0.100, 0.0023), "select of cheroot 8.1"),
+    "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "or other requests end it early"),
+    "gevent_with_10_users": (waiting(10, 0.044, 0.003), "delayed ACK"),
+    "paste_with_20_users": (waiting(20, 0.044, 0.002), "delayed ACK"),
     "cheroot_8_1_under_stressor": (waiting(5, None, 0.002, mean_s=0.099), "select of cheroot 8.1"),
 }
 
 
 @pytest.mark.parametrize("name", TIMERS)
-def test_a_timer_that_delays_responses_is_reported_with_the_cause(name: str) -> None:
+def test_a_timer_that_delays_responses_is_reported_with_its_cause(name: str) -> None:
     record, cause = TIMERS[name]
     case = judged(record)
     assert case.verdict == "suspect"
@@ -52,14 +52,14 @@ def test_a_timer_that_delays_responses_is_reported_with_the_cause(name: str) -> 
 
 
 HONEST = {
-    "as_soon_as_a_check": waiting(5, 0.1, 0.1),  # checks wait as long as users
-    "of_a_single_user": waiting(1, 0.042, 0.0415),
-    "in_one_line": waiting(5, 0.1, 0.021),  # five users share one of several workers, which waits 20 ms per request
-    "at_no_known_time": waiting(5, 0.07, 0.001),
-    "that_computes": waiting(5, 0.1, 0.001, cpus=0.95),  # under the GIL, with other CPUs idle
-    "with_answers_apart": waiting(5, 0.042, 0.001, p95_s=0.09),
-    "whose_tool_is_the_limit": waiting(5, None, 0.001, mean_s=0.041, tool_awake=0.97),
-    "of_siege": record_of("1_x"),
+    "checks_wait_as_long_as_users": waiting(5, 0.1, 0.1),
+    "single_user": waiting(1, 0.042, 0.0415),
+    "queueing_users": waiting(5, 0.1, 0.021),  # five users share one of several workers, which waits 20 ms per request
+    "unknown_timer": waiting(5, 0.07, 0.001),
+    "busy_server": waiting(5, 0.1, 0.001, cpus=0.95),  # under the GIL, with other CPUs idle
+    "varying_latency": waiting(5, 0.042, 0.001, p95_s=0.09),
+    "tool_at_its_limit": waiting(5, None, 0.001, mean_s=0.041, tool_awake=0.97),
+    "record_of_siege": record_of("1_x"),
 }
 
 
@@ -72,11 +72,11 @@ def test_honest_servers_are_not_reported_as_timers(name: str) -> None:
     ("cause", "from_s", "to_s"),
     [
         ("delayed ACK", 0.0395, 0.0455),
-        ("ended early by other requests", 0.0475, 0.0625),
+        ("or other requests end it early", 0.0475, 0.0625),
         ("select of cheroot 8.1", 0.0955, 0.1155),
     ],
 )
-def test_the_cause_of_a_timer_is_recognized_by_the_duration_of_the_delay(
+def test_the_cause_of_a_timer_is_inferred_from_the_duration_of_the_delay(
     cause: str, from_s: float, to_s: float
 ) -> None:
     for waited_s in (from_s, to_s):
@@ -92,15 +92,15 @@ def of_so_many_checks(count: int) -> Record:
     return record
 
 
-# Records just beyond one limit of the rule.
+# For each limit of the rule, a record just within the limit and a record just beyond it.
 JUST = {
-    "checks": (of_so_many_checks(3), of_so_many_checks(2)),
-    "longer than two in a line": (waiting(1, 0.042, 0.0205), waiting(1, 0.042, 0.0215)),
-    "responses together": (
+    "number of checks": (of_so_many_checks(3), of_so_many_checks(2)),
+    "longer than a queue of two": (waiting(1, 0.042, 0.0205), waiting(1, 0.042, 0.0215)),
+    "similar latencies": (
         waiting(10, 0.042, 0.001, p95_s=1.55 * 0.042),
         waiting(10, 0.042, 0.001, p95_s=1.65 * 0.042),
     ),
-    "idle": (waiting(10, 0.042, 0.001, cpus=0.48), waiting(10, 0.042, 0.001, cpus=0.52)),
+    "idle server": (waiting(10, 0.042, 0.001, cpus=0.48), waiting(10, 0.042, 0.001, cpus=0.52)),
 }
 
 
@@ -111,8 +111,8 @@ def test_a_timer_is_reported_only_within_the_limits_of_the_rule(what: str) -> No
     assert timer(Round(beyond), None) is None
 
 
-def test_users_shared_unevenly_among_workers_are_not_reported_as_a_timer() -> None:
-    """Each worker handles its requests sequentially and waits for each; kept connections stay with their worker."""
+def test_an_uneven_distribution_of_users_among_workers_is_not_reported_as_a_timer() -> None:
+    """Simulate workers that handle requests sequentially; the connection of each user stays with one worker."""
     rng = random.Random(7)
     for _ in range(500):
         users, workers, service_s = rng.randint(1, 25), rng.randint(1, 8), rng.uniform(0.002, 0.1)

@@ -1,4 +1,4 @@
-"""Verdicts: each rule fires above its limit, reports both figures, and does not fire just below it."""
+"""Verdict rules: each rule raises a flag just beyond its limit but not just within it, and explains the flag."""
 
 import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
@@ -73,7 +73,7 @@ def test_error_responses_may_have_any_length() -> None:
 
 
 def test_a_response_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
-    """The machine is slow during the reference runs and twice as fast in the second half of the siege."""
+    """Simulate a machine that is twice as fast in the second half of the siege as during the reference runs."""
     record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
     record.alone_at_s[:], record.alone_on_cpu[:] = [-1.0] * 3, [0] * 3
@@ -100,7 +100,7 @@ def test_a_tenth_of_the_cpu_time_of_the_task_is_flagged_as_too_cheap() -> None:
 def test_littles_law_is_not_flagged_if_a_machine_stall_explains_missing_requests(
     late_s: float, expected: list[str]
 ) -> None:
-    """Users waited for 75 % of the time, and one ping was sent `late_s` seconds late."""
+    """Let users wait for 75 % of the time, and send one ping `late_s` seconds late."""
     record = record_of("1_x")
     record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
     record.pings.sent_s[40] = record.pings.due_s[40] + late_s
@@ -108,7 +108,7 @@ def test_littles_law_is_not_flagged_if_a_machine_stall_explains_missing_requests
 
 
 def test_cpu_time_samples_that_lack_an_exited_process_are_ignored() -> None:
-    """If workers exit just when siege does, their CPU time is lost."""
+    """Reduce the last CPU time, as if workers had exited just before siege did."""
     record = record_of("1_x", workers=2)
     record.samples.cpu_s[-1] -= 4
     case = judged(record)
@@ -129,7 +129,7 @@ def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
 
 @pytest.mark.parametrize(("too_soon", "expected"), [(1, []), (2, ["too_fast"])])
 def test_one_response_in_twenty_may_be_faster_than_the_task(too_soon: int, expected: list[str]) -> None:
-    """A response that is reported late makes the next one look too fast; there are about 35 responses."""
+    """Use a record of about 35 responses. If the bench reads one of them late, the next one looks too fast."""
     record = record_of("1_x")
     for place in range(20, 20 + too_soon):
         record.transactions.took_s[place] = 0.02
@@ -158,7 +158,7 @@ def test_too_many_and_too_few_requests_in_flight_violate_littles_law(factor: flo
 
 @pytest.mark.parametrize(("share", "expected"), [(0.92, True), (0.94, False), (1.06, False), (1.08, True)])
 def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, expected: bool) -> None:
-    """The limit is 5 % for the difference of rates plus 2 % for siege's rounding."""
+    """Allow 5 % for the difference of rates and 2 % for siege's rounding."""
     record = record_of("1_x")
     spans = Round(record).spans
     inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
@@ -271,7 +271,7 @@ def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_respo
             record.checks.problem.append("it is wrong"),
         ],
     ],
-    ids=["died", "wrong bytes", "no transaction", "wrong check"],
+    ids=["died", "wrong size", "only errors", "wrong check"],
 )
 def test_a_failed_case_has_one_reason_and_no_figures(spoil) -> None:
     record = record_of("1_x")
@@ -298,7 +298,7 @@ def test_every_rule_has_a_unique_code_and_a_verdict() -> None:
     assert verdict_of([]) == "ok"
 
 
-def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
+def test_response_checks_are_included_in_the_rate() -> None:
     alone, checked = record_of("1_x"), record_of("1_x")
     for second in (1.0, 2.0, 3.0):
         checked.checks.sent_s.append(second)
@@ -314,11 +314,11 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
     failed, unclear = record_of("3_x", failure=Failure("died", "it died")), record_of("4_x", users=6)
     assert Report(result_of([bare_record(), fine])).exit_code() == 0
     assert Report(result_of([bare_record(), fine, flawed])).exit_code() == 3
-    assert Report(result_of([bare_record(), fine, unclear])).exit_code() == 3  # six users have no ceiling
+    assert Report(result_of([bare_record(), fine, unclear])).exit_code() == 3  # the ceiling had only five users
     assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
 
 
 def test_the_exercises_explain_every_reason_for_a_verdict() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
-    depends = {"no_transactions"}  # on whether the server answered at all
+    depends = {"no_transactions"}  # the cause depends on whether the server answered at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends

@@ -48,7 +48,7 @@ def test_cgroup_cpu_quotas_of_all_levels_are_read(own, files, quotas, tmp_path) 
     assert cpus._cgroup_quotas(tmp_path / "cgroup", tmp_path / "fs") == quotas
 
 
-def test_a_cpu_quota_is_rounded_up_to_at_least_one_cpu(monkeypatch) -> None:
+def test_a_cpu_quota_below_one_cpu_counts_as_one_cpu(monkeypatch) -> None:
     for quota, expected in ((0.2, 1), (1.0, 1)):
         monkeypatch.setattr(cpus, "_cgroup_quotas", lambda quota=quota: [quota])
         assert cpus.usable_cpus() == expected

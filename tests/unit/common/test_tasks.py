@@ -1,4 +1,4 @@
-"""Run, reject and measure tasks."""
+"""Tasks: how they are run, measured, rejected and stopped."""
 
 import asyncio
 import pickle
@@ -29,7 +29,7 @@ def test_a_task_with_a_bare_yield_returns_its_result() -> None:
     assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
 
 
-def test_a_task_run_keeps_worker_start_end_and_cpu_time_when_pickled() -> None:
+def test_a_task_run_records_its_worker_and_times_and_can_be_pickled() -> None:
     before = time.monotonic()
     run = perform("primes")
     assert before <= run.started_s < run.finished_s <= time.monotonic()
@@ -50,7 +50,7 @@ def test_the_cpu_time_of_a_task_excludes_concurrent_tasks() -> None:
 
     alone = min(perform("primes").cpu_s for _ in range(5))
     for run in asyncio.run(together()):
-        assert run.cpu_s < 2.5 * alone  # counting the others would give four times
+        assert run.cpu_s < 2.5 * alone  # including the concurrent tasks, it would be four times as long
         assert run.finished_s - run.started_s > 2 * alone
 
 

@@ -52,7 +52,7 @@ def test_more_memory_and_longer_pings_are_reported_as_worse() -> None:
     }
 
 
-def test_changes_smaller_than_the_measurement_accuracy_are_no_difference() -> None:
+def test_changes_smaller_than_the_measurement_accuracy_are_reported_as_no_difference() -> None:
     base, new = (a_result(("1_a", 1, speed), noise=1e-5) for speed in (1.0, 1.015))
     (case,) = compare_results(base, new).cases
     assert case.changes[0].fraction == pytest.approx(0.015, abs=0.001)
@@ -60,7 +60,7 @@ def test_changes_smaller_than_the_measurement_accuracy_are_no_difference() -> No
 
 
 def of_several(python, quality):
-    """Return a result of the same server with one Python, one task and one number of users."""
+    """Return the records of a server on this Python whose rate is `quality` times the expected rate."""
     result = a_result(("1_a", 1, quality))
     for record in result.records:
         record.values["python"] = python
@@ -90,7 +90,7 @@ def test_cases_of_different_pythons_do_not_match() -> None:
     assert "1_a (Python 3.12.0): not measured before" in as_text(found)
 
 
-def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
+def test_failed_or_missing_cases_set_exit_code_1_but_new_cases_do_not() -> None:
     both = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
     one = a_result(("1_a", 1, 1.0))
     gone, appeared, failed = (
@@ -105,7 +105,7 @@ def test_failed_or_missing_cases_set_exit_code_1_and_new_cases_do_not() -> None:
     assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
 
 
-def test_a_case_failed_in_the_base_is_failed_if_it_fails_again_and_undecided_if_missing() -> None:
+def test_a_case_that_failed_before_is_failed_if_it_fails_again_and_undecided_if_it_is_missing() -> None:
     failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
     found = compare_results(failed, failed)
     assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
@@ -145,7 +145,7 @@ def one_round(result: Result) -> Result:
     return result
 
 
-def test_comparisons_of_single_rounds_are_undecided() -> None:
+def test_comparisons_with_a_single_round_are_undecided() -> None:
     base = a_result(("1_a", 1, 1.0))
     for new in (one_round(a_result(("1_a", 1, 1.0))), one_round(a_result(("1_a", 1, 0.2)))):
         found = compare_results(base, new)
@@ -228,8 +228,8 @@ def test_results_of_machines_with_slightly_different_memory_sizes_are_comparable
     assert not as_text(compare_results(base, similar)).startswith("Warning")
 
 
-@pytest.mark.parametrize("waits", [False, True], ids=["computes", "waits"])
-@pytest.mark.parametrize("speeds", [STEADY, WILD], ids=["steady", "wild"])
+@pytest.mark.parametrize("waits", [False, True], ids=["CPU-bound", "I/O-bound"])
+@pytest.mark.parametrize("speeds", [STEADY, WILD], ids=["steady speed", "varying speed"])
 def test_no_case_is_reported_as_worse_because_the_machine_was_slower(speeds, waits) -> None:
     base = a_result(*SERVERS, seed=1, speeds=speeds, waits=waits)
     new = a_result(*SERVERS, seed=2, speeds=slower(speeds), waits=waits)
@@ -244,7 +244,7 @@ def test_no_case_is_reported_as_worse_because_the_machine_was_slower(speeds, wai
             assert "times as fast as before; the changes in % are speed-adjusted" in as_text(found, 1000)
 
 
-@pytest.mark.parametrize("waits", [False, True], ids=["computes", "waits"])
+@pytest.mark.parametrize("waits", [False, True], ids=["CPU-bound", "I/O-bound"])
 def test_a_regression_is_detected_on_a_slower_machine(waits) -> None:
     base = a_result(*SERVERS, seed=1, speeds=WILD, waits=waits)
     new = a_result(("1_a", 1, 0.7), ("3_c", 2, 1.0), seed=2, speeds=slower(WILD), waits=waits)
@@ -254,7 +254,7 @@ def test_a_regression_is_detected_on_a_slower_machine(waits) -> None:
 
 
 @pytest.mark.parametrize("factor", [1.4, 2.2])
-def test_pings_slowed_only_by_the_machine_are_reported_as_no_difference(factor) -> None:
+def test_pings_are_reported_as_worse_only_if_they_slow_down_more_than_the_machine(factor) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     new = a_result(*SERVERS, seed=2, speeds=slower(STEADY))
     for record in new.records:
@@ -279,13 +279,13 @@ def test_speed_differences_within_noise_are_not_corrected() -> None:
 OTHERS = ({"speed_probe": "3.14.0 500+1500"}, {"speed_probe": ""}, {"cpu_model": "another CPU"})
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=["other work", "unknown", "other CPU"])
-def test_changes_are_not_speed_adjusted_if_the_results_used_different_speed_probes(other) -> None:
+@pytest.mark.parametrize("other", OTHERS, ids=["other probe", "unknown probe", "other CPU"])
+def test_changes_are_not_speed_adjusted_if_the_speeds_are_not_comparable(other) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     found = compare_results(base, a_result(*SERVERS, seed=2, speeds=slower(STEADY), **other))
     assert not found.has_common_speed
     assert by_server(found) == {"1_a": "worse", "3_c": "worse"}
-    assert "The speed of the machine in the two runs can't be compared" in as_text(found)
+    assert "The machine speeds of the two runs can't be compared" in as_text(found)
 
 
 def test_changes_are_not_speed_adjusted_if_the_speed_probe_is_unknown() -> None:
@@ -300,7 +300,7 @@ def test_results_without_speed_samples_are_compared_without_speed_adjustment() -
 
 
 def test_the_number_of_cpus_that_servers_leave_idle_does_not_affect_the_speed_correction() -> None:
-    """Almost all servers left a CPU idle on the fast day, and hardly any did on the slow day."""
+    """Compare a fast result, whose servers all leave a CPU idle, with a slow result, in which only one server does."""
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))

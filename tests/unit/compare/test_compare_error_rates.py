@@ -18,14 +18,14 @@ def most_alarms(trials: int) -> float:
 
 
 def test_holm_correction_matches_the_textbook_example() -> None:
-    steps = holm([0.03, 0.01, 0.04, 0.005], 0.05)  # a common textbook example
+    steps = holm([0.03, 0.01, 0.04, 0.005], 0.05)
     assert [step.adjusted for step in steps] == pytest.approx([0.06, 0.03, 0.06, 0.02])
     assert [step.level for step in steps] == pytest.approx([0.025, 0.05 / 3, 0.025, 0.0125])
     assert holm([], 0.05) == []
 
 
 def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: float | None = None) -> list[CasePair]:
-    """Return both sides of the cases with these true changes; every metric has its own noise."""
+    """Return compared cases with these true changes (logarithms); if `noise` is None, each metric has random noise."""
     summary = Summary(
         server="",
         title="",
@@ -64,7 +64,7 @@ def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: flo
     )
 
 
-@pytest.mark.parametrize("noise", [None, 0.03, 0.3], ids=["noise of all sizes", "some noise", "much noise"])
+@pytest.mark.parametrize("noise", [None, 0.03, 0.3], ids=["random noise", "moderate noise", "high noise"])
 @pytest.mark.parametrize("cases", [1, 5])
 def test_equal_results_rarely_cause_false_alarms(cases, noise) -> None:
     rng = np.random.default_rng(20261120 + cases)
@@ -104,7 +104,6 @@ def test_different_machine_speeds_cause_no_additional_false_alarms() -> None:
 
 
 def test_degrees_of_freedom_match_welchs_test_and_are_zero_if_a_result_has_one_round() -> None:
-    """They are at least those of Welch's t-test, and zero if either side has a single round."""
     sure, unsure, single = (
         Estimate(0.0, variance, degrees, variance) for variance, degrees in ((1, 2), (4, 2), (1, 0))
     )

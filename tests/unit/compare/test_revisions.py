@@ -1,4 +1,4 @@
-"""Two revisions in one run: what changed, how often equal revisions seem to differ, and invalid revisions."""
+"""Comparisons of two revisions in one run: detected changes, false alarms, and invalid revisions."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ TRIALS = 200
 
 
 def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 0.04, rounds: int = ROUNDS) -> Result:
-    """Return a result in which the rate of the work tree is `factor` times that of the base, on a noisy machine."""
+    """Return a result of a noisy machine in which the work tree's rate is `factor` times the base's rate."""
     records = []
     for round_ in range(1, rounds + 1):
         sides = [("bare", CPUS, 1.0, ""), ("shop", 2, 1.0, BASE), ("shop", 2, factor, NEW)]

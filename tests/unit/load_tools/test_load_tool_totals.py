@@ -1,6 +1,6 @@
-"""Totals of load tools. All numbers differ, so that the tests detect any that is lost or counted twice.
+"""Totals that the drivers parse from reports of load tools; test_load_tools.py tests real reports.
 
-test_load_tools.py parses real output.
+All numbers in a report differ, so that the tests detect numbers that are lost or counted twice.
 """
 
 import json
@@ -33,7 +33,7 @@ def of_ab(complete: int, wrong: int, connect: int = 0, receive: int = 0, excepti
 
 
 def test_totals_of_ab_are_parsed() -> None:
-    """Complete requests include receive errors, but not connection errors or exceptions."""
+    """ab's complete requests include receive errors, but not connection errors or exceptions."""
     assert of_ab(1000, wrong=100, connect=1, receive=20, exceptions=300) == Totals(
         right=880,
         wrong_status=100,
@@ -73,7 +73,7 @@ def test_neither_the_request_limit_nor_the_timeout_of_ab_ends_a_load_early(tmp_p
     words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
-    assert {"-l", "-r"} <= set(words)  # ab accepts other lengths and continues after errors
+    assert {"-l", "-r"} <= set(words)  # accept varying lengths, and continue after errors
 
 
 OF_WRK = {
@@ -157,7 +157,7 @@ def of_locust(errors: dict[str, int] = ERRORS, **report: object) -> Totals | Non
 
 
 def test_totals_of_locust_are_parsed() -> None:
-    """No rounded percentile exceeds the maximum."""
+    """Limit p99 to the maximum, which it may exceed because Locust rounds percentiles."""
     assert of_locust() == Totals(
         right=45_679,
         wrong_status=321,
@@ -231,7 +231,7 @@ def kind(count: int, error: str) -> str:
 
 
 def test_totals_of_stressor_are_parsed() -> None:
-    """Activities that check contents are not requests; their errors count for the request before them."""
+    """Don't count activities that check contents as requests; their errors belong to the request before them."""
     kinds = kind(20, "ActivityError") + kind(300, "ActivityTimeoutError") + kind(1000, "HTTPError")
     activities = (
         ("PutRequest(a)", 1500, "0.210 sec", 320),
@@ -252,9 +252,7 @@ def test_totals_of_stressor_are_parsed() -> None:
         ("", 0),
     ],
 )
-def test_errors_of_stressor_are_wrong_bodies_only_if_there_are_no_other_kinds_of_errors(
-    kinds: str, contents: int
-) -> None:
+def test_errors_of_stressor_count_as_wrong_bodies_only_if_all_are_errors_of_checks(kinds: str, contents: int) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 

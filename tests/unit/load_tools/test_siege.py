@@ -1,4 +1,4 @@
-"""siege: its command line and its output."""
+"""The command line and the output of siege."""
 
 import pytest
 from conftest import TESTS

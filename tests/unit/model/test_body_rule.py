@@ -1,4 +1,4 @@
-"""Rules that compare a response body with the expected one."""
+"""Rules that compare a response body with the expected body."""
 
 import json
 
@@ -16,13 +16,13 @@ def changed(**values: object) -> bytes:
 PENS = [{"id": 3, "name": "pen"}, {"id": 4, "name": "ink"}]
 PROBLEMS = {
     "same": (BodyRule(), RIGHT, ""),
-    "other_bytes": (BodyRule(SAME), RIGHT + b" ", "other bytes"),
+    "different_bytes": (BodyRule(SAME), RIGHT + b" ", "different bytes"),
     "any": (BodyRule(ANY), b"\xff", ""),
     "spaces_in_json": (BodyRule(JSON), RIGHT.replace(b" ", b""), ""),
     "json_value": (BodyRule(JSON), changed(id=2), "id is 2 instead of 1"),
     "json_missing": (BodyRule(JSON), b'{"id": 1, "status": "done"}', "items is missing instead of"),
     "json_extra": (BodyRule(JSON), changed(debug=True), "debug is unexpected"),
-    "no_json": (BodyRule(JSON), b"Oops", "it is b'Oops' instead of {"),
+    "not_json": (BodyRule(JSON), b"Oops", "it is b'Oops' instead of {"),
     "true_is_not_1": (BodyRule(JSON), changed(id=True), "id is true instead of 1"),
     "ignored": (BodyRule(JSON, ignored=("id",)), changed(id=2), ""),
     "ignored_in_a_list": (BodyRule(JSON, ignored=("items.*.id",)), changed(items=PENS), ""),
@@ -30,17 +30,17 @@ PROBLEMS = {
     "ignored_as_a_whole": (BodyRule(JSON, ignored=("items",)), changed(items="none"), ""),
     "right_field": (BodyRule(FIELDS, (("status", "done"), ("items.1.id", 8))), changed(id=5), ""),
     "wrong_field": (BodyRule(FIELDS, (("items.1.id", 9),)), RIGHT, "items.1.id is 8 instead of 9"),
-    "field_of_each": (BodyRule(FIELDS, (("items.*.name", "pen"),)), RIGHT, 'items.*.name is "ink" instead of "pen"'),
+    "wrong_list_field": (BodyRule(FIELDS, (("items.*.name", "pen"),)), RIGHT, 'items.*.name is "ink" instead of "pen"'),
     "missing_field": (BodyRule(FIELDS, (("total", 3),)), RIGHT, "total is missing instead of 3"),
-    "field_of_text": (BodyRule(FIELDS, (("total", 3),)), b"Oops", "total is missing instead of 3"),
+    "field_of_a_body_that_is_not_json": (BodyRule(FIELDS, (("total", 3),)), b"Oops", "total is missing instead of 3"),
     "pattern": (BodyRule(PATTERN, pattern=r'"status": "\w+"'), RIGHT, ""),
-    "no_pattern": (BodyRule(PATTERN, pattern=r"total: \d+"), RIGHT, "nothing matches 'total: \\\\d+'"),
-    "deep": (BodyRule(FIELDS, (("a", 1),)), b"[" * 100_000, "a is missing instead of 1"),
+    "pattern_without_a_match": (BodyRule(PATTERN, pattern=r"total: \d+"), RIGHT, "nothing matches 'total: \\\\d+'"),
+    "deeply_nested": (BodyRule(FIELDS, (("a", 1),)), b"[" * 100_000, "a is missing instead of 1"),
 }
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_the_error_for_a_wrong_body_names_the_wrong_field(name: str) -> None:
+def test_correct_bodies_are_accepted_and_the_error_for_a_wrong_body_names_the_field(name: str) -> None:
     rule, body, problem = PROBLEMS[name]
     assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
 

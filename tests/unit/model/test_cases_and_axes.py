@@ -40,7 +40,7 @@ KINDS = {
 
 
 def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:
-    """Return a result of a pool with several numbers of workers and of a single-worker server; rates follow workers."""
+    """Return a result of a single-worker server and of a pool whose rate is proportional to its number of workers."""
     records = []
     for round_ in rounds:
         for many in users:
@@ -53,7 +53,7 @@ def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> 
     return result_of(records)
 
 
-def test_cases_are_equal_only_if_all_axis_values_are_equal_regardless_of_order() -> None:
+def test_cases_are_equal_if_all_axis_values_are_equal_in_any_order() -> None:
     one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
     assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
     for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
@@ -103,7 +103,7 @@ def test_cases_of_one_server_are_ranked_separately_and_named_by_axis_values() ->
 
 def test_a_table_shows_one_axis_as_a_column_and_two_axes_as_a_matrix() -> None:
     table = Report(along()).formatted("table")
-    assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # rank ... workers
+    assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # the last column is the number of workers
     assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
     by_users = Report(along(users=(5, 10))).formatted("table")
     assert re.search(r"^strategy +5 users +10 users$", by_users, re.MULTILINE)
@@ -115,7 +115,7 @@ def test_a_table_shows_one_axis_as_a_column_and_two_axes_as_a_matrix() -> None:
 
 
 def routes(**axes: tuple) -> Result:
-    """Return a result of one server with three paths; the rate at `/def` is twice that at the others."""
+    """Return a result of one server with three paths; `/report/def` has twice the rate of the others."""
     records = []
     for round_ in (1, 2, 3):
         for values in (dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())):
@@ -244,7 +244,7 @@ def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
 
 @pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
 def test_a_verdict_rule_raises_no_flag_if_the_data_is_empty(code: str) -> None:
-    """Remove responses, pings, CPU time and reference runs."""
+    """Use a record without responses, pings, CPU times and reference runs."""
     empty = record_of("2_x", machine=None)
     for columns in (empty.transactions, empty.pings, empty.samples):
         for name in columns.__struct_fields__:

@@ -1,4 +1,4 @@
-"""Parsing of goals, and the errors for invalid ones."""
+"""Parsing of goals, and the errors for invalid goals."""
 
 import pytest
 from any_text import any_text

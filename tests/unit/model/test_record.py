@@ -1,4 +1,4 @@
-"""Saving and loading records."""
+"""Saving and loading results, including those of older schemas."""
 
 import pytest
 from conftest import TESTS

@@ -1,4 +1,4 @@
-"""Untrusted files, lines and headers: each is parsed or rejected with a one-line error."""
+"""Untrusted data: invalid files cause a one-line error; invalid output lines and headers are ignored."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def written(folder: Path, what: Any) -> Path:
 
 
 def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
-    """Return whether the file could be shown; False after a one-line error. Fail the test otherwise."""
+    """Return True if the result is shown, and False if a one-line error rejects it; otherwise, fail the test."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -157,14 +157,14 @@ def test_the_error_names_the_field_with_an_impossible_value(field: str, value: f
 STRUCTS = [one for one in vars(model).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
 AT_LEAST_ONE = {"round", "rounds", "workers", "usable_cpus", "cpus", "schema", "port_range", "tool_cpus"}
 MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # -1 stands for unknown
-# Fields that may be negative: times before the load began or after a clock was set back, and others.
+# Fields that may be negative, for example times before the load began.
 NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
 NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
 DIVIDED_BY = {("RateStep", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
 
 
 def bounds(struct: str, field: str) -> tuple[float, float]:
-    """Return a number that is too small for the field, and a valid one."""
+    """Return a number that is too small for the field, and a valid number."""
     if (struct, field) in DIVIDED_BY:
         return 0, 1
     if field in NEGATIVE:
@@ -227,11 +227,11 @@ def test_columns_of_unknown_values_may_be_empty(struct: type, lacking: set[str])
     ("axis", "value", "fault"),
     [
         ("users", 1, None),
-        ("users", 0, "x.users is 0"),
+        ("users", 0, "x.users is out of range: 0"),
         ("workers", "two", "x.workers is not a number"),
         ("size", "two", None),
         ("size", -(2**53), None),
-        ("size", -(2**53) - 1, "x.size is -9.0072e+15"),
+        ("size", -(2**53) - 1, "x.size is out of range: -9.0072e+15"),
     ],
 )
 def test_the_axes_users_and_workers_must_have_valid_numbers(axis: str, value: object, fault: str) -> None:
@@ -276,7 +276,7 @@ def test_results_with_empty_columns_and_unknown_keys_are_shown(tmp_path: Path) -
 
 
 def a_result() -> dict[str, Any]:
-    """Return a small result in the current schema."""
+    """Return a small result in the current schema, as decoded JSON."""
     trace = Trace(
         server="1_a",
         title="A.",
@@ -298,7 +298,7 @@ def a_result() -> dict[str, Any]:
 
 
 def paths_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the paths of all values; only the first two and the last of each list."""
+    """Return the paths of all values, but in lists only those of the first two elements and the last."""
     found = [path] if path else []
     if isinstance(value, dict):
         for key, one in value.items():
@@ -410,7 +410,7 @@ def test_an_impossible_x_ran_header_is_ignored(header: str) -> None:
 @example("task;dur=1.2.3")
 @example("task;dur=99999999999999999999")
 @example("task;dur=\u0661")
-def test_an_impossible_server_timing_header_is_limited_to_the_request_duration(header: str) -> None:
+def test_an_impossible_duration_in_a_server_timing_header_is_limited_to_that_of_the_request(header: str) -> None:
     for since, to, _ in assumed_span(HttpResponse(200, b"", {"server-timing": header}), 4.0, 8.0):
         assert 4.0 <= since <= to == 8.0
 

@@ -103,7 +103,7 @@ def test_threads_that_compute_with_the_gil_are_reported_as_waiting_for_it() -> N
 
 
 def test_threads_that_compete_for_the_gil_are_detected_even_if_the_cpus_are_busy() -> None:
-    # Each thread waits for a CPU most of the time, even the one that could take the GIL next.
+    # Each thread waits for a CPU most of the time, even the thread that could take the GIL next.
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (31, 18, 4)) for number in range(8)]
     threads += [(1, f"pool_{number}", [THREAD], (69, 0, 0)) for number in range(8)]
     headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
@@ -123,7 +123,9 @@ def test_threads_that_compute_without_the_gil_are_not_reported_as_waiting_for_it
     [(SELECT, True), (Frame("Thread.join", "threading.py", 1149, "library", ""), False)],
     ids=["selecting", "joining"],
 )
-def test_an_event_loop_that_waits_in_the_kernel_indicates_gil_contention(main: Frame, is_contended: bool) -> None:
+def test_waits_of_the_main_thread_indicate_gil_contention_only_if_it_runs_an_event_loop(
+    main: Frame, is_contended: bool
+) -> None:
     profile = profile_of((1, MAIN, [main], (100, 0, 0)), (1, "pool", [THREAD, RENDER], (95, 60, 60)))
     profile.waits = {1: [100, 70]}
     assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
@@ -151,7 +153,7 @@ def test_a_pool_is_reported_as_busy_only_if_there_are_more_users_than_threads() 
     assert finding(profile_of(IDLE, *threads, users=8)).startswith("Nothing blocks the event loop")
 
 
-def test_the_number_of_idle_processes_among_busy_processes_is_determined() -> None:
+def test_idle_processes_among_busy_processes_are_counted() -> None:
     busy = (1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99))
     idle = [(pid, MAIN, [LOOP, SELECT], (100, 1, 1)) for pid in (2, 3)]
     assert Diagnosis(profile_of(busy, *idle)).idle_processes() == (2, 3)

@@ -1,4 +1,4 @@
-"""Parse the stacks that py-spy writes."""
+"""Stacks that py-spy writes: how they are parsed, classified and limited."""
 
 from collections import Counter
 from pathlib import Path

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -> Result:
-    """Return three rounds of servers (name, workers, speed) and the ceiling; `noise` has the speed of each round."""
+    """Return three rounds of servers (name, workers, speed) and the ceiling; `noise` is the speed in each round."""
     records = [bare_record(round_, speed=factor) for round_, factor in zip(ROUNDS, noise, strict=True)]
     for place, (server, workers, speed) in enumerate(servers):
         for round_, factor in zip(ROUNDS, noise, strict=True):
@@ -101,7 +101,7 @@ def test_reports_begin_with_the_conclusion_in_plain_names() -> None:
         "Short of memory? 2_b: 25 MB, 50 % of the throughput, but health checks take 412 ms (p99).",
         "Server 3 is 2.0 times as fast as servers 2 and 1.",
     ]
-    assert len(answer.lines()) <= 9  # with empty lines
+    assert len(answer.lines()) <= 9  # including empty lines
     assert Report(result).formatted("table").startswith("Use a process pool (3_c).")
     assert Report(result).formatted("markdown").startswith("**Use a process pool (3_c).**")
 
@@ -169,7 +169,7 @@ def test_suspect_cases_are_named_and_not_recommended() -> None:
 
 
 def unverified(result: Result, server: str, cpu: float) -> Result:
-    """Return the result with slightly too little CPU time for one server, which makes it unclear, not suspect."""
+    """Multiply one server's CPU time by `cpu`, so that its case is unclear but not suspect, and return the result."""
     for record in result.records:
         if record.server == server:
             record.samples.cpu_s[:] = [value * cpu for value in record.samples.cpu_s]

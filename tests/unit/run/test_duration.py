@@ -25,7 +25,7 @@ def test_a_requested_duration_is_not_changed_by_slow_responses() -> None:
 
 
 def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> None:
-    """With 25 users on one worker and 0.28 s per request, 90 % of the users have a response after 6.4 s."""
+    """With 25 users on one worker and 0.28 s per request, 22 users (about 90 %) have a response after 6.2 s."""
     length = Length(None, 25, WAITS)
     for user in range(25):
         length.answer(user, 0.28 * (user + 1))
@@ -94,7 +94,7 @@ def test_durations_are_formatted_in_words(least_s: float, most_s: float, text: s
     assert in_words(least_s, most_s) == text
 
 
-@pytest.mark.parametrize("expected", [COMPUTES, WAITS], ids=["computes", "waits"])
+@pytest.mark.parametrize("expected", [COMPUTES, WAITS], ids=["CPU-bound", "I/O-bound"])
 def test_tasks_too_long_for_the_requested_duration_are_named(expected) -> None:
     plan = plan_of(1.0, 25)
     ((case, least_s),) = too_short_for(plan, expectations(plan, expected))

@@ -17,7 +17,7 @@ TASK_S = 10.0
 
 
 class SingleQueueServer:
-    """A server that reports this number of workers and has a single queue; it answers immediately."""
+    """A simulated server that has a single queue and reports this number of workers; its task takes no real time."""
 
     load_url, pid = "http://nowhere/", 4711
 
@@ -40,7 +40,7 @@ class SingleQueueServer:
         await asyncio.sleep(0)  # wait for all requests to be queued
         self.waiting -= 1
         if place * TASK_S > limit_s:
-            raise CaseFailedError("no_answer", "the line was too long")
+            raise CaseFailedError("no_answer", "the queue was too long")
         return HttpResponse(200, b"right", {"x-worker": self.named(place)})
 
 
@@ -68,7 +68,7 @@ def test_the_warm_up_of_a_threaded_process_does_not_wait_for_all_threads(monkeyp
     ("worker", "sends_more"),
     [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
 )
-def test_the_warm_up_ends_if_a_thread_of_the_listening_process_responses(
+def test_the_warm_up_ends_if_a_thread_of_the_listening_process_responds(
     worker: str, sends_more: bool, monkeypatch
 ) -> None:
     server = SingleQueueServer("40", worker.format)
@@ -76,7 +76,7 @@ def test_the_warm_up_ends_if_a_thread_of_the_listening_process_responses(
     assert (server.requests > 1) == sends_more
 
 
-def test_the_warm_up_continues_until_no_new_process_responses(monkeypatch) -> None:
+def test_the_warm_up_continues_until_no_new_process_responds(monkeypatch) -> None:
     first = 1 + 2 * usable_cpus()
     server = SingleQueueServer("1000", lambda place: f"{2 if server.requests > 1 else 1}/thread_{place}")
     warmed_up(server, monkeypatch)
@@ -93,7 +93,7 @@ def test_an_invalid_number_of_workers_reported_by_the_server_is_ignored_in_the_w
 
 
 class SlowSingleWorker(SingleQueueServer):
-    """A server that reports many workers but has a single slow one."""
+    """A simulated server that reports many workers but has a single slow worker."""
 
     def __init__(self, workers: str) -> None:
         super().__init__(workers)

@@ -1,4 +1,4 @@
-"""Statistics, tested with simulations of known truth: coverage of intervals and rate of false differences."""
+"""Statistics, tested with simulated values of known means: coverage of intervals and rate of false differences."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from under_siege.stats.estimates import (
     weighted_estimates,
 )
 
-# Limits for a coverage of 95 %, of which 1,500 samples have a standard error of 0.6 %. Seeds are fixed.
+# Limits for a nominal coverage of 95 %, whose standard error with 1,500 samples is 0.6 %. Seeds are fixed.
 COVERS = (0.925, 0.975)
 
 
 def logs(rng, cases: int, rounds: int, spread: float, differing: float) -> np.ndarray:
-    """Return logarithms around 0; `differing` is the standard deviation of the logarithms of the cases' spreads."""
+    """Return logarithms with mean 0; `differing` is the standard deviation of the logarithms of the cases' spreads."""
     own = spread * np.exp(differing * rng.standard_normal(cases))
     return rng.standard_normal((cases, rounds)) * own[:, None]
 
@@ -38,7 +38,7 @@ def test_confidence_intervals_contain_the_true_value_as_often_as_stated(
         for estimate in estimates(np.exp(logs(rng, cases, rounds, 0.01, differing)).tolist()):
             low, high = estimate.interval()
             covered.append(low <= 1.0 <= high)
-    # With two rounds, different spreads of the cases can hardly be estimated, which costs some coverage.
+    # With two rounds, the spread of each case can hardly be estimated, which costs some coverage.
     assert COVERS[0] - 0.015 * (rounds == 2) <= np.mean(covered) <= COVERS[1]
 
 
@@ -64,7 +64,7 @@ def test_a_difference_of_8_percent_is_detected_in_90_of_100_results() -> None:
 
 
 def weighted(values: np.ndarray):
-    """Return the estimates for rounds without disturbance."""
+    """Return the estimates for undisturbed rounds."""
     return weighted_estimates([[(value, 0.0) for value in row] for row in values])
 
 
@@ -99,7 +99,7 @@ def test_a_very_noisy_case_does_not_widen_the_intervals_of_others() -> None:
 
 @pytest.mark.parametrize("cases", [3, 6, 11])
 def test_equal_cases_share_the_first_rank_in_95_of_100_results(cases: int) -> None:
-    """The probability that a best case is reported as worse is limited (Edwards and Hsu 1983)."""
+    """Limit the probability that one of the best cases is reported as worse (Edwards and Hsu 1983)."""
     rng, wrong, results = np.random.default_rng(cases), 0, 200
     for _ in range(results):
         found = ranks([1] * cases, weighted(logs(rng, cases, 2, 0.05, 0.0)))
@@ -118,7 +118,7 @@ def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
     assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
 
 
-def test_the_interval_of_a_single_case_equals_that_of_students_t() -> None:
+def test_the_interval_of_a_single_case_equals_students_t_interval() -> None:
     values = [26.1, 26.9, 25.8, 26.4]
     (estimate,) = estimates([values])
     center, error = np.mean(np.log(values)), np.std(np.log(values), ddof=1) / 2

@@ -1,4 +1,4 @@
-"""On simulated noisy machines with known rates, reports reach a decision, and only dishonest servers are suspect.
+"""Reports on simulated servers of known rates: intervals and ranks are right, and only dishonest servers are suspect.
 
 Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
 hundreds of runs.
@@ -27,12 +27,12 @@ RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
 
 @functools.cache
 def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = 0) -> Study:
-    """Return the study, which is simulated once for all tests of this kind of machine."""
+    """Simulate a study, but only once for all tests with this kind of machine and these servers."""
     return studied(range(runs or RUNS[kind]), kind, servers)
 
 
 @pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
-def test_confidence_intervals_of_simulated_servers_contain_the_true_value(kind: str) -> None:
+def test_confidence_intervals_of_ratios_between_servers_contain_the_true_ratio(kind: str) -> None:
     # The intervals of a run share their noise; 400 runs give a coverage of 95 to 97 %.
     assert 0.88 < np.mean(study(kind).covered) <= 1
 
@@ -65,7 +65,7 @@ def test_automatic_rounds_detect_a_20_percent_slower_server_within_the_time_limi
     assert quiet.seconds[0] < 0.8 * LIMIT_S
 
 
-def test_the_median_interval_is_below_6_percent_on_a_noisy_and_2_on_a_quiet_machine() -> None:
+def test_the_median_half_width_of_intervals_is_below_6_percent_on_a_noisy_machine_and_2_on_a_quiet_one() -> None:
     assert np.median(study("noisy").half_widths) < 0.06
     assert np.median(study("quiet").half_widths) < 0.02
 
@@ -96,7 +96,7 @@ def test_a_single_round_ranks_servers_with_half_the_throughput_lower() -> None:
 
 
 def test_the_effect_of_a_busy_sibling_cpu_is_not_corrected() -> None:
-    """If two busy CPUs slow each other down to 0.62, a single one reaches 0.81 of the ceiling."""
+    """If two busy CPUs slow each other down to 62 %, a server on one CPU reaches 81 % of the ceiling."""
     shares = []
     for seed in range(6):
         machine = NoisyMachine(seed, "quiet", beside_a_busy_cpu=0.62)
@@ -153,7 +153,7 @@ def test_the_mean_speed_of_a_short_siege_lies_between_its_extremes() -> None:
 
 
 def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
-    """Return a 1 s round on two CPUs, with the CPUs used by the server, waited for, and used by other programs."""
+    """Return a round of 1 s on two CPUs with these CPU seconds used by a server, waited for, and used by others."""
     record = record_of("1_a", workers=6, load_s=1.0)
     record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
     record.samples.waited_s[:] = [0.0, waited]
@@ -205,7 +205,7 @@ def test_the_simulated_task_has_its_nominal_duration() -> None:
 
 
 def test_a_task_that_waits_only_for_a_cpu_is_treated_as_cpu_bound() -> None:
-    """Rates of CPU-bound tasks are corrected for other programs; rates of I/O-bound tasks are not."""
+    """Check that rates of CPU-bound tasks are corrected for other programs, and rates of I/O-bound tasks are not."""
     corrected = {}
     for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):
         records = [record_of("1_a", round_, workers=1) for round_ in (1, 2)]

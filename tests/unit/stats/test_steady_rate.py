@@ -127,7 +127,7 @@ def test_wrong_responses_are_not_included_in_the_rate() -> None:
 
 def test_a_request_starts_when_the_previous_request_of_the_same_user_is_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
-    assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for one request
+    assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for the request before 8.79 s
 
 
 @pytest.mark.figures
@@ -145,7 +145,7 @@ def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
     """Use an I/O-bound task, so that the machine's speed does not matter.
 
     Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % were observed with 25 % of
-    steal time). In the tests with simulated servers, the tolerance is 2 %.
+    steal time). The tolerance for simulated servers is only 2 %.
     """
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")

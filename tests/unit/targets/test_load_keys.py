@@ -1,4 +1,4 @@
-"""Suite keys of the load: commands that generate their own load support or reject each key."""
+"""Load keys of suites: commands that generate their own load support or reject each key."""
 
 import asyncio
 import contextlib
@@ -41,10 +41,10 @@ REJECTED = {  # the suite, the key, and the commands that reject it
     ),
 }
 SUPPORTED = {
-    "how much load": '[load]\ntool = "ab"\nusers = [3]\nrequests = 50\n' + SERVER,
-    "for how long": '[load]\ntool = "wrk"\nthreads = 2\ntime = "9s"\n' + SERVER,
+    "amount of load": '[load]\ntool = "ab"\nusers = [3]\nrequests = 50\n' + SERVER,
+    "duration of the load": '[load]\ntool = "wrk"\nthreads = 2\ntime = "9s"\n' + SERVER,
     "workers of Locust": f"{LOCUST}locust_workers = 2\n{SERVER}",
-    "what is right": '[load]\npath = "/a?b=c"\nkeep_alive = [false, true]\n[expect]\nstatus = 404\nbody = "any"\n'
+    "expected response": '[load]\npath = "/a?b=c"\nkeep_alive = [false, true]\n[expect]\nstatus = 404\nbody = "any"\n'
     + SERVER,
     "headers": SERVER + 'headers = { X-Served-By = "it" }\n',
     "no warm-up": "[load]\nown_network = 200\nwarm_up = 0\n" + SERVER,
@@ -92,7 +92,7 @@ def test_the_expected_response_has_the_headers_set_for_the_server(folder: Path) 
 
 @contextlib.asynccontextmanager
 async def answering(connections: list[int]) -> AsyncIterator[str]:
-    """Send the header `X-Served-By: it`, and record the number of requests on each connection."""
+    """Start a server that sends the header `X-Served-By: it` and counts the requests on each connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(0)
@@ -135,7 +135,7 @@ def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_with_keep_alive_drill_users_reuse_connections_and_recovery_checks_do_not(keep_alive: bool) -> None:
+def test_drill_users_reuse_connections_only_with_keep_alive_and_recovery_checks_never_do(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:
@@ -153,7 +153,7 @@ def test_with_keep_alive_drill_users_reuse_connections_and_recovery_checks_do_no
 @pytest.mark.parametrize(
     "words", [["trace"], ["drill", "--fault", "slow", "--rounds", "1"], ["capacity", "--time", "5s"]], ids=str
 )
-def test_a_missing_response_header_is_an_error_in_each_command(words: list[str], folder: Path) -> None:
+def test_a_missing_response_header_causes_an_error_in_each_command(words: list[str], folder: Path) -> None:
     command = f"python {TESTS / 'suites' / 'shop' / 'app.py'} {{port}} plain"
     (folder / "shop.toml").write_text(
         '[load]\npath = "/report"\n[ping]\npath = "/health"\n'

@@ -40,8 +40,8 @@ def result() -> Result:
 
 
 KINDS = {
-    "two at once, quick": (by_two(0.0), TimelinePattern(is_parallel=True, is_stuck=False)),
-    "two at once, in line": (by_two(1.0), TimelinePattern(is_parallel=True, is_stuck=True)),
+    "two at once, quick pings": (by_two(0.0), TimelinePattern(is_parallel=True, is_stuck=False)),
+    "two at once, queued pings": (by_two(1.0), TimelinePattern(is_parallel=True, is_stuck=True)),
     "slices": (in_slices(), TimelinePattern(is_parallel=False, is_stuck=False)),
     "threads under the GIL": (in_slices(0.2, 0.6, threads=True), TimelinePattern(is_parallel=False, is_stuck=True)),
     "one at a time": (one_by_one(1.0), TimelinePattern(is_parallel=False, is_stuck=True)),
@@ -86,7 +86,7 @@ def test_parallelism_is_unknown_if_other_programs_used_the_cores() -> None:
 
 
 def in_turn(server: str = "4_pool") -> Trace:
-    """Return a trace of two processes that got 0.8 CPUs together, so that it looks like one at a time."""
+    """Return a trace of two processes that together got 0.8 CPUs, so that their tasks seem to run one at a time."""
     ran = [one for one in sequential_spans(4, cpu=0.4) for _ in range(2)]
     return traced(server, "In a process pool: every core computes.", ["1/a", "2/a"] * 4, ran, 0.0)
 
@@ -94,7 +94,7 @@ def in_turn(server: str = "4_pool") -> Trace:
 CANT_SHOW = "other programs used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def test_a_trace_with_one_free_cpu_says_that_parallel_tasks_cannot_be_shown() -> None:
+def test_a_trace_with_one_free_cpu_reports_that_it_cannot_show_parallel_tasks() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
     assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
