@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # `python -I` omits th
 try:
     from under_siege.cli import bench
 except ModuleNotFoundError as error:
-    problem = f"this Python ({sys.executable}) has no {error.name}"
+    problem = f"this Python ({sys.executable}) lacks the package {error.name}"
     sys.stderr.write(f"bench.py: {problem}; run ./scripts/setup, then .venv/bin/python bench.py\n")
     sys.exit(2)
 

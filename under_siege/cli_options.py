@@ -126,7 +126,7 @@ def print_error(message: str) -> None:
 def missing_package(error: ModuleNotFoundError) -> str:
     """Return the error message for an interpreter that lacks a package that the bench needs."""
     remedy = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
-    return f"this Python ({sys.executable}) has no {error.name}; {remedy}"
+    return f"this Python ({sys.executable}) lacks the package {error.name}; {remedy}"
 
 
 def _discard_unwritable_output() -> None:

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple, cast
 
 from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
-from common.task.task_name import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
+from common.task.task_name import Arguments, Call, UnknownTaskError, import_from, split
 
 DENSE = 0.9  # a span with at least this share of CPU time counts as pure computation
 MOST_SPANS = 200  # as many as fit into a header of 4 KB
 
 __all__ = [
-    "BadCallError",
     "TaskError",
     "TaskRun",
     "UnknownTaskError",
@@ -107,7 +106,7 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
         is_cancelled: called whenever the task yields; if it returns True, the task is stopped.
 
     Raises:
-        UnknownTaskError: `spec` names no task.
+        UnknownTaskError: `spec` names no task, or its arguments are invalid.
         TaskError: the task raised an exception or was cancelled; the message is one line.
     """
     attempt = _Attempt(spec)
@@ -242,13 +241,13 @@ def resolve(spec: str) -> Callable[[], object]:
     Modules are imported from the current directory. Arguments must be literals.
 
     Raises:
-        UnknownTaskError: there is no such task; the message is one line with a remedy.
+        UnknownTaskError: there is no such task, or its arguments are invalid; the message is one line with a remedy.
     """
     if spec in BUILTIN_TASKS:
         return BUILTIN_TASKS[spec]
     path, arguments = split(spec)
     if path in BUILTIN_TASKS:
-        raise BadCallError(f"task {spec!r} can't be performed: {path} takes no arguments; expected {path}")
+        raise UnknownTaskError(f"task {spec!r} can't be performed: {path} takes no arguments; use {path}")
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise UnknownTaskError(
@@ -267,7 +266,7 @@ def _import(module: str, name: str, spec: str) -> Callable[..., object]:
             function = getattr(function, attribute)
     except (Exception, SystemExit) as error:
         raise UnknownTaskError(
-            f"cannot import task {spec!r} from {here}: {one_line(error)}; expected module:function"
+            f"can't import task {spec!r} from {here}: {one_line(error)}; expected module:function"
         ) from None
     if not callable(function):
         raise UnknownTaskError(f"task {spec!r} has the type {type(function).__name__}; expected a function")
@@ -284,6 +283,6 @@ def _require_callable(function: Callable[..., object], arguments: Arguments, spe
         inspect.signature(function).bind(*arguments.positional, **arguments.named)
     except TypeError as error:
         how = f"with {arguments.text}" if arguments.text else "without arguments"
-        raise BadCallError(f"task {spec!r} can't be called {how}: {error}") from None
+        raise UnknownTaskError(f"task {spec!r} can't be called {how}: {error}") from None
     except ValueError:
         pass  # some builtins have no signature

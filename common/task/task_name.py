@@ -56,11 +56,7 @@ def _import_user_common(module_spec: ModuleSpec) -> None:
 
 
 class UnknownTaskError(BadInputError):
-    """Raised for an unknown task. The message is one line with the expected value."""
-
-
-class BadCallError(UnknownTaskError):
-    """Raised if a task can't be called: its arguments are not literals, or don't match its signature."""
+    """Raised for an unknown task, or one that can't be called. The message is one line with the expected value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +85,11 @@ def split(spec: str) -> tuple[str, Arguments]:
     """Split a task such as `module:function('acme', 3)` into its name and its arguments.
 
     Raises:
-        BadCallError: the arguments are not literals, or contain invisible characters.
+        UnknownTaskError: the arguments are not literals, or contain invisible characters.
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
-        raise BadCallError(f"task {spec!r} has invisible characters; use escapes, such as '\\n'")
+        raise UnknownTaskError(f"task {spec!r} has invisible characters; use escapes, such as '\\n'")
     return name, _arguments(spec, spec[len(name) :]) if bracket else Arguments()
 
 
@@ -104,19 +100,19 @@ def _arguments(spec: str, text: str) -> Arguments:
             call = ast.parse(f"f{text}", mode="eval").body
             whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
-                raise BadCallError(f"task {spec!r} has text after its arguments; remove it")
+                raise UnknownTaskError(f"task {spec!r} has text after its arguments; remove it")
             positional = tuple(_literal(spec, argument) for argument in call.args)
             named = [
                 (keyword.arg or "**", _literal(spec, keyword.value, keyword.arg is None)) for keyword in call.keywords
             ]
-    except BadCallError:
+    except UnknownTaskError:
         raise
     except SyntaxError as error:
-        raise BadCallError(f"task {spec!r} can't be read: {error.msg}; expected {_EXAMPLE}") from None
+        raise UnknownTaskError(f"task {spec!r} can't be read: {error.msg}; expected {_EXAMPLE}") from None
     except (ValueError, MemoryError, RecursionError) as error:
-        raise BadCallError(f"task {spec!r} can't be read: {one_line(error)}; expected {_EXAMPLE}") from None
+        raise UnknownTaskError(f"task {spec!r} can't be read: {one_line(error)}; expected {_EXAMPLE}") from None
     if len(dict(named)) < len(named):
-        raise BadCallError(f"task {spec!r} has the same argument twice; remove one")
+        raise UnknownTaskError(f"task {spec!r} has the same argument twice; remove one")
     return Arguments(text, positional, dict(named))
 
 
@@ -129,7 +125,7 @@ def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
             return ast.literal_eval(node)
     except (ValueError, TypeError):  # TypeError: for example, a list as a dict key
         pass
-    raise BadCallError(
+    raise UnknownTaskError(
         f"task {spec!r} has an argument that is not a literal: {'**' * unpacked}{ast.unparse(node)}; "
         "expected strings, numbers, True, False, None, and lists, tuples, sets and dicts of them"
     )

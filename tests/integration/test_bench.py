@@ -80,7 +80,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
         (["run", "empty.py"], "violates the server contract"),
         (["run", "broken.py"], "is not Python: invalid syntax"),
         (["run", "2", "--task", "nothing"], "unknown task 'nothing'"),
-        (["run", "2", "--task", "no_such:f"], "cannot import task 'no_such:f'"),
+        (["run", "2", "--task", "no_such:f"], "can't import task 'no_such:f'"),
         (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
         (["run", "2", "--task", "jobs:is_async_generator"], "is an async generator function"),
         (["run", "4", "--task", "only_in_main:f"], "can't be sent to a worker process"),

@@ -239,7 +239,7 @@ def check_that_an_unimportable_task_prevents_the_start(folder: Path) -> None:
     process = start(SERVER, "--port", "0", "--task", "only_here:work", cwd=folder)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
-    assert errors.startswith("12_async_celery: a Celery worker reports: cannot import task 'only_here:work' from ")
+    assert errors.startswith("12_async_celery: a Celery worker reports: can't import task 'only_here:work' from ")
 
 
 @needs_redis

@@ -229,11 +229,11 @@ def test_the_error_for_a_python_without_packages_contains_the_setup_command(word
     python = shutil.which(os.path.realpath(sys.executable))
     ran = subprocess.run([python, *words, str(ROOT / "bench.py"), "list"], cwd=tmp_path, capture_output=True, text=True)
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
-    assert "has no click; run ./scripts/setup" in ran.stderr
+    assert "lacks the package click; run ./scripts/setup" in ran.stderr
 
 
 def test_the_error_for_a_single_missing_package_contains_the_setup_command(bench, tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
     ran = bench("report", RESULT, env={"PYTHONPATH": str(tmp_path)})
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
-    assert "has no msgspec; run ./scripts/setup" in ran.stderr
+    assert "lacks the package msgspec; run ./scripts/setup" in ran.stderr

@@ -39,11 +39,11 @@ from under_siege.targets.strategies import all_strategies, read_strategy
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 INVALID_OPTIONS = [
     (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
-    (["--task", "no_such_module:f"], "cannot import task 'no_such_module:f'"),
+    (["--task", "no_such_module:f"], "can't import task 'no_such_module:f'"),
     (["--task", "sample_tasks:is_async_generator"], "is an async generator function"),
     (["--task", "sample_tasks:returns_its_arguments(open)"], "has an argument that is not a literal: open"),
     (["--task", "sample_tasks:needs_arguments('acme')"], "can't be called with ('acme'): missing a required argument"),
-    (["--task", "primes(3)"], "primes takes no arguments; expected primes"),
+    (["--task", "primes(3)"], "primes takes no arguments; use primes"),
     (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
     (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
     (["--nonsense"], "unrecognized arguments: --nonsense"),

@@ -12,7 +12,7 @@ from conftest import SUPPORT
 from simulated_record import bare_record, record_of, result_of
 from simulated_trace import trace_of
 
-from common.task import BadCallError, perform, resolve
+from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
 from under_siege.model.record import Result, load, save
@@ -83,11 +83,11 @@ def test_each_run_of_a_task_gets_new_copies_of_the_arguments() -> None:
         ("sample_tasks:needs_arguments('acme')", "can't be called with ('acme'): missing a required argument: 'two'"),
         ("sample_tasks:needs_arguments(1, 2, 3)", "can't be called with (1, 2, 3): too many positional arguments"),
         ("sample_tasks:short(one=1)", "can't be called with (one=1): got an unexpected keyword argument 'one'"),
-        ("primes(3)", "primes takes no arguments; expected primes"),
+        ("primes(3)", "primes takes no arguments; use primes"),
     ],
 )
 def test_invalid_task_arguments_cause_a_one_line_error(spec: str, error: str) -> None:
-    with pytest.raises(BadCallError, match=re.escape(error)) as caught:
+    with pytest.raises(UnknownTaskError, match=re.escape(error)) as caught:
         resolve(spec)
     assert "\n" not in str(caught.value)
 
@@ -157,17 +157,17 @@ def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> N
     ("words", "call", "error"),
     [
         (["run", "1"], "(open)", "an argument that is not a literal: open"),
+        (["run", "1"], ".third", "has no attribute 'third'"),
         (["run", "1"], "(", "was never closed"),
         (["run", "1"], "(end=1)", "can't be called with"),
         (["trace", "1"], "(end=1)", "can't be called with"),
         (["try"], "(open)", "an argument that is not a literal: open"),
+        (["try"], ".third", "has no attribute 'third'"),
         (["try"], "(", "was never closed"),
         (["try"], "(end=1)", "can't be called with"),
     ],
 )
-def test_every_command_rejects_invalid_task_arguments_with_a_one_line_error(
-    run_cli, tmp_path, words, call, error
-) -> None:
+def test_every_command_rejects_invalid_tasks_with_a_one_line_error(run_cli, tmp_path, words, call, error) -> None:
     (tmp_path / "own.py").write_text("def half(number): return number / 2")
     task = ["--task"] if words[0] != "try" else []
     ended = run_cli(*words, *task, f"own:half{call}")

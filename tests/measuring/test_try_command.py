@@ -156,7 +156,6 @@ def test_a_task_that_holds_the_gil_in_c_is_reported_to_delay_all_threads(run_try
     ("name", "word"),
     [
         ("recurses_too_deep", "RecursionError"),
-        ("no_such_function", "cannot import task"),
         ("exits_hard", "it terminated the process during the first run"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
         ("counts_its_runs", "its result differs"),

@@ -74,7 +74,7 @@ class Profiler:
         except CaseFailedError as failed:
             profile.failure = str(failed)
         except Exception as error:  # a bug in the bench must not discard the other results
-            profile.failure = f"the bench itself failed; please report this error: {one_line(error)}"
+            profile.failure = f"internal error, please report it: {one_line(error)}"
         self._profiled.add(case)
         self._keep(profile)
 

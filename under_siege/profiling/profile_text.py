@@ -107,7 +107,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         )
     if diagnosis.loop_processes:
         return "Nothing blocks the event loop", spots, ""
-    workers = f"{threads} workers were" if threads > 1 else "The only worker was"
+    workers = f"Each of {threads} workers was" if threads > 1 else "The only worker was"
     return f"{workers} busy {busy} of the time, with one request at a time", spots, ""
 
 

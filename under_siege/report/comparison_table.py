@@ -55,7 +55,7 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
 def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
-        yield Text(f"{_legend_of_cells(comparison)}; for all figures use --format markdown, csv or html", style="dim")
+        yield Text(f"{_legend_of_cells(comparison)}; for all figures, use --format markdown, csv or html", style="dim")
     elif (table := _grid(comparison, answers_by_load, wide=wide)).rows:
         yield table
 

@@ -363,10 +363,8 @@ def say_how_long(
     shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
     if most_s < math.inf:
         about = in_words(shortest_s, min(longest_s, most_s))
-        watcher.say(
-            f"{len(plan.cases)} cases take {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in "
-            "total"
-        )
+        cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
+        watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
         return
     sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
     watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")

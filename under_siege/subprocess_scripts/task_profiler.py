@@ -25,7 +25,7 @@ import psutil
 from common.errors import one_line
 from common.parent_watch import exit_with_server
 from common.process_tree import descendants
-from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
+from common.task import TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 
 RUNS, ENOUGH_S = 5, 2.0  # maximum repetitions of a run, and their time limit in seconds
 TICK_S = 0.001
@@ -62,9 +62,9 @@ def main(spec: str) -> None:
 def _step(report: Any, name: str, measure: Callable[[], StepResult]) -> StepResult:
     try:
         result = measure()
-    except BadCallError as error:
-        result = {"error": str(error), "bad_call": True}
-    except (UnknownTaskError, TaskError) as error:
+    except UnknownTaskError as error:
+        result = {"error": str(error), "is_unknown": True}
+    except TaskError as error:
         result = {"error": str(error)}
     except Exception as error:
         result = {"error": one_line(error)}

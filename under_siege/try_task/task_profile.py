@@ -124,7 +124,7 @@ def profile_task(
         tell: called with progress messages.
 
     Raises:
-        BadInputError: the task can't be called with these arguments.
+        BadInputError: there is no such task, or it can't be called with these arguments.
     """
     profiles: list[TaskProfile] = []
 
@@ -144,7 +144,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
             steps, stopped = await _follow(profiler, output, limit_s)
         finally:
             await profiler.stop()
-    if steps.get("alone", {}).get("bad_call"):
+    if steps.get("alone", {}).get("is_unknown"):
         raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
         lines = [line for line in errors.text().splitlines() if line.strip()]

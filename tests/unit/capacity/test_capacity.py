@@ -159,7 +159,7 @@ def test_the_rate_at_constant_cpu_speed_is_reported_if_the_measured_rate_differs
     changed.per_s, changed.steady_per_s = 16.1, 17.7
     assert "would sustain 17.7/s at a constant CPU speed, instead of 16.1/s" in " ".join(conclusion([changed]))
     changed.per_s = 17.6
-    assert "constant speed" not in " ".join(conclusion([changed]))
+    assert "constant CPU speed" not in " ".join(conclusion([changed]))
 
 
 def test_the_first_step_of_the_search_overloads_the_server() -> None:

@@ -80,7 +80,7 @@ def test_exceptions_of_tasks_are_shortened_to_one_line_and_can_be_pickled() -> N
         ("", "unknown task ''"),
         (":f", "unknown task ':f'"),
         ("sample_tasks:", "unknown task"),
-        ("sample_tasks:missing", "cannot import task 'sample_tasks:missing'"),
+        ("sample_tasks:missing", "can't import task 'sample_tasks:missing'"),
         ("no_such:f", "ModuleNotFoundError: No module named 'no_such'"),
         ("sample_tasks:NOT_CALLABLE", "has the type int; expected a function"),
         ("sample_tasks:is_async_generator", "is an async generator function; expected an async function"),
