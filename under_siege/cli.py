@@ -242,7 +242,7 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 @click.option("--html", "page", type=FILE, help="Write the HTML page to this file, like --format html --out FILE.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if it is missed, 3 if it is undecided.")
 @click.option("--wide", is_flag=True, help=WIDE)
-@click.option("--uncorrected", is_flag=True, help="Don't adjust rates for CPU speed and lost CPU time.")
+@click.option("--uncorrected", is_flag=True, help="Don't adjust rates for CPU speed or lost CPU time.")
 def report(
     result: Path,
     output_format: str,

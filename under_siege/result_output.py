@@ -132,7 +132,7 @@ class Report:
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
         """Draw the picture with this name (if there are several, the first one) in the format of the file suffix.
 
-        For the suffixes `.html` and `.json`, write the whole page or the raw values instead.
+        For `.html`, write the whole page instead; for `.json`, write the raw values.
 
         Args:
             aspect: the shape of a slide, such as `16:9`, or None for a picture that is as tall as needed.

@@ -2,7 +2,8 @@
 
 usage: check.py URL POSTGRESQL ANSWERS BYTES
 
-ANSWERS and BYTES are totals of the load. The last line of the output describes the fault.
+ANSWERS and BYTES are the numbers of responses and response bytes during the load. The last line of the output describes
+the fault.
 """
 
 import asyncio

@@ -189,7 +189,7 @@ def test_a_server_with_failed_requests_before_the_fault_is_marked_as_failed(when
     assert cells[3].mark == OK
     sentences = list(conclusion(cells))
     failed = "3 of 260" if when == "under load" else "1 of 241"
-    assert f"Not judged: 4_pool: {failed} requests failed before the fault." in sentences
+    assert f"Not judged: 4_pool: {failed} requests failed in the control, before any fault." in sentences
     assert not [one for one in sentences if one.startswith("Could not be measured")]
     assert exit_code(drill) == 1
 

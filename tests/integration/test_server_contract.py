@@ -78,7 +78,7 @@ def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
 
 
 def with_each_python() -> Iterator[object]:
-    """Yield each server with each Python that meets its requirement; None is the Python of the tests."""
+    """Yield each server with each Python that meets its requirement; None stands for the Python of the tests."""
     for script in SERVERS:
         requires = read_strategy(script).requires
         others = [python for python in other_pythons() if not unmet(requires, python.minor)]

@@ -1,4 +1,4 @@
-"""Servers of a suite file: commands that the bench starts, and servers that already run."""
+"""Servers of a suite file: commands that the bench starts, and servers that are already running."""
 
 import asyncio
 import contextlib

@@ -56,7 +56,7 @@ STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 class OrderedScheduling(LoadScopeScheduling):
     """Keep the tests of each file in one process, because they may share fixtures.
 
-    Files in APART are split into single tests, and contract tests by strategy.
+    Files in `APART` are split into individual tests; contract tests are grouped by strategy.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -103,7 +103,7 @@ def without_this_machine(text: str) -> str:
 
 
 def recorded(name: str, way: str) -> ToolOutput:
-    """Return the recorded output of a tool for a server of this behaviour."""
+    """Return the recorded output of a tool for a server that behaves in this way."""
     return ToolOutput(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
 
 

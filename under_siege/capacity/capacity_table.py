@@ -199,7 +199,7 @@ def in_one_sentence(capacity: Capacity) -> str:
         return f"{name}: search failed."
     if capacity.lower_per_s:
         return f"{name} {_interval(capacity)}."
-    return f"{name} does not meet the goals at any rate; {_why_none(capacity)}."
+    return f"{name} meets the goals at none of the offered rates; {_why_none(capacity)}."
 
 
 def _why_none(capacity: Capacity) -> str:

@@ -100,7 +100,7 @@ class StepMetrics:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests missed a response-time limit and how many may miss it, or zeros for other goals."""
+        """Return how many requests missed the response-time limit, and how many may do so; zeros for other goals."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0

@@ -34,7 +34,7 @@ PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
 FEWEST_FOR_A_MEAN = 5  # minimum number of responses
 CYCLES_OF_OTHERS = 4  # a user without a response counts as stuck once the others have this many responses each
 FAST_SHARE = 0.05  # share of responses that may look too fast because the bench read the tool's previous line late
-ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
+ABANDONED_COST = 1.2  # highest plausible CPU time of an abandoned request, as a multiple of the mean
 LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 

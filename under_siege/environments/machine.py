@@ -89,7 +89,7 @@ class OtherWork:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return other processes' CPU usage in the `watch_s` seconds after `__init__`, in percent of all CPUs."""
+        """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))

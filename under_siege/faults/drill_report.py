@@ -269,6 +269,6 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
 
 
 def _first(outcome: FaultOutcome) -> Incident | None:
-    """Return the first round in which the fault was injected and requests ended, or None if there is none."""
+    """Return the first round in which the fault was injected and at least one request ended, or None."""
     injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
     return next((incident for incident in injected if incident.requests.ended_s), None)

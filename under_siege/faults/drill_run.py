@@ -148,7 +148,7 @@ class Drill:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # with metrics, the exit of the server is an outcome, not a failure
+            if not began or not incident.seen:  # after the fault, an exit is an outcome
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not discard the results of the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")

@@ -60,7 +60,7 @@ def _why_unusable(control: Sequence[Incident]) -> str:
     """Return why faults can't be judged if requests failed in the control; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
-    return f"{failed} of {len(outcomes)} requests failed before the fault" if failed else ""
+    return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
 
 
 def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:

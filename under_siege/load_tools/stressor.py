@@ -60,7 +60,7 @@ class Stressor(Driver):
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         report = _COLOUR.sub("", f"{output.stdout}\n{output.stderr}")
         run_time, activities = _RUN_TIME.search(report), list(_ACTIVITY.finditer(report))
-        requests = [activity for activity in activities if "Request(" in activity["name"]]  # without checks
+        requests = [activity for activity in activities if "Request(" in activity["name"]]  # the others are checks
         if not requests or not run_time or not (took_s := _seconds(run_time)):
             return None
         count = sum(int(request["count"].replace(",", "") or 0) for request in requests)

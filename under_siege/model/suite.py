@@ -173,7 +173,7 @@ class Load:
     warm_up: WarmUp | None = None
     files: str = ""  # a directory; each request replaces {file} in the path with a random file in it
     script: str = ""  # source code that each user runs instead of requesting the path
-    mix: tuple[MixedRequest, ...] = ()  # different requests, which replace path and request
+    mix: tuple[MixedRequest, ...] = ()  # different requests to send; they replace `path` and `request`
     has_random_order: bool = True  # whether the mix is sent in random order, by weight
 
     def order(self, seed: int) -> list[int]:

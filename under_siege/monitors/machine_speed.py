@@ -150,7 +150,7 @@ class LoneTaskTimer:
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """Return when the runs after the previous case began, or infinity if they are too old to be reused."""
+        """Return the start time of the runs that followed the previous case, or infinity if they are too old."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 

@@ -37,6 +37,7 @@ _ONE_SHOT = (
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
+_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best case in either figure."
 _BRACKET = (
     "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
     "if the points are side by side."
@@ -233,9 +234,8 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
     return Picture(
         "tradeoff",
         "Throughput and health-check latency",
-        "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. ★ marks "
-        "cases that are not significantly worse than the best in both. The thin crosses are 95 % confidence intervals. "
-        f"{_BRACKET}",
+        "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. "
+        f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_BRACKET}",
         lambda theme: _scattered(field, theme),
         "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
         headline=chart_headlines.of_tradeoff(field.cases),
@@ -266,7 +266,7 @@ def _moments(field: Field, conditions: str) -> Picture:
 def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     cases, task = field.cases, field.task_cpu
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
-    star = " ★ marks cases that are not significantly worse than the best in both." if both else ""
+    star = f" {_BEST_IN_BOTH}" if both else ""
     spent = spent_beside(field.comparison, field.places, task)
     yield Picture(
         "memory",

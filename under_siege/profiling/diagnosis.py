@@ -204,7 +204,7 @@ class Diagnosis:
 
     @property
     def is_pool_full(self) -> bool:
-        """Return whether blocking I/O occupies all threads beside an event loop, and users outnumber the threads."""
+        """Return whether blocking I/O occupies all threads of a pool beside an event loop, and users outnumber them."""
         is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 

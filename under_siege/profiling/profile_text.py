@@ -91,9 +91,9 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
             "Do less while the lock is held, or give each thread its own data.",
         )
     if diagnosis.is_gil_contended:
-        holder = f"one of {threads} threads at a time" if threads > 1 else "one thread"
+        holder = f"{threads} threads, in turn," if threads > 1 else "One thread"
         return (
-            f"The GIL was held {_percent(diagnosis.gil_held)} of the time by {holder}, so everything else had to wait",
+            f"{holder} held the GIL {_percent(diagnosis.gil_held)} of the time, so everything else had to wait",
             [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)],
             "Use processes (docs/questions/02-process-pool.md), "
             "or free-threaded Python (docs/questions/16-free-threading.md).",

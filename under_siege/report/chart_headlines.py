@@ -96,7 +96,7 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     if not significant:
         return f"No significant CPU time on top of {task}"
     most_s, _, case = max(significant, key=lambda entry: entry[0])
-    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, whose task takes "
+    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, for a task that takes  "
     most += formatting.seconds(task_s)
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"

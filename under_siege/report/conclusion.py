@@ -158,7 +158,7 @@ class _SameLoad:
         if faster := self._faster_but_unclear():
             best = max(faster, key=lambda candidate: candidate.rate.log)
             rate = formatting.rate(best.summary.usual_rate_per_s)
-            return f"No recommendation: {best.plain} measured {rate} trans/s, but this rate is not verified."
+            return f"No recommendation: {best.plain} reached {rate} trans/s, but this rate is not verified."
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:

@@ -266,7 +266,7 @@ def _usable_cpus(run: Round, used: float, cpus: float) -> float:
 
 
 def _with_speed(cases: Sequence[Case]) -> list[Round]:
-    """Return the rounds of a result whose speed is known, in the order in which they were measured."""
+    """Return the rounds with a known speed, in the order in which they were measured."""
     known = [run for case in cases for run in case if run.speed and run.completed]
     return sorted(known, key=lambda run: run.record.load_began_s or 0.0)
 

@@ -71,7 +71,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Return the versions of the packages that servers may use, by name; return none if the Python does not run."""
+    """Return the versions of the packages that servers may use, by name; empty if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):

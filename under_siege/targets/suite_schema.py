@@ -228,7 +228,7 @@ def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
     elif isinstance(value, dict):
         has_variables = _VARIABLES.fullmatch(key) is not None
         if has_variables and not all(re.fullmatch(r"[^\s=:\x00-\x1f]+", name) for name in value):
-            raise invalid_value(key, value, "names without spaces, = and :")
+            raise invalid_value(key, value, "names that contain no space, '=' or ':'")
         for name, item in value.items():
             _check_texts(f"{key}.{legible(name)[:60]}".lstrip("."), item, may_be_empty=has_variables)
 

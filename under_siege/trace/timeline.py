@@ -14,7 +14,7 @@ from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time
-PARALLEL = 1.2  # average number of tasks above which tasks ran in parallel; clock errors can explain a lower number
+PARALLEL = 1.2  # tasks ran in parallel if more than this number ran on average; clock errors can explain fewer
 IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
 BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
 STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks

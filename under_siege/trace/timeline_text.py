@@ -119,8 +119,9 @@ def request_sentence(timeline: Timeline, number: int) -> str:
     waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
     pings = f" Pings in that time took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
     return (
-        f"Request {number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}, then "
-        f"computed for {formatting.seconds(bar.cpu_s)} within {formatting.seconds(bar.done_s - start_s)}, {pauses}. "
+        f"Request {number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}. "
+        f"Its task took {formatting.seconds(bar.done_s - start_s)}, {pauses}, "
+        f"and used {formatting.seconds(bar.cpu_s)} of CPU time. "
         f"It was {answered}{late}.{pings}"
     )
 

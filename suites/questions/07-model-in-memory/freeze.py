@@ -1,4 +1,4 @@
-"""Exclude objects that were loaded before the fork from garbage collection in gunicorn's workers."""
+"""In gunicorn's workers, exclude from garbage collection all objects that were loaded before the fork."""
 
 import gc
 

@@ -1,4 +1,7 @@
-"""Brighten images in a pool. Each sub-interpreter and process imports this module, so it imports no web framework."""
+"""Brighten images; a pool runs these functions.
+
+Each sub-interpreter and process imports this module, so it imports no web framework.
+"""
 
 BRIGHTER = bytes(min(level + 40, 255) for level in range(256))
 

@@ -17,7 +17,7 @@ def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:
 def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
     """Use deaths at 0.8, 3.1, 5.4 and 9.2 months and losses at 1.0, 2.7, 7.0 and 12.1 (JASA 53, 1958, § 2)."""
     found = waits([0.8, 3.1, 5.4, 9.2, 1.0, 2.7, 7.0, 12.1], [True] * 4 + [False] * 4)
-    # The share that survives each death: 7/8, then that times 4/5, times 3/4, and times 1/2.
+    # The share still alive after each death: 7/8, 7/8 × 4/5, 7/8 × 4/5 × 3/4, and 7/8 × 4/5 × 3/4 × 1/2.
     steps = {12.4: 0.8, 12.6: 3.1, 29: 3.1, 31: 5.4, 47: 5.4, 48: 9.2, 73.7: 9.2}
     assert {percent: found.percentile(percent) for percent in steps} == steps
     assert found.percentile(74) is None

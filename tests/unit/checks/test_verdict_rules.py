@@ -97,7 +97,7 @@ def test_a_tenth_of_the_cpu_time_of_the_task_is_flagged_as_too_cheap() -> None:
 
 
 @pytest.mark.parametrize(("late_s", "expected"), [(0.6, ["littles_law"]), (1.2, [])])
-def test_littles_law_is_not_flagged_if_a_machine_stall_explains_missing_requests(
+def test_a_violation_of_littles_law_is_not_flagged_if_a_machine_stall_explains_it(
     late_s: float, expected: list[str]
 ) -> None:
     """Let users wait for 75 % of the time, and send one ping `late_s` seconds late."""
@@ -216,7 +216,7 @@ def test_failed_requests_are_flagged_and_lower_availability() -> None:
     assert judged(refused).availability_pct == pytest.approx(50)
 
 
-def test_a_load_generator_starved_of_cpu_time_is_flagged() -> None:
+def test_a_load_generator_that_takes_cpu_time_from_the_server_is_flagged() -> None:
     case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
     assert codes(case) == ["generator"]
     assert "siege and the bench used 11 % of the machine's CPU time" in case.reasons[0].message

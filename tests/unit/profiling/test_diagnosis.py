@@ -99,7 +99,7 @@ def test_a_stack_sampled_only_in_the_gil_pass_is_left_out_of_the_flame_graph() -
 
 def test_threads_that_compute_with_the_gil_are_reported_as_waiting_for_it() -> None:
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (95, 25, 24)) for number in range(4)]
-    assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
+    assert finding(profile_of(IDLE, *threads)).startswith("4 threads, in turn, held the GIL 96 % of the time")
 
 
 def test_threads_that_compete_for_the_gil_are_detected_even_if_the_cpus_are_busy() -> None:
@@ -107,7 +107,7 @@ def test_threads_that_compete_for_the_gil_are_detected_even_if_the_cpus_are_busy
     threads = [(1, f"pool_{number}", [THREAD, RENDER], (31, 18, 4)) for number in range(8)]
     threads += [(1, f"pool_{number}", [THREAD], (69, 0, 0)) for number in range(8)]
     headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
-    assert headline.startswith("The GIL was held 32 % of the time by one of 8 threads")
+    assert headline.startswith("8 threads, in turn, held the GIL 32 % of the time")
     assert "CPU-bound, holds the GIL" in place
 
 
@@ -128,7 +128,7 @@ def test_waits_of_the_main_thread_indicate_gil_contention_only_if_it_runs_an_eve
 ) -> None:
     profile = profile_of((1, MAIN, [main], (100, 0, 0)), (1, "pool", [THREAD, RENDER], (95, 60, 60)))
     profile.waits = {1: [100, 70]}
-    assert finding(profile).startswith("The GIL was held 60 % of the time by one thread") is is_contended
+    assert finding(profile).startswith("One thread held the GIL 60 % of the time") is is_contended
 
 
 def test_threads_of_different_processes_are_not_reported_as_sharing_a_gil() -> None:

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -> Result:
-    """Return three rounds of servers (name, workers, speed) and the ceiling; `noise` is the speed in each round."""
+    """Return three rounds of servers (name, workers, speed) and the ceiling; `noise` has a speed factor per round."""
     records = [bare_record(round_, speed=factor) for round_, factor in zip(ROUNDS, noise, strict=True)]
     for place, (server, workers, speed) in enumerate(servers):
         for round_, factor in zip(ROUNDS, noise, strict=True):
@@ -182,7 +182,7 @@ def test_a_faster_unverified_case_prevents_a_recommendation() -> None:
     answer = answer_to(result)
     assert (
         answer.headline
-        == "No recommendation: a process pool (3_c) measured 20.0 trans/s, but this rate is not verified."
+        == "No recommendation: a process pool (3_c) reached 20.0 trans/s, but this rate is not verified."
     )
     assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 

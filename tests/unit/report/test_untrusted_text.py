@@ -105,5 +105,5 @@ def test_errors_contain_no_invisible_characters(words: list[str], run_cli) -> No
 
 def test_the_output_of_try_contains_no_invisible_characters(run_cli) -> None:
     ran = run_cli("try", "\x1b\u202e:f")
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert hidden(ran.stdout + ran.stderr) == set()

@@ -123,7 +123,7 @@ def test_drill_checks_response_headers(value: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
-def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
+def test_a_capacity_search_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
         request = {"method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
         order = {"keep_alive": False, "order": [0], "due_s": [], "headers": [["X-Served-By", value]]}

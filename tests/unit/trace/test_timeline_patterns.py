@@ -154,7 +154,7 @@ def test_the_headline_names_the_best_pattern_and_its_servers(result: Result) -> 
     assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
-def test_the_terminal_groups_timelines_by_pattern_and_names_missing_strategies(result: Result) -> None:
+def test_the_terminal_output_groups_timelines_by_pattern_and_lists_missing_strategies(result: Result) -> None:
     shown = Report(result).formatted("timeline")
     places = [
         shown.index(text)
@@ -173,7 +173,7 @@ def test_the_terminal_groups_timelines_by_pattern_and_names_missing_strategies(r
 def test_each_request_is_described_in_a_sentence(result: Result) -> None:
     told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
-    assert "waited 50 ms for its turn on thread 1, then computed for 50 ms within 50 ms, without a pause" in told[1]
+    assert "waited 50 ms for its turn on thread 1. Its task took 50 ms, without a pause, and used 50 ms" in told[1]
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
