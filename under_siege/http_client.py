@@ -14,7 +14,7 @@ from under_siege.model.record import CaseFailedError
 from under_siege.model.result_file import legible
 from under_siege.model.suite import GET, Request
 
-ACCEPTED, POLL_S, POLL = 202, 0.05, Request(headers=(("Prefer", "wait=10"),))
+ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
 
@@ -121,8 +121,10 @@ async def fetch_job(
                 raise CaseFailedError(
                     "wrong_answer", f"POST {url}: the Location header is missing or names another server"
                 )
+            kept = [header for header in request.headers if header[0].lower() != "content-type"]
+            poll = Request(headers=(*kept, PREFER))
             while answer.status == ACCEPTED:
-                answer = await fetch(session, job_url, limit_s, expected_bytes, POLL)
+                answer = await fetch(session, job_url, limit_s, expected_bytes, poll)
                 await asyncio.sleep(POLL_S * (answer.status == ACCEPTED))
             return answer
 

@@ -99,10 +99,11 @@ DJANGO = {
 }
 
 
-def test_init_finds_the_urls_of_a_django_project(tmp_path: Path, run_cli: RunCli) -> None:
+@pytest.mark.parametrize("settings", [SETTINGS, "os.environ['DJANGO_SETTINGS_MODULE'] = 'config.settings'\n"])
+def test_init_finds_the_urls_of_a_django_project(settings: str, tmp_path: Path, run_cli: RunCli) -> None:
     for name, text in DJANGO.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text.replace(SETTINGS, settings))
     assert run_cli("init", "config.wsgi:app").returncode == 0
     suite = read_suite(tmp_path / "suite.toml")
     assert (suite.axes["path"], suite.ping) == (("/shop/report",), Ping("/healthz/"))

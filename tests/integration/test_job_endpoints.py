@@ -22,6 +22,7 @@ from under_siege.http_client import HttpResponse, fetch_job
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import ToolResponse
 from under_siege.model.record import CaseFailedError, load, save
+from under_siege.model.suite import Request
 from under_siege.paths import script
 from under_siege.run.plan import make_plan
 from under_siege.subprocess_scripts import job_load
@@ -127,8 +128,15 @@ def test_an_unfinished_job_times_out(behaviour: str, monkeypatch: pytest.MonkeyP
         assert users.end() > 0
 
 
+HEADERS = {"Authorization": "Bearer 7", "Content-Type": "application/json"}
+
+
 def poll_as_user(session: aiohttp.ClientSession, url: str) -> Awaitable[JobOutcome]:
-    return JobLoad(url, LIMIT_S)._job(session)
+    return JobLoad(url, LIMIT_S, HEADERS)._job(session)
+
+
+def poll_as_check(session: aiohttp.ClientSession, url: str) -> Awaitable[HttpResponse]:
+    return fetch_job(session, url, LIMIT_S, request=Request(headers=tuple(HEADERS.items())))
 
 
 def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) -> JobOutcome | HttpResponse:
@@ -138,7 +146,9 @@ def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) 
     async def post(_request: web.Request) -> web.Response:
         return web.Response(status=202, headers={"Location": location})
 
-    async def find(_request: web.Request) -> web.Response:
+    async def find(request: web.Request) -> web.Response:
+        sent = [request.headers.get(name) for name in ("Authorization", "Content-Type", "Prefer")]
+        assert sent == ["Bearer 7", None, "wait=10"]
         return next(left)
 
     async def go() -> JobOutcome | HttpResponse:
@@ -156,6 +166,11 @@ def test_users_keep_polling_a_job_after_a_503_response() -> None:
     assert job_of(*states, web.Response(text="done")) == (200, len("done"))
 
 
+def test_users_and_checks_poll_with_the_headers_of_the_request() -> None:
+    assert job_of(web.Response(text="done")) == (200, len("done"))
+    assert job_of(web.Response(text="done"), poll=poll_as_check).body == b"done"
+
+
 def test_endless_responses_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="the response has more than"):
@@ -163,7 +178,7 @@ def test_endless_responses_and_job_locations_on_other_servers_are_rejected(monke
     with pytest.raises(ValueError, match="the job is on another server"):
         job_of(location="http://127.0.0.2/jobs/1")
     with pytest.raises(CaseFailedError, match="the Location header is missing or names another server"):
-        job_of(location="http://127.0.0.2/jobs/1", poll=fetch_job)
+        job_of(location="http://127.0.0.2/jobs/1", poll=poll_as_check)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.requirement import Goal
 from under_siege.report.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
+from under_siege.report.notes import cores
 from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 
 COLUMNS = (
@@ -212,15 +213,15 @@ def _why_none(capacity: Capacity) -> str:
 
 
 def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
-    machine = result.environment
     count = sum(len(capacity.steps) for capacity in capacities)
     steps = f"{count} step{'s' if count != 1 else ''}"
     return (
-        "Poisson arrivals; latency is measured from when a request was due; it is infinite if the request was refused, "
-        "lost or answered wrongly · sustained (lower, upper): the highest rate that meets all goals, with its 95 % "
-        "confidence interval, speed-adjusted · p99, ping p99, CPU, memory: from the step that met all goals and is "
-        "nearest to the lower bound\n"
-        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} · seed {result.seed}"
+        "sustained: highest rate that meets all goals, adjusted for CPU speed · lower, upper: its 95 % interval\n"
+        "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound\n"
+        "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
+        "wrongly\n"
+        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {steps} "
+        f"· seed {result.seed}"
     )
 
 

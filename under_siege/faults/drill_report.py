@@ -17,6 +17,7 @@ from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
 from under_siege.model.record import Incident, Result, SkippedServer
 from under_siege.report.case_names import in_brief, in_plain_words, name_of, short, with_capital, with_name
+from under_siege.report.notes import cores
 from under_siege.report.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
@@ -137,8 +138,7 @@ def as_table(result: Result) -> RenderableType:
 def _footnote(result: Result) -> str:
     rounds = max((incident.round for incident in result.incidents), default=1)
     legend = f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
-    machine = result.environment
-    return f"{legend}\n{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · seed {result.seed}"
+    return f"{legend}\n{cores(result)} · Python {', '.join(result.environment.pythons)} · seed {result.seed}"
 
 
 def _grid(outcomes: Sequence[FaultOutcome]) -> Grid:

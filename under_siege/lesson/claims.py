@@ -273,6 +273,7 @@ def limits_of(relation: str) -> tuple[float, float]:
         "more": (MORE, math.inf),
         "less": (0.0, 1 / MORE),
         "there": (1.0, math.inf),
+        "never": (math.inf, math.inf),
         "none": (0.0, 0.0),
     }
     if relation in named:
@@ -310,8 +311,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     if outcome == HOLDS:
         return ClaimResult(claim, HOLDS, claim.says.format(**slots))
     if outcome == NOT_HERE:
-        default = "On this machine it is not true that {claim}: {of} against {against}."
-        return ClaimResult(claim, NOT_HERE, (claim.otherwise or default).format(claim=claim.claim, **slots))
+        return ClaimResult(claim, NOT_HERE, claim.otherwise.format(claim=claim.claim, **slots))
     possible = f"the confidence interval of the ratio is {_number(low)} to {_number(high)}"
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
 

@@ -34,13 +34,14 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     metric: str  # metric name, as in ResultView.figure
     of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
     # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` if the interval of
-    # the ratio contains 1, or else `decided`; for counts, `there`, `none`, `identical` or `different`.
+    # the ratio contains 1, or else `decided`; for counts, `there`, `none`, `identical` or `different`; for times, `never`.
     relation: str
     against: str = ""  # another case, `task` (its time without a server), `users`, or an amount such as `50 ms`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
     says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
-    otherwise: str = ""  # text if the claim does not hold
+    # Text if the claim does not hold.
+    otherwise: str = "On this machine it is not true that {claim}: {of} against {against}."
 
 
 class Choice(_Strict, frozen=True):

@@ -86,7 +86,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     waiting = sum(spot.wall for spot in at_locks) / threads
     if waiting >= MUCH_WAITING:
         return (
-            f"{threads} threads waited for a lock {_percent(waiting)} of the time",
+            f"{threads} {'thread' if threads == 1 else 'threads'} waited for a lock {_percent(waiting)} of the time",
             [*at_locks, *(spot for spot in spots if spot not in at_locks)],
             "Do less while the lock is held, or give each thread its own data.",
         )

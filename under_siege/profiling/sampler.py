@@ -152,7 +152,9 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
     if file.exists():  # noqa: ASYNC240 (a local file)
         return None
     error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
-    reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not finish in time"
+    reason = legible(error[1][:MOST_LETTERS]) if error else "it wrote no samples"
+    if not has_ended:
+        reason = "it did not finish in time"
     return CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
 
 

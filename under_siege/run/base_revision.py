@@ -96,6 +96,7 @@ def _checkout(root: Path, commit: str) -> Path:
 def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
     """Return the output of git; if git fails, return an empty string, or raise BadInputError if `strict`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = next(argument for argument in arguments if argument in ("clone", "checkout")) if strict else ""
     try:
         ran = subprocess.run(
             [shutil.which("git") or "git", "--no-optional-locks", "-C", str(folder), *arguments],
@@ -108,8 +109,8 @@ def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         if strict:
-            raise BadInputError(f"git {arguments[0]} failed: {error}") from None
+            raise BadInputError(f"git {command} failed: {error}") from None
         return ""
     if ran.returncode and strict:
-        raise BadInputError(f"git {arguments[0]} failed: {legible(' '.join(ran.stderr.split()))[-300:]}")
+        raise BadInputError(f"git {command} failed: {legible(' '.join(ran.stderr.split()))[-300:]}")
     return "" if ran.returncode else ran.stdout.strip()

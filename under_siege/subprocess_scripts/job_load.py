@@ -32,7 +32,9 @@ class JobLoad:
 
     def __init__(self, url: str, timeout_s: float, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self._url, self._timeout_s, self.lost = url, timeout_s, 0
-        self._headers, self._body = headers, body or None
+        self._headers, self._body = headers or {}, body or None
+        kept = {name: value for name, value in self._headers.items() if name.lower() != "content-type"}
+        self._headers_of_polls = kept | PREFER
 
     async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
         """Post jobs, one after the other, until cancelled."""
@@ -58,7 +60,7 @@ class JobLoad:
                 raise ValueError(f"the job is on another server: {job_url}")
             await posted.read()
         while True:
-            async with session.get(job_url, headers=PREFER, allow_redirects=False) as response:
+            async with session.get(job_url, headers=self._headers_of_polls, allow_redirects=False) as response:
                 outcome = await _read(response)
                 if response.status not in (202, 503):  # 503: the server is busy, so the state of the job is unknown
                     return outcome

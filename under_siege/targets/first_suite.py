@@ -177,10 +177,9 @@ def first_suite(app: str, file: Path, folder: Path) -> str:
 
 def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
     """Return the literal values in the settings module that the source names, or nothing if it names none."""
-    names = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    if "DJANGO_SETTINGS_MODULE" not in names:
+    module = next(filter(None, map(_settings_module, nodes)), None)
+    if module is None:
         return {}
-    module = str(names[names.index("DJANGO_SETTINGS_MODULE") + 1])
     values = {}
     for node in ast.walk(_source(module, folder)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -190,6 +189,19 @@ def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
     if hosts is not None and not {HOST, "*"} & set(hosts or [HOST] * bool(values.get("DEBUG", True))):
         raise BadInputError(f"Django refuses requests to {HOST}: add it to ALLOWED_HOSTS in {module}")
     return values
+
+
+def _settings_module(node: ast.AST) -> str | None:
+    """Return the module that `os.environ.setdefault("DJANGO_SETTINGS_MODULE", …)` or an assignment sets, or None."""
+    match node:
+        case ast.Call(args=[ast.Constant(value="DJANGO_SETTINGS_MODULE"), ast.Constant(value=str(module))]):
+            return module
+        case ast.Assign(
+            targets=[ast.Subscript(slice=ast.Constant(value="DJANGO_SETTINGS_MODULE"))],
+            value=ast.Constant(value=str(module)),
+        ):
+            return module
+    return None
 
 
 def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: int = 0) -> Iterator[str]:
