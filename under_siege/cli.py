@@ -35,7 +35,7 @@ COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 # A sweep charts a metric over the values of a numeric axis.
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
-ONE_PICTURE = f"Draw one chart, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
+ONE_PICTURE = f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # number of rounds with --against; it must not depend on the measured values
@@ -136,7 +136,7 @@ def run(
     wide: bool,
     options: CommonOptions,
 ) -> None:
-    """Start each server, put it under siege, and compare.
+    """Start the servers, put each under siege, and compare them.
 
     TARGET is the number (3) or name (3_async_threadexecutor) of a strategy, an application in this folder
     (shop.main:app), or a suite (shop.toml, or shop.toml:SERVER). It may also be the path of a script that follows the
@@ -174,7 +174,7 @@ def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
 
 @bench.command()
 @click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault; may be repeated.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often to inject each fault.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How many times to inject each fault.")
 @target_options
 @measuring_options
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, options: CommonOptions) -> None:
@@ -262,7 +262,7 @@ def report(
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
-            raise BadInputError("--html excludes --out, --picture and --across: leave these out, or use --format")
+            raise BadInputError("--html can't be used with --out, --picture or --across: omit these, or use --format")
         output_format, out = "html", page
     gc.disable()  # a result may have millions of numbers, which slow down garbage collection
     measured = Report(load(result), corrected=not uncorrected)
@@ -319,9 +319,8 @@ def trace(
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show within seconds which strategies suit a task.
 
-    TASK is a built-in task or your own function: module:function or, with literal arguments,
-    "module:function('acme', 3)". Without TASK, all built-in tasks are tried. Exit 1 if no strategy is worth a run for
-    one of the tasks.
+    TASK is a built-in task or your own function: module:function or, with literal arguments, "module:function('acme',
+    3)". Without TASK, all built-in tasks are tried. Exit 1 if, for any of the tasks, no strategy is worth a run.
     """
     from common.task.builtin import BUILTIN_TASKS
     from under_siege.result_output import show

@@ -103,10 +103,10 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def one_line_read_errors(*files: Path) -> Iterator[None]:
-    """Convert unexpected errors that occur while result files are processed into a one-line BadInputError."""
+    """Convert unexpected errors into a one-line BadInputError while result files are processed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning by numpy would be an extra line on stderr
+            warnings.simplefilter("ignore")  # a warning from numpy would be an extra line on stderr
             yield
     except BadInputError:
         raise
@@ -235,7 +235,7 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         with_common_options,
-        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of an earlier run with its seed."),
+        click.option("--seed", type=click.IntRange(min=0), help="Seed of an earlier run, to repeat its order."),
         click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
         click.option("--html", type=FILE, help="Write a self-contained page with the table and charts to this file."),
         click.option("--quiet", is_flag=True, help="Don't show progress."),

@@ -19,7 +19,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in seconds, such as `0.047 ms`, `5.2 ms`, `37 ms` or `1.03 s`, without digits below 1 µs."""
+    """Format seconds as a time, such as `0.047 ms`, `5.2 ms`, `37 ms` or `1.03 s`, without digits below 1 µs."""
     if 0.0000005 <= value < 0.000995:
         return f"{value * 1000:.{3 if value < 0.0000995 else 2}f} ms"
     if value < 0.00995:
@@ -63,7 +63,7 @@ def unbroken(text: str) -> str:
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
-    """Join names, as in `a, b and c`; count names beyond `most` (if two or more), as in `a, b and 7 others`."""
+    """Join names, as in `a, b and c`; replace two or more beyond `most` with a count, as in `a, b and 7 others`."""
     if most is not None and len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -97,7 +97,7 @@ def open_request(
 
 
 async def must_accept_connections(url: str) -> None:
-    """Open a connection and close it; raise ConnectionError if nothing listens."""
+    """Open a connection and close it; raise ConnectionError if nothing is listening."""
     parts = urlsplit(url)
     _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     writer.close()

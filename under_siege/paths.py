@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: the repository or, if it is installed, the user's cache."""
+    """Return the directory for virtual environments: the repository, or the user's cache if the bench is installed."""
     if not IS_INSTALLED:
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"

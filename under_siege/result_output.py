@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from under_siege.charts.html_page import Picture
     from under_siege.compare.diff import ResultComparison
 
-WIDTH = 136  # number of columns if the output is not a terminal
+WIDTH = 136  # width in characters if the output is not a terminal
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
@@ -130,7 +130,7 @@ class Report:
         return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-        """Draw the picture with this name (if there are several, the first one) in the format of the file suffix.
+        """Draw the picture with this name (if there are several, the first one) in the format given by the suffix.
 
         For `.html`, write the whole page instead; for `.json`, write the raw values.
 
@@ -296,6 +296,6 @@ def print_text(text: str) -> None:
 
 
 def check_suffix(path: Path) -> None:
-    """Raise BadInputError if the suffix is not a supported format."""
+    """Raise BadInputError if the suffix is not supported."""
     if path.suffix not in _SUFFIXES:
-        raise BadInputError(f"can't draw {path.name!r}: expected a file name that ends in {', '.join(_SUFFIXES)}")
+        raise BadInputError(f"can't draw {path.name!r}: expected one of the suffixes {', '.join(_SUFFIXES)}")

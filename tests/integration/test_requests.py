@@ -71,7 +71,7 @@ def test_the_result_describes_the_request_and_how_responses_are_compared(orders:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     assert result.suite.request == "POST with 37 bytes of application/json"
     text = Report(result).formatted("markdown")
-    assert "compared as JSON, not byte for byte, and without id, created_at" in text
+    assert "compared as JSON, not byte for byte, ignoring id, created_at" in text
     assert "POST with 37 bytes of application/json" in text
 
 

@@ -291,7 +291,7 @@ STRANGERS = {
     "outgoing connection to the port": (FakeProcess(asks=OURS), "; the server does not listen on any port"),
     "other ports": (
         FakeProcess(4, 2, below=(FakeProcess(1, 3),)),
-        "; the server listens on port 1 and 2 and 3 instead",
+        "; the server listens on port 1 and port 2 and port 3 instead",
     ),
 }
 

@@ -168,7 +168,7 @@ def test_responses_with_every_kind_of_http_framing_are_read(answer: bytes, body:
     ],
 )
 def test_malformed_responses_are_rejected(answer: bytes) -> None:
-    with pytest.raises(CaseFailedError, match="sent as ab sends it: the response is not HTTP"):
+    with pytest.raises(CaseFailedError, match="sent as ab sends it: the response is incomplete or not HTTP"):
         read_body([answer])
 
 

@@ -25,7 +25,7 @@ from under_siege.stats.speed_correction import SpeedCorrection
 
 Values = tuple[tuple[str, Value], ...]  # (axis, value) pairs
 Load = object  # cases with equal loads are comparable; None for a case that can't be trusted
-# Maximum number of times that `--rounds auto` tests the ranks to decide whether another round is needed.
+# Assumed number of times that `--rounds auto` tests the ranks to decide whether another round is needed.
 LOOKS = 4
 LEAST_COMPARISONS = 10
 
@@ -67,7 +67,7 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star: it is not significantly worse than the best case, but other cases are.
+    """Return which cases get a star: those that are not significantly worse than the best case, if other cases are.
 
     The significance level is divided by the number of all pairs (Bonferroni), because many columns have stars.
     """
@@ -105,7 +105,7 @@ class Comparison:
     measured: Estimates  # estimates of each case, by metric
     correction: SpeedCorrection
     evidence: Evidence
-    looks: int  # maximum number of times that the ranks are tested
+    looks: int  # assumed number of times that the ranks are tested
     noun: str  # what tables call a case: `strategy` or `server`
     load_axes: frozenset[str]
 
@@ -153,7 +153,7 @@ def _point(value: float | None) -> Estimate | None:
 
 
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
-    """Summarize and rank all cases, ordered by server number.
+    """Summarize and rank all cases, and order them by load, work and server number.
 
     If `corrected` is true, intervals, ranks and shares of the ceiling are speed-adjusted.
     """

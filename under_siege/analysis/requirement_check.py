@@ -21,10 +21,10 @@ class Judged:
 
     goal: Goal
     case: Summary
-    known: MetricValue | None  # None if the case has no such metric
+    known: MetricValue | None  # None if the case failed, or if the metric is unknown
     outcome: str
     doubt: str = ""  # reason for the outcome, if it does not follow from the interval
-    more: int | None = None  # how many more requests would decide the outcome at the same share of failures
+    more: int | None = None  # how many more requests, with the same share of failures, would decide the outcome
 
 
 def judged(comparison: Comparison) -> list[Judged]:

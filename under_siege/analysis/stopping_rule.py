@@ -1,8 +1,8 @@
 """Decide which cases `--rounds auto` measures again (racing).
 
-All cases that do not fail are measured at least twice. Only cases that may still be the best, are unclear, or have an
-undecided requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11,
-2001).
+If time permits, all cases that do not fail are measured at least twice. Only cases that may still be the best, are
+unclear, or have an undecided requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson,
+ACM TOMACS 11, 2001).
 """
 
 import math
@@ -22,7 +22,7 @@ ALIKE = math.log(1.05)  # maximum logarithm of the ratio of two rates that count
 
 
 def wanted(result: Result) -> list[Case]:
-    """Return the cases to measure in the next round, the most urgent first, or an empty list if none is needed."""
+    """Return the cases to measure in the next round, the most urgent first, or an empty list if no round is needed."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]

@@ -176,7 +176,7 @@ def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None
 
 
 def _response(rounds: Sequence[Round], estimates: CaseEstimates) -> Latency | None:
-    """Return the latency of all responses, or the medians over the bursts if the tool reports only percentiles."""
+    """Return the latency of all responses or, if the tool reports only percentiles, their medians over the bursts."""
     bursts = [run.totals for run in rounds if run.totals]
     if not bursts:
         return _latency([run.responses for run in rounds], "response", estimates)

@@ -248,7 +248,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A table with a column for each value of an axis, and a row for all cases that differ only in this value."""
+    """A table with a column for each value of an axis, and a row for each set of cases that differ only on the axis."""
 
     axis: str
     values: list[Value]

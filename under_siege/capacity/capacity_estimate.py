@@ -21,9 +21,9 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)
-PRECISE = 1.08  # ratio of the upper to the lower bound below which the search stops
+PRECISE = 1.08  # the search stops if the ratio of the upper to the lower bound is smaller
 FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
-# Maximum duration of a step until a goal is missed and afterwards, and minimum duration, as shares of the time budget.
+# Shares of the time budget: maximum duration of a step before and after the first missed goal; least time for a step.
 OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
 MOST_REQUESTS = 3000  # maximum number of requests per step
 TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
@@ -46,10 +46,10 @@ NEAR_KNEE = (0.97, 0.9, 0.94)  # rates that the steps offer in turn, as shares o
 STEPS_UP, STEPS_DOWN = 2.0, 0.25
 TRIED = 2  # number of steps that must miss the goals before STEPS_DOWN applies
 # If the lowest rate that missed the goals is more than GAP times the highest rate that met them, the next rate keeps
-# away from both by the share INSIDE of the gap (logarithmic).
+# at least the share INSIDE of the gap (on a logarithmic scale) away from both.
 GAP = 1.25
 INSIDE = 0.2
-# Factors above or below the median estimate of the knee. If the interval extends beyond FAR, the next rate is NEXT_TO.
+# Factors above or below the median of the knee. If the interval extends beyond FAR, the next rate is at NEXT_TO.
 FAR, NEXT_TO = 1.6, 1.25
 QUANTILES = (0.5, 0.3, 0.7)  # rates that the steps offer in turn, as quantiles of the estimated knee
 ENDS = 0.02  # relative difference below which a rate counts as equal to the lowest or highest possible rate
@@ -190,7 +190,7 @@ class Capacity:
         return is_below or (len(self._own) >= FEWEST and high / low < PRECISE)
 
     def _next_rate(self) -> float:
-        """Return a rate that should overload the server or, once a goal was missed, a rate near the knee."""
+        """Return a rate that should overload the server or, once a goal has been missed, a rate near the knee."""
         if not self._missed_rates:
             return min(self.most_per_s, self._guess * TOO_MUCH ** (1 + len(self.steps)))
         if self._is_replayed:
@@ -240,7 +240,7 @@ class Capacity:
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:
-        """Return the confidence interval, with None for a bound outside the rates that may be offered."""
+        """Return the confidence interval; a bound is None if it is unknown or outside the rates that may be offered."""
         if self.failure or not self._knees:
             return None, None
         low, high = map(self._quantile, INTERVAL)
@@ -263,7 +263,7 @@ class Capacity:
 
     @cached_property
     def per_s(self) -> float | None:
-        """Return the estimated capacity, or None if it lies outside the rates that may be offered."""
+        """Return the estimated capacity, or None if a bound of its interval is None."""
         return self._quantile(0.5) if all(self.interval) else None
 
     @cached_property
@@ -298,7 +298,7 @@ class Capacity:
 
     @property
     def verdict(self) -> str:
-        """Return `failed`, `undecided` (if there is no lower bound or the interval exceeds about ±15 %), or `ok`."""
+        """Return `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±15 %), or `ok`."""
         if self.failure:
             return FAILED
         is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)
@@ -319,7 +319,7 @@ class Capacity:
 
     @property
     def in_time_s(self) -> float:
-        """Return the latency limit for goodput in seconds: the limit of the strictest response-time goal."""
+        """Return the latency limit for goodput, in seconds: the limit of the strictest response-time goal."""
         return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
 
     @property

@@ -22,7 +22,7 @@ from under_siege.report.case_names import in_words
 
 MOST_PICTURES = 6  # maximum number of pictures, one for each task
 _HEIGHT, _LOWER = 240, 170
-_LEAST_S = 5e-4  # shorter times are drawn as this long, because the axis is logarithmic
+_LEAST_S = 5e-4  # shorter times are drawn at this value, because the axis is logarithmic
 _METRICS = {"responses": "response", "pings": "ping"}
 
 

@@ -63,7 +63,7 @@ def check_goal(requested: Goal, suite: Suite) -> None:
     if requested.figure.startswith("ping_") and suite.ping is None:
         raise BadInputError(f"{requested.text!r}: no health check is set; add one, such as --ping /health")
     if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):
-        raise BadInputError(f"{requested.text!r} can't be met at any rate; choose a limit that can be met")
+        raise BadInputError(f"{requested.text!r} is too strict for a search; choose a limit that can be met")
 
 
 def run_capacity(

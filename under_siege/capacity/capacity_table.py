@@ -102,10 +102,10 @@ def cells(capacity: Capacity) -> list[str]:
 
 
 def _first_missed_goal(capacity: Capacity) -> str:
-    """Return the metric of the goal that is missed first, and its value at the lowest rate that missed the goal."""
+    """Return the metric whose goal is missed first, and its value at the lowest such rate in or above the interval."""
     goal = capacity.breaks
     if goal is None:
-        return "nothing"
+        return "none"
     missed = [step for step in capacity.steps if goal in capacity.missed_at(step)]
     beyond = [step for step in missed if step.per_s >= (capacity.lower_per_s or 0.0)]
     value = "".join(f": {_goal_value(step, goal)} at {per_s(step.per_s)}" for step in (beyond or missed)[:1])
@@ -129,7 +129,7 @@ def _goal_value(step: StepMetrics, goal: Goal) -> str:
 
 
 def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the best server, about problems of single servers, and about the measurement."""
+    """Yield sentences about the best server, about problems of individual servers, and about the measurement."""
     several = named(capacities)
     best, others = _best(several)
     if best:
@@ -157,7 +157,7 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
     if capacity.is_none:
         yield f": no rate meets the goals; {_why_none(capacity)}"
     elif capacity.lower_per_s is None:
-        yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower offered rate meets all goals"
+        yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
     elif capacity.upper_per_s is None:
         yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
     if capacity.per_s and capacity.steady_per_s and capacity.steady_per_s > LARGE_GAIN * capacity.per_s:

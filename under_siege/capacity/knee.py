@@ -50,7 +50,7 @@ class StepEvidence:
     excess: float  # the logarithm of the metric divided by its limit; may be infinite
     broke: bool = False  # whether the step ended early because the metric clearly exceeded the limit
     missed: int = 0  # number of requests that exceeded the limit
-    allowed: float = 0.0  # number of requests that may exceed the limit; if 0, `excess` is used instead of the counts
+    allowed: float = 0.0  # number of requests allowed to exceed the limit; if 0, `excess` is used instead of the counts
 
 
 class Knee:
@@ -131,7 +131,7 @@ WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers to try
 TRIES = 30  # number of replays that each step is compared with
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
 EXACT = 0.1  # minimum standard deviation of the logarithms of these percentiles
-ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue that may model the server
+ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue accepted as a model
 INDEPENDENT = math.log(2)  # maximum difference between the logarithms of service times that don't depend on the load
 FEWEST_OF_STEP = 20  # minimum number of service times for the mean of a step
 TINY_S = 1e-6
@@ -240,7 +240,7 @@ def _by_answer(step: StepRequests) -> StepRequests:
 def service_times(step: StepRequests, workers: int) -> tuple[Floats, Floats]:
     """Return how long each answered request waited for a worker, and its service time, in seconds.
 
-    This assumes that workers serve requests in the order in which the step sent them.
+    This assumes that workers serve requests in the order in which `step` lists them.
     """
     free_s, waited, served = [0.0] * workers, [], []
     for due, wait, is_answered in zip(step.due_s, step.wait_s, step.is_answered, strict=True):

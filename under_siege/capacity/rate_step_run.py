@@ -175,7 +175,7 @@ LOOK_S = 0.1
 PING_EVERY_S = 0.025
 CLEARLY = 10.0  # a step ends early if 10 times the allowed number of requests miss a goal
 FEWEST_MISSED = 5  # minimum number of misses that ends a step early
-STOP_S = 0.5  # how long a server may take to exit; it is short, because its remaining work does not matter
+STOP_S = 0.5  # maximum time for a server to exit; short, because the server's remaining work does not matter
 LATER = 1.1  # how long to wait for a response, as a multiple of the limit
 
 

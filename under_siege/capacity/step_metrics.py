@@ -27,7 +27,7 @@ AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is th
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return `response` or `ping`, and the percentage; if the goal does not limit a percentile, the name is empty."""
+    """Return `response` or `ping` (an empty string if the goal does not limit a percentile), and the percentile."""
     kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
     return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
 
@@ -100,7 +100,7 @@ class StepMetrics:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests missed the response-time limit, and how many may do so; zeros for other goals."""
+        """Return how many requests exceeded the response-time limit and how many are allowed to (0 for other goals)."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0
@@ -129,7 +129,7 @@ class StepMetrics:
 
     @property
     def keeps_pace(self) -> bool:
-        """Return whether the throughput reaches `PACE`, because too many concurrent tasks can slow a server down."""
+        """Return whether the throughput reaches `PACE`; too many concurrent tasks can slow a server down."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:

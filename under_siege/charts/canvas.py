@@ -1,4 +1,4 @@
-"""Define the style of charts, and render them as SVG for pages, or for files with a title and conditions."""
+"""Define the style of charts, and render charts as SVG: for pages, or with a title and conditions for files."""
 
 import re
 import textwrap
@@ -15,7 +15,7 @@ _VERSION = "6.4"  # version of Vega-Lite
 MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
-# Width and height in pixels, and the scale factor that makes a slide readable from the last row.
+# Width and height in pixels, and the scale factor that makes a slide readable from the back row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # margin of an image in pixels
 _LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter divided by the font size
@@ -37,7 +37,7 @@ class Theme:
     mute: str = "#8db7d6"
     ping: str = "#d55e00"
     limit: str = "#1b2733"
-    height: float | None = None  # height of a slide; None if the chart is as high as needed
+    height: float | None = None  # height of a slide; None if the chart is as tall as needed
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#00795a", "#a8437f", "#8a6d00", "#1b2733")
 
     @property
@@ -46,7 +46,7 @@ class Theme:
 
     @property
     def is_slide(self) -> bool:
-        """Return whether this is a slide, which needs few words and large letters to be readable from the last row."""
+        """Return whether this is a slide, which needs few words and large letters to be readable from the back row."""
         return self.height is not None
 
 
@@ -147,7 +147,7 @@ class Sheet:
     rows: dict[str, Rows] = field(default_factory=dict)  # data of each layer
 
     def of(self, name: str, rows: Rows, mark: str, encoding: VegaLite, **style: Any) -> VegaLite:
-        """Keep the rows, and return a layer that draws them in an SVG group of the class `NAME_marks`."""
+        """Store the rows, and return a layer that draws them in an SVG group with the class `NAME_marks`."""
         self.rows[name] = rows
         return {"name": name, **layer(name, mark, encoding, **style)}
 
@@ -223,7 +223,7 @@ class ChartFile:
 
     title: str
     below: str
-    aspect: str | None = None  # aspect ratio of a slide; None if the image is as high as needed
+    aspect: str | None = None  # aspect ratio of a slide; None if the image is as tall as needed
     under: str = ""  # a list of names below the title, in smaller letters
 
     @property

@@ -26,11 +26,11 @@ def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
         values: variables of the template.
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
-    return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (ours)
+    return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (our own CSS)
 
 
 def page(name: str, result: Result, **values: Any) -> str:
-    """Render a page about a result; besides `values`, the template gets the conditions of the measurement."""
+    """Render a page about a result; besides `values`, the template gets the glossary, command and machine."""
     return rendered(
         name,
         explained=Explained(),
@@ -191,8 +191,8 @@ GLOSSARY = {
     "availability": "The share of all requests that got a correct response.",
     "CPU per trans": "CPU time of the server and all its processes for each correct response, as measured. On faster "
     "CPUs it is lower.",
-    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts only once the pages "
-    "that processes share.",
+    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts shared pages "
+    "only once.",
     "speed": "CPU speed while this case was measured, compared with its mean over this run.",
     "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
     "computes a task, no other request is served.",

@@ -175,7 +175,7 @@ def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], t
     if theme.is_narrow:
         return "ceiling"
     if not shared:
-        return "dashed: the ceiling of that Python"
+        return "dashed: the ceiling with the same Python"
     ceiling = places[0][2]
     width = half_width(ceiling)
     margin = f" ± {formatting.margin(width)}" if width is not None else ""
@@ -359,7 +359,7 @@ def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
 def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
-    """Return two labelled scale lines: one for a round number of responses, and one for a round ping latency."""
+    """Return two labelled scale lines: one at the highest tick for responses, and one at the highest tick for pings."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
         {"y": floor - answers_px * count / most, "text": f"{count:g} responses"},

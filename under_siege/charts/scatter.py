@@ -14,11 +14,11 @@ from under_siege.checks.verdict_rules import OK
 from under_siege.report.case_names import plain_name, short
 
 _DOT = 7.0  # half of the width of a point in pixels
-_CLOSE = (26.0, 14.0)  # points within this horizontal and vertical distance in pixels share a bracket
-_WIDEST = 160.0  # groups that would span more pixels than this are not joined
+_CLOSE = (26.0, 14.0)  # points within these distances (horizontal and vertical, in pixels) share a bracket
+_WIDEST = 160.0  # maximum `_spread` in pixels of groups that are joined because their names overlap
 # Vertical offsets to try for names, in pixels.
 _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)
-# A name within this horizontal and vertical distance in pixels of another point or bracket seems to belong to it.
+# A name within these distances (horizontal and vertical, in pixels) of another point seems to belong to it.
 _APART = (5.0, 18.0)
 
 _HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # height of the plot and of a line of text, and width of a letter, in pixels
@@ -102,7 +102,7 @@ def _join(groups: list[list[Point]], one: int, other: int) -> None:
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """Return two groups to join, or None: close groups or, once blocks are placed, groups whose names overlap."""
+    """Return which two groups to join, if any: close ones or, once blocks are placed, ones whose names overlap."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)

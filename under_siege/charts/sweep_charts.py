@@ -31,7 +31,7 @@ class SweepMetric:
 
 
 FIGURES = (
-    SweepMetric("rate", "rate_per_s", "requests per second, speed-adjusted"),
+    SweepMetric("rate", "rate_per_s", "responses per second, speed-adjusted"),
     SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
     SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
     SweepMetric("cpu", "cpu_s_per_transaction", "CPU per response, milliseconds", lambda value: 1000 * value),
@@ -142,7 +142,7 @@ def heat_map(cases: Sequence[Summary], theme: Theme) -> Drawing:
 
 
 def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
-    """Return the indices of a case's columns; a case without a value on an axis appears under all of its values."""
+    """Return the indices of a case's columns; a case without a value on an axis appears under all values."""
     return [
         place
         for place, setting in enumerate(settings)

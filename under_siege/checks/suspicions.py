@@ -1,4 +1,4 @@
-"""Rules for single rounds, which detect results that no honest server can have, and load tools at their limit.
+"""Rules for single rounds: they detect results that no honest server can produce, and load tools at their limit.
 
 Each rule returns None, or a message with the contradictory values and their likely cause.
 """
@@ -17,9 +17,9 @@ from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
 DEVIATIONS = 3.0  # number of standard deviations allowed for noise
-DRIFT_OF_RATES = 0.03  # difference between the rates of two equal cases within a minute, as seen on a shared machine
-LEAST_FOR_RUNS = 0.15  # relative error of a single run of a task, due to caches, interrupts, and a warmer interpreter
-OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine, other programs use less than 0.01
+DRIFT_OF_RATES = 0.03  # allowed relative difference between two equal cases' rates within a minute, on a shared machine
+LEAST_FOR_RUNS = 0.15  # minimum of `Needs.allowance`, due to caches, interrupts, and a warmer interpreter
+OTHER_WORK, STEAL = 0.05, 0.02  # maximum shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
 # The CPU time of a task is the mean over groups of runs; one group precedes and one follows each siege. The first value
@@ -27,13 +27,13 @@ NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple
 USUAL_DEVIATION_OF_RUNS, USUAL_GROUPS = 0.04, 4
 LEAST_VARIANCE_OF_NEED = 0.01**2
 
-AWAKE = 0.8  # share of the time; if the server is the limit, the load tool sleeps at least half of the time
-GENERATOR = 0.10  # share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
+AWAKE = 0.8  # threshold as a share of the time; if the server is the limit, the load tool sleeps at least half of it
+GENERATOR = 0.10  # maximum share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
-PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
+PORTS, MANY_PORTS = 0.9, 0.5  # thresholds, as shares of all local ports: without and with failed connections
 FEWEST_FOR_A_MEAN = 5  # minimum number of responses
 CYCLES_OF_OTHERS = 4  # a user without a response counts as stuck once the others have this many responses each
-FAST_SHARE = 0.05  # share of responses that may look too fast because the bench read the tool's previous line late
+FAST_SHARE = 0.05  # maximum share of responses that look too fast because the bench read the tool's previous line late
 ABANDONED_COST = 1.2  # highest plausible CPU time of an abandoned request, as a multiple of the mean
 LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
@@ -41,9 +41,9 @@ LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master 
 FEWEST_CHECKS = 3  # minimum number of response checks, which send the same request on other connections
 FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a response takes about as long as a check
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
-IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses 1.0
+IDLE = 0.5  # maximum share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
-    (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
+    (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (the average wait is half of that, or other requests end it early)"),
     (
         0.095,
@@ -62,7 +62,7 @@ class Needs(NamedTuple):
 
     @property
     def allowance(self) -> float:
-        """Return the fraction by which an honest response may be faster than the task by itself."""
+        """Return the fraction by which an honest response can be faster than the task by itself."""
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
@@ -91,7 +91,7 @@ class Evidence:
         self._cpu_needs = {work: _cpu_need(runs, correction) for work, runs in self._runs.items()}
 
     def needs(self, case_round: Round) -> Needs | None:
-        """Return what the task needs, from its runs in this round or else in all rounds, or None if there are none."""
+        """Return what the task needs, from its runs in this round or else in all rounds; None if there are no runs."""
         by_round = self._runs.get(case_round.case.work)
         if by_round is None:
             return None
@@ -122,7 +122,7 @@ def _runs(case_round: Round) -> list[_Run]:
 
 
 def _scatter(several: Iterable[Sequence[_Run]]) -> float:
-    """Return the robust standard deviation of the logarithms of speed-adjusted run times around the same siege."""
+    """Return the robust standard deviation, within rounds, of the logarithms of speed-adjusted run times."""
     deviations = []
     for runs in several:
         usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
@@ -155,7 +155,7 @@ def paced_by_the_tool(measured: Round) -> bool:
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report responses that took less time than the task: to checks, without load, or repeatedly under load."""
+    """Report responses that took less time than the task: any to a check or without load, or many under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None
@@ -310,7 +310,7 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
     failed = f", and {unconnected} requests got no response" if unconnected else ""
     return (
         f"the machine ran out of local ports (it has {available:,}; {taken:,} were open or in TIME_WAIT)"
-        f"{failed}, so free ports limited the rate, not the server; keep connections alive, let the kernel reuse "
+        f"{failed}, so a lack of ports, not the server, limited the rate; keep connections alive, let the kernel reuse "
         "ports (sysctl -w net.ipv4.tcp_tw_reuse=2), or wait a minute"
     )
 

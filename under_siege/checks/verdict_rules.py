@@ -1,10 +1,10 @@
 """Rules that mark a case `failed`, `suspect` or `unclear`. They use only records, so they can judge old results, too.
 
 Rules for single responses check one round at a time; rules for rates check the interval over all rounds of a case.
-Noise widens this interval, but the case is `unclear` only if the interval includes impossible values or is too wide to
-be useful. A rule is skipped if the load tool or the target does not report the values that the rule needs.
+Noise widens this interval, which makes the case `unclear` only if the interval includes impossible values or is too
+wide to be useful. A rule is skipped if the load tool or the target does not report the values that the rule needs.
 
-Limits are tested on intervals, not on estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
+Limits are compared with intervals, not estimates (two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15,
 1987). A case is flagged if its whole interval is above a limit, and cleared if the interval excludes every excess
 that matters.
 """
@@ -29,7 +29,7 @@ SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds for `suspec
 # second limit.
 TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
-LEAST_CPU_S = 0.001  # resolution of the CPU clock
+LEAST_CPU_S = 0.001  # minimum CPU time of a task to check: the resolution of the CPU clock
 USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
 HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of a response proves little
 
@@ -107,7 +107,7 @@ def unverified(limits: Limits) -> str | None:
         return None
     doubts, has_task = [], limits.rounds[0].record.has_task
     if has_task and not limits.knows_task:
-        doubts.append("the duration of the task alone is unknown")
+        doubts.append("the duration of the task by itself is unknown")
     if limits.rate_excess and limits.rate_excess.most > MOST_RATE and has_task:
         doubts.append(
             f"the confidence interval of the rate extends to {_times(limits.rate_excess.most)} times the ceiling"
@@ -127,7 +127,7 @@ def too_short(limits: Limits) -> str | None:
         return limits.rounds[0].rate.too_short
     if limits.is_settled:
         return None
-    return "the siege of this case or its ceiling ended before nine of ten users had a response; use a longer --time"
+    return "the siege of this case or of its ceiling ended before nine of ten users had a response; use a longer --time"
 
 
 def no_ceiling(limits: Limits) -> str | None:
@@ -236,7 +236,7 @@ def _wrong_answer(measured: Round) -> str | None:
         answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
         if sizes := [size for size, status in answers if status == record.answer_status and size != expected]:
             wrong = f"{len(sizes)} of {len(measured.good)} responses under load were wrong"
-            return f"{wrong}: {sizes[0]} bytes long instead of {expected}"
+            return f"{wrong}: the first was {sizes[0]} bytes long instead of {expected}"
     if contents := sum(columns.wrong_contents):
         return f"{contents} of {measured.attempts} responses under load had the right status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):

@@ -1,8 +1,8 @@
 """Compare two results: compute how much each case changed at the same CPU speed, and whether the change is significant.
 
 Within a result, the rounds are measured at various CPU speeds, so they show how strongly a metric depends on the speed.
-However, the machine may have been faster throughout one result than throughout the other. The dependence measured
-within the results and queueing theory limit the effect of this difference. In a closed queueing network, the elasticity
+However, the machine may have been faster throughout one result than throughout the other. Queueing theory and the
+dependence measured within the results limit the effect of this difference. In a closed queueing network, the elasticity
 of the rate with respect to the speed of a station is at most the utilization of the station, and 1 if there is no other
 station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
 of the change.
@@ -38,7 +38,7 @@ PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tas
 
 _Side = tuple[Summary, list[Round]]  # the summary and the rounds of a case in one result
 
-SAME_MEMORY = 0.01  # relative difference that is ignored, because usable memory differs slightly between boots
+SAME_MEMORY = 0.01  # maximum relative difference that is ignored, because usable memory differs slightly between boots
 
 
 class Bounds(NamedTuple):
@@ -311,7 +311,7 @@ class ResultComparison:
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if any case is worse, failed, gone or misses a requirement, else 3 if any is undecided, else 0."""
+        """Return 1 if a case is worse, failed or gone, or misses a requirement; 3 if anything is undecided; else 0."""
         judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
         if judgements & {WORSE, FAILED, GONE} or required == 1:
             return 1
@@ -370,7 +370,7 @@ def _judge_relative(
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
-    """Return the axis `workers` if it distinguishes no cases, so that numbers of workers may differ between results."""
+    """Return the axes to ignore when cases are matched: `workers`, unless it distinguishes cases within a result."""
     for comparison in comparisons:
         if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []

@@ -17,11 +17,11 @@ Each case:
 Each figure, with null for unknown values:
 
     {base, new, change, low, high, p, smallest_visible, judgement}
-    base, new: the values that `report` shows
+    base, new: the values as measured, without speed adjustment
     change, low, high: the relative change (-0.5 means half) and its 95 % confidence interval, both speed-adjusted
     p: p-value corrected for all tests of the comparison (Holm); a change is significant below 0.05
     smallest_visible: the smallest relative change that would have been significant
-    judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`
+    judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`, or both values are null
 
 Requirements have the same keys as in `report`; with `of_base`, their values are multiples of the base.
 """
@@ -64,7 +64,7 @@ from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
     "before → now: the values that bench.py report shows; %: change of the mean over all rounds",
-    "better, worse: a change of more than 2 % that is significant at 5 %, corrected for all tests here (Holm)",
+    "better, worse: a change of more than 2 % that is significant at 5 % after Holm's correction for multiple testing",
 )
 NOTHING = "-"
 VISIBLE = "detectable change"

@@ -95,7 +95,7 @@ def _directory(python: Interpreter, *parts: str) -> Path:
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return the text of a requirements file, the base of a local path, or an empty string for a package."""
+    """Return the text of a requirements file, the base directory of a local path, or an empty string for a package."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ class OtherWork:
         self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
 
     def share_pct(self, watch_s: float) -> float:
-        """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all."""
+        """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all CPUs."""
         time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
         machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
         return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
@@ -136,8 +136,8 @@ def _cpus() -> Iterator[Finding]:
     cpus, usable = psutil.cpu_count() or 1, usable_cpus()
     if usable < cpus:
         yield Finding(
-            f"only {usable} of {cpus} CPUs are available here (affinity or a cgroup quota)",
-            f"lift the limit, or read the results as those of a machine with {usable} CPUs",
+            f"only {usable} of {cpus} CPUs can be used (affinity or a cgroup quota)",
+            f"lift the limit, or read the results as those of a {usable}-CPU machine",
         )
     if usable == 1:
         yield Finding("there is only one CPU, so no strategy can compute in parallel", "measure on more CPUs")

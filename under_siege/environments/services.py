@@ -31,7 +31,7 @@ _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service and the commands that start it. Options and address may contain {folder}, {host} and {port}."""
+    """A service and the commands that start it. All options and `address` may contain {folder}, {host} and {port}."""
 
     name: str
     program: str
@@ -153,7 +153,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
 
 
 def _path(service: str, program: str) -> str:
-    """Return the path of a program, even if it is not on the PATH, such as a program of Debian's PostgreSQL."""
+    """Return the path of a program, which may be outside the PATH, as PostgreSQL's programs are on Debian."""
     debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
     newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
@@ -164,7 +164,7 @@ def _path(service: str, program: str) -> str:
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """Return a command prefix that drops root privileges, and the new user id, or `[]` and None if it isn't needed.
+    """Return a command prefix that drops root privileges, and the new user id, or `[]` and `None` if not run as root.
 
     Services run in their own IPC namespace, because PostgreSQL would leave shared memory behind if it were killed.
     """

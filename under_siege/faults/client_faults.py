@@ -1,4 +1,4 @@
-"""Inject client faults: clients that disconnect, overload the server, or send endless or invalid requests."""
+"""Inject faults caused by clients: disconnects, overload, endless tasks, and incomplete or invalid requests."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ SLOW_CONNECTIONS, MALFORMED = 50, 10_000
 LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task for each of these faults
 CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout for the server to be idle in IDLE_CHECKS consecutive checks
 MOST_WASTED_CPU = 0.15  # tasks that use at most this share of their full CPU time count as cancelled
-TASKS_LONGER = 2.0  # number of other tasks that the next request may wait for
+TASKS_LONGER = 2.0  # maximum number of other tasks that the next request is allowed to wait for
 WATCHED_S = 0.8  # how long endless tasks were measured in older results, which don't record this duration
 
 
@@ -133,7 +133,7 @@ async def send_incomplete_requests(context: FaultContext) -> None:
 
 
 async def send_malformed_requests(context: FaultContext) -> None:
-    """Send invalid or ambiguous HTTP requests, and record whether the server survives, logs or answers them."""
+    """Send invalid or ambiguous HTTP requests; record survival, log lines and responses to smuggled requests."""
     context.set_task_cpu(MALFORMED_CPU_S)
     incident, server = context.incident, context.server
     lines = server.lines_said()

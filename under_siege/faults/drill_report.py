@@ -171,7 +171,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Return a CSV line for each figure of each cell; the value of a figure that was never reached is empty."""
+    """Return a CSV line for each figure of each cell; the value is empty for a time that was never reached."""
     rows = (
         [outcome.case.server, outcome.fault, name, value, outcome.mark]
         for outcome in fault_outcomes(result.incidents)
@@ -252,7 +252,7 @@ def drill_as_html(result: Result) -> str:
 
 
 def drill_pictures(result: Result) -> Iterator[Picture]:
-    """Yield a picture for each fault, which shows the first round of each server."""
+    """For each fault, yield a picture that shows the first round of each server."""
     outcomes = fault_outcomes(result.incidents)
     for fault in FAULTS.values():
         drawn = [incident for outcome in outcomes if outcome.fault == fault.name and (incident := _first(outcome))]
@@ -269,6 +269,6 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
 
 
 def _first(outcome: FaultOutcome) -> Incident | None:
-    """Return the first round in which the fault was injected and at least one request ended, or None."""
+    """Return the first round in which the fault was injected and at least one request has an outcome, or None."""
     injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
     return next((incident for incident in injected if incident.requests.ended_s), None)

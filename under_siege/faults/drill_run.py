@@ -30,11 +30,11 @@ def drill_plan(
     """Return the plan of a drill, in which tasks have adjustable lengths, and its number of incidents.
 
     Raises:
-        BadInputError: see `make_plan`.
+        BadInputError: a drill does not support the suite; see also `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # use the queue length for production
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the default queue, as in production
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
@@ -148,7 +148,7 @@ class Drill:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # after the fault, an exit is an outcome
+            if not began or not incident.seen:  # once metrics are recorded, the error is an effect of the fault
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not discard the results of the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")

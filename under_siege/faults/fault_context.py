@@ -46,7 +46,7 @@ LOOK_S = 0.02
 IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
 MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
-STOP_S = 0.05  # how long a server may take to exit after the last fault
+STOP_S = 0.05  # timeout for the server's exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
 # The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
 # number is multiplied by the number of listening processes.
@@ -166,7 +166,7 @@ class FaultContext:
         (self.folder / f"{ENDLESS}{name}").touch()
 
     def has_pending_endless_task(self) -> bool:
-        """Return whether an endless task has not started yet."""
+        """Return whether a requested endless task has yet to start."""
         return any(self.folder.glob(f"{ENDLESS}*"))
 
     def started_tasks(self) -> int:

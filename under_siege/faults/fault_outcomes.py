@@ -28,11 +28,11 @@ class FaultOutcome:
     figures: Figures = field(default_factory=dict)
     without: str = ""  # why the fault does not apply to the server
     failure: str = ""  # why the drill failed
-    unusable: str = ""  # why no fault of this server can be judged; if set, `failure` is set, too
+    unusable: str = ""  # why no fault can be judged on this server; if set, `failure` is set, too
 
     @property
     def mark(self) -> str:
-        """Return the mark of the server, or an empty string if the fault does not apply or the drill failed."""
+        """Return the mark, or an empty string for the control, an inapplicable fault or a failed drill."""
         mark = FAULTS[self.fault].mark(self.figures) if self.figures else UNMARKED
         has_failed = any(incident.has_recovered is False for incident in self.incidents)
         return HURT if mark == OK and has_failed else mark

@@ -47,7 +47,7 @@ def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
 
 
 def recovery_s(incident: Incident, until_s: float) -> float | None:
-    """Return the time from the fault to the first window of WINDOW_S that has a recovered rate and no later failures.
+    """Return the time from the fault to the first window of WINDOW_S, after the last failure, with a recovered rate.
 
     Return None if no such window begins by `until_s`.
     """

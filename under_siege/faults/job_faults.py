@@ -38,7 +38,7 @@ async def kill_a_worker(context: FaultContext) -> None:
 
 
 async def kill_the_server(context: FaultContext) -> None:
-    """Post jobs, kill and restart the server with the same command, and poll for the results."""
+    """Post jobs, kill the server, restart it with the same command, and poll for the results."""
     if not (jobs := await _post_all(context)):
         return
     context.mark_fault()
@@ -196,7 +196,7 @@ JOB_FAULTS = (
     _job_fault(
         "jobs_server_apart",
         "40 jobs are posted, then the server gets SIGKILL and is restarted; the broker is separate",
-        "jobs, server killed, own broker",
+        "jobs, server killed, separate broker",
         kill_the_server,
         "server",
         has_own_server=True,
@@ -214,7 +214,7 @@ JOB_FAULTS = (
     _job_fault(
         "jobs_broker_disk",
         "40 jobs are posted, then a broker that writes everything to disk gets SIGKILL and is restarted",
-        "jobs, broker with disk killed",
+        "jobs, persistent broker killed",
         kill_the_broker,
         "broker",
         has_own_server=True,

@@ -33,9 +33,9 @@ CONTROL_S = 0.6  # duration of the control's load after the time at which a faul
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 LINE_LIMIT_S = 0.3  # timeout for the last output of a server that has exited
 ONLY_ONE = "it has only one process"
-STOP_CPU_S = 0.1  # CPU time of a task during SIGTERM
-FEW = 1.0  # number of requests that may be lost when a worker is killed
-SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much longer the exit may take
+STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
+FEW = 1.0  # maximum number of requests lost after a worker is killed, for the mark OK
+SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and the extra time allowed for its exit
 
 
 async def do_nothing(context: FaultContext) -> None:
@@ -173,7 +173,7 @@ PROCESS_FAULTS = (
     ),
     Fault(
         "stop",
-        "SIGTERM while tasks run that are shorter than the graceful-shutdown period",
+        "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
         "SIGTERM",
         ("in-flight lost", "exit"),
         stop,

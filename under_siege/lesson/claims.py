@@ -24,7 +24,7 @@ from under_siege.stats.steady_rate import median_of
 from under_siege.trace.timeline import NOT_REPORTED
 
 MUCH_MORE = 1.1  # show the highest rate that met the goals if it exceeds the lower bound by this factor
-IN_FLIGHT = "at once"  # metric of a trace: the maximum number of requests in flight
+IN_FLIGHT = "at once"  # metric of a trace: the maximum number of tasks in progress at the same time
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
     "memory_bytes": formatting.megabytes,
@@ -32,10 +32,10 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
-# Texts for a ratio near 1. The key is whether the interval of the ratio contains 1.
+# Texts for a ratio near 1. The key is whether the interval of the ratio contains 1, within `ACCURACY`.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
-SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest deviation for `about`
-MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest factor off for `about`
+MARGIN = 1.1  # largest factor by which an interval may exceed the limit of its claim; too small to matter in practice
 
 
 class Figure(NamedTuple):
@@ -65,7 +65,7 @@ def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
     """Return the only object whose case the selector matches; raise LookupError if none or several match."""
     matches = [each for each in several if fits(selector, each.case)]
     if len(matches) != 1:
-        raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
+        raise LookupError(f"{selector} was not measured" if not matches else f"{selector} matches more than one {kind}")
     return matches[0]
 
 
@@ -89,7 +89,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return the case's figure for a metric of `--require` or of the lesson; raise LookupError if it has none."""
+        """Return a case's figure for a `--require` or lesson metric; raise LookupError unless one case matches."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -172,7 +172,7 @@ def _of_server(metric: str, summary: Summary, rounds: Sequence[Round]) -> Figure
         "drain": median_of(drain.lasted_s for drain in drains),
     }[metric]
     if value is None:
-        return unknown(f"{summary.server} did not report {metric}")
+        return unknown(f"{summary.server} has no value for {metric}")
     return exact(value, f"{value:,.0f}" if metric == "backlog" else formatting.seconds(value))
 
 
@@ -184,7 +184,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
     ]
     estimate = estimates([inside])[0]
     if estimate is None or summary.verdict == FAILED:
-        return unknown(_doubt(summary) or f"{summary.server} has no correct response{_first_reason(summary)}")
+        return unknown(_doubt(summary) or f"{summary.server} sent no correct response{_first_reason(summary)}")
     rate = float(np.exp(np.mean(np.log(rates))))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
@@ -193,7 +193,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
 
 
 def _in_flight(trace: Trace) -> Figure:
-    """Return the largest number of tasks that were in flight at the same time."""
+    """Return the largest number of tasks that were in progress at the same time."""
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
         return unknown(trace.failure.message if trace.failure else NOT_REPORTED)
@@ -201,7 +201,7 @@ def _in_flight(trace: Trace) -> Figure:
 
 
 def _doubt(summary: Summary) -> str:
-    """Return why figures can't be trusted, or an empty string. Noise is no reason, because intervals include it."""
+    """Return why a case's figures can't be trusted, or an empty string. Noise is ignored: intervals include it."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
     return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
@@ -282,7 +282,7 @@ def limits_of(relation: str) -> tuple[float, float]:
     if not match:
         raise BadInputError(
             f"is = {relation!r}: expected {', '.join(named)}, undecided, decided, identical, different, "
-            "or about, at least or at most N times"
+            "about N times, at least N times, or at most N times"
         )
     times = float(match[2])
     return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[match[1]]
@@ -330,7 +330,7 @@ def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> 
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
-    """Return the ratio, computed from the estimates or else from the intervals, or None if an interval is missing."""
+    """Compute the ratio from the estimates if possible, else from the intervals; return None if one is missing."""
     value = None
     if figure.value is not None and reference.value is not None:
         value = _quotient(figure.value, reference.value)
@@ -340,7 +340,7 @@ def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
     if figure.low is None or figure.high is None or reference.low is None or reference.high is None:
         return None
     low, high = _quotient(figure.low, reference.high), _quotient(figure.high, reference.low)
-    bound = low if figure.value is None else high  # an unknown figure is at least its lower bound
+    bound = low if figure.value is None else high  # a figure beyond the measured range is at least its lower bound
     return low, bound if value is None else value, high
 
 

@@ -39,10 +39,10 @@ UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server and a known server, print a report, save the raw values, and return the exit code.
+    """Measure the server and the one to compare it with, print a report, save the raw values, and return the exit code.
 
     Raises:
-        BadInputError: the file is not a server, or does not start.
+        BadInputError: the file defines no server, or its server does not start.
     """
     is_exercise = file.stem in all_exercises()
     exercise = all_exercises()[file.stem] if is_exercise else Exercise()
@@ -100,7 +100,7 @@ class CheckReport:
         self.faults = [reason for reason in self._case.reasons if reason.code not in excused]
         self.doubts = [reason for reason in self._case.reasons if reason.code in excused]
         claims = () if self._case.verdict == FAILED else exercise.claims
-        # Trust the figures of suspect servers, too: a suspect server can't solve the exercise, but can refute a claim.
+        # Trust the figures of suspect servers, too: they can't solve the exercise, but can refute a claim.
         self.claims = [decide(msgspec.structs.replace(claim, of=name), view, trusted=True) for claim in claims]
 
     @property
@@ -134,7 +134,7 @@ class CheckReport:
     def _figures(self) -> Iterator[str]:
         yield terminal.paragraph(
             f"{self._exercise.users} users sent requests for the task {self._exercise.task}, each user one request at "
-            "a time, and the bench sent pings. The ceiling is the throughput of the same users without a server."
+            "a time, and the bench sent pings. The ceiling is the users' throughput if they run the task themselves."
         )
         rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
         for case in self._cases:

@@ -57,7 +57,7 @@ class LessonSession:
             raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
         for (step, question), letter in zip(questions, self._answers, strict=False):  # no letters without --answer
             if letter not in question.letters:
-                raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
+                raise BadInputError(f"--answer {letter}: step {step.number} expects {', '.join(question.letters)}")
 
     def _step(self, step: LessonStep) -> None:
         predictions, right, instead, file = "", "", "", ""
@@ -102,7 +102,7 @@ class LessonSession:
         if missing := missing_here(question):
             return self._committed(step, question, f"This machine {missing}.")
         self._print(
-            f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds."
+            f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes a few seconds."
         )
         file = self._progress.result_file(step)
         unfinished = file.with_suffix(".unfinished.json")  # the old file remains until the new file is complete
@@ -124,7 +124,7 @@ class LessonSession:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._print)
             except BadInputError as error:
-                if not run.pythons:  # only a question with `pythons` falls back to a committed result
+                if not run.pythons:  # after this error, only a question with `pythons` falls back to a committed result
                     raise
                 return None, str(error)
         if stopped_by:
@@ -164,7 +164,7 @@ class LessonSession:
             return
         self._print_wrapped(findings)
         if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
-            self._pause("Enter: the chart of that machine")
+            self._pause("Enter: the chart from that machine")
             self._show(TimelinesAsText(result))
 
     def _show(self, renderable: RenderableType) -> None:

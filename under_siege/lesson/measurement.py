@@ -33,7 +33,7 @@ from under_siege.trace.trace_run import RequestTracer, trace_servers
 SEED = 1
 USUAL_S = 0.08  # usual duration of a CPU-bound task; on a slower machine, sieges are longer
 LONGEST = 3.0  # largest factor for the duration of a step; the step then takes about a minute
-NOTICEABLE_S = 2.0  # a shorter extension is omitted
+NOTICEABLE_S = 2.0  # minimum extension of a step; a shorter one is omitted
 CPU_SAMPLE_S = 0.3
 MORE_ROUNDS = 3  # maximum number of extra rounds while a claim is undecided
 

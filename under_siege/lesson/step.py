@@ -34,9 +34,10 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     metric: str  # metric name, as in ResultView.figure
     of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
     # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` if the interval of
-    # the ratio contains 1, or else `decided`; for counts, `there`, `none`, `identical` or `different`; for times, `never`.
+    # the ratio contains 1, or else `decided`; for counts, `there` (at least 1) or `none` (0); for
+    # times, `never`; for displayed values, `identical` or `different`.
     relation: str
-    against: str = ""  # another case, `task` (its time without a server), `users`, or an amount such as `50 ms`
+    against: str = ""  # another case, a capacity metric, `task` (its time without a server), `users`, or `50 ms`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
     says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
@@ -159,7 +160,7 @@ def committed_result(step: LessonStep, question: Question) -> Path:
 
 
 class Exercise(_Strict, frozen=True):
-    """How to measure a solution of an exercise, and which claims to check in addition to the usual checks."""
+    """How to measure a solution to an exercise, and which claims to check in addition to the usual checks."""
 
     beside: str = "1"  # the strategy to compare with
     task: str = "primes"
@@ -177,7 +178,7 @@ def all_exercises() -> dict[str, Exercise]:
 
 class CompletedStep(msgspec.Struct):
     predicted: str  # a letter for each question
-    right: str  # letters of the right answers; `?` if undecided
+    right: str  # letters of the right answers; `?` if undecided or if no answer is right
     result: str  # file with the raw values; empty if only a committed result was shown
     instead: str = ""  # reason why a committed result was shown
     command: list[str] = []

@@ -51,7 +51,7 @@ def _filled(text: str, first: str, other: str) -> str:
 
 
 def question_text(step: LessonStep, question: Question, number: int) -> str:
-    """Return the title, the question and its answers in at most 12 lines."""
+    """Return the title, the question and its answers; a test limits them to 12 lines."""
     count = f" ({number} of {len(step.questions)})" if len(step.questions) > 1 else ""
     answers = (_filled(question.answer(letter), f"  {letter}  ", "     ") for letter in question.letters)
     return "\n".join([f"{step.number}. {step.title}{count}", paragraph(question.text), *answers])

@@ -41,7 +41,7 @@ class Siege(Driver):
     def refusal(self, spec: LoadSpec) -> str:
         if spec.requests is not None and (spec.requests < spec.users or spec.requests % spec.users):
             return (
-                f"siege lets each user send the same number of requests: {spec.requests} can't be divided among "
+                f"siege makes each user send the same number of requests: {spec.requests} can't be divided among "
                 f"{spec.users} users; use a multiple of {spec.users}"
             )
         requests = [request for _, request in spec.mix] or [spec.request]
@@ -99,6 +99,6 @@ def _headers(spec: LoadSpec) -> Headers:
 
 
 def _header(name: str, value: str) -> list[str]:
-    """Return the options for a header. Without special options for two headers, siege would add its own values."""
+    """Return the options for a header. Two headers need their own options, or siege would add its own values."""
     option = {"content-type": "-T", "user-agent": "-A"}.get(name.lower())
     return [option, value] if option else ["-H", f"{name}: {value}"]

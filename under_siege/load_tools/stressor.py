@@ -10,7 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals
 _FILE = "load.yaml"
 # The file sets all options, because stressor silently ignores `-o sessions.count:2`. Values are JSON (valid YAML).
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
-# A script may replace this request, and use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for bodies).
+# A script can replace this request and use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for bodies).
 _REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
@@ -37,7 +37,7 @@ class Stressor(Driver):
 
     def refusal(self, spec: LoadSpec) -> str:
         if not spec.request.body.isascii() or b"$(" in spec.request.body:
-            return "stressor can only send ASCII bodies without $(; use siege"
+            return "stressor can only send ASCII bodies without `$(`; use siege"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:

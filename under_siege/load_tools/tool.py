@@ -24,10 +24,10 @@ class LoadSpec:
     keep_alive: bool = False
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
-    paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, and body sizes
+    paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, with body sizes
     script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
-    expected: bytes = b""  # expected body, for scripts; empty if correct bodies differ
+    expected: bytes = b""  # expected body, for tools that compare it; empty if correct bodies can differ
     port: int | None = None  # a free port for communication between the tool's own processes
     timeout_s: float = 3600.0  # timeout of a response
     request: Request = GET
@@ -70,7 +70,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The results of one burst, for a row of `Bursts`; None means that the tool does not report the value."""
+    """The results of one burst, for a row of `Bursts`; `None` means that the tool does not report the value."""
 
     right: int
     wrong_status: int
@@ -104,7 +104,7 @@ class Driver:
     response_line: re.Pattern[str] | None = None  # matches a line of stdout; its groups are `ToolResponse` fields
     streams_responses = False  # whether the tool reports every response as it arrives
     reports_percentiles = True
-    is_replayed = False  # whether the bench checks responses by replaying requests, because the tool checks none
+    is_replayed = False  # whether the bench replays the tool's requests itself to check the responses
     counts_requests = False  # whether the tool can send a given number of requests
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
@@ -112,7 +112,7 @@ class Driver:
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
     waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
-    start_s = 0.02  # approximate time before the first request and after the last response
+    start_s = 0.02  # approximate time before the first request plus time after the last response
     step_s = 0.0  # resolution of the response times, if the tool reports every response
 
     def version(self, output: str) -> str:

@@ -114,12 +114,12 @@ def _mix(spec: LoadSpec) -> str:
 
 
 def _lua(text: bytes) -> str:
-    """Return the text as a Lua string, or nil if it is empty."""
+    """Return the text as a Lua string, or `nil` if it is empty."""
     return f'"{"".join(f"{chr(92)}{byte:03d}" for byte in text)}"' if text else "nil"
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return the difference between received and requested bytes beyond the bytes in flight, or None if unknown."""
+    """Return how far received and requested bytes differ by more than the bytes in flight, or None if unknown."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

@@ -74,7 +74,7 @@ class BodyRule:
             SAME: "",
             ANY: "only the status was checked, because bodies may differ (body = any)",
             JSON: "compared as JSON, not byte for byte"
-            + (f", and without {', '.join(self.ignored)}" if self.ignored else ""),
+            + (f", ignoring {', '.join(self.ignored)}" if self.ignored else ""),
             FIELDS: f"only the status and these fields were checked: {', '.join(path for path, _ in self.fields)}",
             PATTERN: f"only the status and the pattern {self.pattern!r} were checked",
         }[self.mode]

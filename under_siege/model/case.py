@@ -76,7 +76,7 @@ class Case:
 
     @property
     def python(self) -> str:
-        """Return the version of the Python that runs the server, or an empty string if the case has no Python."""
+        """Return the version of the Python that runs the server, or an empty string if the case has no value for it."""
         return str(self.get("python") or "")
 
     @property
@@ -113,7 +113,7 @@ class Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
     def for_target(self, server: str, axes: Collection[str]) -> Case:
-        """Return the corresponding case of another target, which depends only on these axes."""
+        """Return the corresponding case of another target, whose cases depend only on these axes."""
         return Case(server, self.on(axes))
 
     def covers(self, other: Case) -> bool:
@@ -122,7 +122,7 @@ class Case:
 
 
 def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
-    """Return the case with these values, in a canonical order; None and an empty string mean no value."""
+    """Return the case with these values, in a canonical order; `None` or an empty string means no value."""
     order = [*_AXES, *sorted(set(values) - set(_AXES))]
     return Case(server, tuple((name, value) for name in order if (value := values.get(name)) not in (None, "")))
 

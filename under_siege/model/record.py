@@ -9,8 +9,8 @@ History of the file format:
     4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
        the kind of the speed probe is in the environment
     5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
-       tool, including tools that report only totals; later adds incidents, steps, profiles, and how long threads waited
-       for a CPU, which are empty in older files
+       tool, including tools that report only totals; added later, and empty in older files: incidents, steps, profiles,
+       and how long threads waited for a CPU
 """
 
 from pathlib import Path
@@ -85,7 +85,7 @@ class Bursts(msgspec.Struct, frozen=True):
     """The totals of each burst of a tool that reports only totals. Values that the tool doesn't report are None."""
 
     began_s: list[Moment] = []  # approximate time of the first request
-    took_s: list[PositiveSeconds] = []  # duration since the first request, as reported
+    took_s: list[PositiveSeconds] = []  # duration of the burst from its first request, as reported
     right: list[Count] = []  # responses with a good status; not every tool checks bodies
     wrong_status: list[Count] = []  # all other responses
     unanswered: list[Count] = []  # requests without a response: refused, interrupted, or timed out
@@ -97,7 +97,7 @@ class Bursts(msgspec.Struct, frozen=True):
     kept_alive: list[Count | None] = []  # responses after which the server kept the connection open
     body_bytes: list[Count | None] = []  # total size of all bodies
     wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
-    odd_bytes: list[Count | None] = []  # difference between received and requested bytes, beyond bytes in flight
+    odd_bytes: list[Count | None] = []  # difference between received and requested bytes, less the bytes in flight
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
     tool_awake: list[Cpus | None] = []  # number of CPUs that the tool used or waited for
 
@@ -106,14 +106,14 @@ class Ports(msgspec.Struct, frozen=True):
     """The local TCP ports in use on the whole machine."""
 
     at_s: list[Moment] = []
-    taken: list[SmallCount] = []  # ports in use, including those in TIME_WAIT
+    taken: list[SmallCount] = []  # number of ports in use, including those in TIME_WAIT
 
 
 class Pings(msgspec.Struct, frozen=True):
     """The health checks, sent at a fixed rate (open loop)."""
 
     due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # differs from due_s only if the bench was late
+    sent_s: list[Moment] = []  # differs from `due_s` only if the bench was late
     waited_s: list[Seconds] = []  # latency: time between `due_s` and the response or the timeout
     problem: list[str] = []  # empty if the response was correct
 
@@ -207,7 +207,7 @@ class Arrivals(msgspec.Struct, frozen=True):
     """The requests of an open loop: each was sent when it was due, even if earlier requests were unanswered."""
 
     due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # differs from due_s only if the generator was late
+    sent_s: list[Moment] = []  # differs from `due_s` only if the generator was late
     ended_s: list[Moment] = []  # time of the response or the timeout
     outcome: list[str] = []  # as in `Requests`; `unanswered`: no response before the load ended
 
@@ -244,14 +244,14 @@ class Record(_CaseMeasurement, kw_only=True):
     began_at: str  # UTC, ISO 8601
     load_average: Cpus  # one-minute load average of the machine before the server was started
     time_s: Seconds  # planned duration of the load
-    workers: Positive | None = None  # number of concurrent tasks that the server reports
+    workers: Positive | None = None  # number of tasks that the server can run at once, as it reports
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: Bytes = 0  # size of the correct response
     answer_status: Status = 200
     other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
     ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
-    warm_s: Seconds | None = None  # time between the start of the server and the first task in every worker
+    warm_s: Seconds | None = None  # time between the start of the server and the end of its workers' warm-up
     warm_up_answers: Count = 0  # responses during the warm-up
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
@@ -400,7 +400,7 @@ class Result(msgspec.Struct, kw_only=True):
     command: list[str]
     began_at: str
     seed: int
-    rounds: Positive  # planned or maximum number of rounds; `records` has fewer if the run was stopped
+    rounds: Positive  # planned or maximum number of rounds; `records` may cover fewer
     until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
     records: list[Record] = []

@@ -1,6 +1,6 @@
 """Parse goals. A goal is a limit for a metric, such as `p99 < 1s`, `ping p99 < 50ms` or `rate >= 30/s`.
 
-The operators and the names `p(99)`, `med` and `http_req_duration` are from k6's thresholds. Unlike k6, times need a
+The operators and the names `p(99)`, `med` and `http_req_duration` are from k6's thresholds. Unlike in k6, times need a
 unit.
 """
 
@@ -96,7 +96,7 @@ def goal(text: str) -> Goal:
 
 
 def _unit_error(text: str, unit: str, units: Mapping[str, float], position: int) -> str:
-    """Return an error such as `p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s`."""
+    """Return an error message such as `p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s`."""
     *others, last = filter(None, units)
     expected = f"{', '.join(others)} or {last}" if others else last
     usual = next(name for name in ("s", "/s", "%", "mb") if name in units)
@@ -115,7 +115,7 @@ def goal_names() -> dict[str, str]:
 
 
 class Required(msgspec.Struct, frozen=True):
-    """A requirement for the cases of a result, except for the ceiling."""
+    """A requirement that the cases of a result must meet, except the ceiling."""
 
     text: str  # such as `ping p99 < 50ms`
     server: str = ""  # empty: applies to all servers

@@ -25,7 +25,7 @@ _MODE = 0o644  # permissions of a new file; mkstemp sets 0600
 _MAX_LINKS = 40
 
 # Control characters, characters that change the writing direction, other invisible characters (Unicode's Cc, Cf, Zl, Zp
-# and Default_Ignorable_Code_Point), and surrogates, which no encoding can write.
+# and Default_Ignorable_Code_Point), and surrogates, which UTF-8 can't encode.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"

@@ -21,7 +21,7 @@ class Frames(msgspec.Struct):
     file: list[str] = []  # paths relative to the application or to site-packages
     line: list[SmallCount] = []
     kind: list[str] = []  # "app", "async" (a coroutine function of the application), or "library"
-    source: list[str] = []  # source lines; only for the application
+    source: list[str] = []  # text of the lines; empty for libraries
 
 
 class Stacks(msgspec.Struct):
@@ -45,10 +45,10 @@ class Profile(msgspec.Struct, kw_only=True):
     stacks: Stacks = msgspec.field(default_factory=Stacks)
     samples: dict[str, SmallCount] = {}  # how often each thread was sampled, by kind: "wall", "cpu" and "gil"
     listeners: list[Count] = []  # ids of the processes that listen on the server's port; empty if unknown
-    waits: dict[int, list[SmallCount]] = {}  # by process id: main-thread samples (all, and those waiting for a lock)
+    waits: dict[int, list[SmallCount]] = {}  # by process id: [main-thread samples, those waiting for a lock]
     answers: Count = 0
     load_s: Seconds = 0.0
-    other_work: Share = 0.0  # share of the CPUs that other processes used, including load tool and profiler
+    other_work: Share = 0.0  # share of the CPUs that other processes used, including the load tool and the profiler
     failure: str = ""  # why there are no stacks
 
     @property

@@ -13,7 +13,7 @@ from under_siege.model.case import Case, Value
 from under_siege.model.requirement import Required
 
 READY_WITHIN_S = 15.0
-RANDOM, IN_FILE = "random", "file"  # orders of a mix
+RANDOM, IN_FILE = "random", "file"  # orders in which a mix is sent
 DRAWN = 1000  # the random order of a mix repeats after this many requests
 DRAIN_LIMIT_S = 10.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
@@ -84,12 +84,12 @@ class Target:
     axes: tuple[str, ...] = AXES  # axes on which the target depends
     command: tuple[str, ...] = ()
     command_if: tuple[str, ...] = ()  # arguments to add to the command if all axes that they name have a value
-    url: str = ""  # address of a server that chooses its own address
+    url: str = ""  # address of the server, unless the bench chooses it
     environment: tuple[tuple[str, str], ...] = ()
-    requirements: tuple[str, ...] = ()  # packages of a virtual environment for this target
+    requirements: tuple[str, ...] = ()  # packages to install in a virtual environment for this target
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: the value of the suite
-    prepare: tuple[str, ...] = ()  # command to run in the environment before the first start
+    prepare: tuple[str, ...] = ()  # command to run in the target's environment before its first start
     headers: tuple[tuple[str, str], ...] = ()  # headers required in each correct response
     warm_up: WarmUp | None = None  # None: the value of the suite
     requests_path: str = ""  # empty: the path of the suite
@@ -97,7 +97,7 @@ class Target:
 
     @property
     def has_no_server(self) -> bool:
-        """Return whether this target is the ceiling, for which the users run the task without a server."""
+        """Return whether this target is a ceiling for which the users run the task without a server."""
         return not self.command and not self.url
 
     @property

@@ -24,7 +24,7 @@ CPU_TIMES_EVERY_S = 0.25
 RECENT_S = 2.0  # seconds for which samples are kept for the next case
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of baseline runs, and the time within which they must start
-BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine uses 1 or 2
+BUSY_PCT = 10.0  # threshold for other programs, as a percentage of all CPUs; an idle machine uses 1 or 2
 FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 
@@ -84,7 +84,7 @@ def _busy_s(times_s: dict[str, float]) -> float:
 
 
 class SpeedProbe:
-    """Receive the samples of one probe process that serves all cases, so that their speeds can be compared."""
+    """Receive the samples of one probe process that serves all cases, so that the machine's speeds can be compared."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
@@ -102,7 +102,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """While the context is active, record the arriving samples, and all recent samples since `since_s`."""
+        """Record the recent samples since `since_s` and, while the context is active, new samples and CPU times."""
         for sample in self._recent:
             if sample[0] >= since_s:
                 append_row(record.beats, *sample)
@@ -150,12 +150,12 @@ class LoneTaskTimer:
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """Return the start time of the runs that followed the previous case, or infinity if they are too old."""
+        """Return the start time of recent runs made after the previous case, or infinity if there are none."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record the runs made after the previous case if they are recent; otherwise, make new runs until one fails."""
+        """Record recent runs made after the previous case or, if there are none, make and record up to MOST_RUNS."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
             while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):

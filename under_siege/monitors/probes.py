@@ -104,7 +104,7 @@ async def _ping(
 
 
 def check_interval_s(task_s: float) -> float:
-    """Return the interval of checks: 1 s, or more for long tasks, so that checks use at most 10 % of one worker."""
+    """Return the check interval: 1 s, or more for long tasks, so that checks use at most 10 % of one worker."""
     return max(1.0, 10 * task_s)
 
 

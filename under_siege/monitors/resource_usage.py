@@ -49,7 +49,7 @@ class Wakefulness:
             self._samples.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return how many CPUs the process used or waited for, on average over `last_s`; None if too few samples."""
+        """Return the mean number of CPUs used or waited for in the last `last_s`, or None if samples are too few."""
         samples = [sample for sample in self._samples if sample[0] >= self._samples[-1][0] - last_s]
         if len(samples) < FEWEST_SAMPLES:
             return None
@@ -64,7 +64,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _scheduled_s(pid: int) -> tuple[float, float]:
-    """Return how many seconds all threads ran, and how many they waited for a CPU; zeros if this is not reported."""
+    """Return the total seconds that the threads ran, and those that they waited for a CPU, or zeros if not reported."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -172,6 +172,6 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
 
 
 def _taken_ports() -> int | None:
-    """Return the number of TCP sockets with a port, including TIME_WAIT, or None if it is unknown."""
+    """Return the number of TCP sockets with a port, including those in TIME_WAIT, or None if it is unknown."""
     counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(_words(_PROC / "net/sockstat")))
     return int(counts[1]) + int(counts[2]) if counts else None

@@ -37,9 +37,9 @@ _ONE_SHOT = (
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
-_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best case in either figure."
+_BEST_IN_BOTH = "★ marks cases in which neither metric is significantly worse than in the best case."
 _BRACKET = (
-    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "Names at a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
     "if the points are side by side."
 )
 _WHY = (
@@ -83,7 +83,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
     return Picture(
         "timeline",
         "",
-        f"All requests were sent to each server at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
+        f"All requests to a server were sent at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
         f"{longer if users else ''}" + (f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""),
         lambda theme: timeline_chart(drawn, theme, columns, absent),
         "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
@@ -99,9 +99,9 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
     if across(points):
         yield Picture(
             "heatmap",
-            f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"Which {noun} run how",
-            "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours are "
-            "closer to it. ★ marks cases that are not significantly slower than the fastest case with the same load.",
+            f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
+            "Each cell shows requests per second and, below it, the share of the ceiling. Stronger colours mean "
+            "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
             lambda theme: heat_map(cases, theme),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
@@ -142,8 +142,8 @@ def _title(over: SweepMetric, sweep: Sweep, what: str) -> str:
 
 
 def _how(over: SweepMetric, sweep: Sweep, comparison: Comparison) -> str:
-    what = f"{capitalized(over.title)}, over the number of {sweep.along}"
-    ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
+    what = f"{capitalized(over.title)}, plotted against {sweep.along}"
+    ceiling = ", with the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
     upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
     return f"{what}{ceiling}{upright}. Suspect, unclear and missing values are left out."
 
@@ -216,8 +216,8 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
     yield Picture(
         "pings",
         "Health-check latency under load",
-        f"How long a ping to the same server took while the load was on. Each dot is {100 // dots} % of the pings, and "
-        "the black line is the median. Further left is better. Each step of the logarithmic axis is ten times as long. "
+        f"How long a ping to the same server took under load. Each dot is {100 // dots} % of the pings, and "
+        "the solid line is the median. Further left is better. The ticks of the logarithmic axis are at powers of ten. "
         + ("The dashed line shows how long one task takes without a server." if alone else ""),
         lambda theme: _pings(field.of(theme), dots, theme),
         "Ping, 99th percentile: "
@@ -234,7 +234,7 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
     return Picture(
         "tradeoff",
         "Throughput and health-check latency",
-        "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. "
+        "Further up means more throughput, and further left means shorter pings (p99): the upper left corner is best. "
         f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_BRACKET}",
         lambda theme: _scattered(field, theme),
         "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
@@ -251,7 +251,7 @@ def _moments(field: Field, conditions: str) -> Picture:
         "The blue line counts correct responses, so its slope is the rate. The table's rate excludes the time before "
         "nine of ten users have had a response. A step is a batch of responses that arrived at the same moment. Each "
         "bar below the line is a ping, and its height is the latency: tall bars show that the server was blocked. At "
-        "the end, users send no new requests, so the bars get shorter. The dotted lines show that all rows have the "
+        "the end, users send no new requests, so the bars get shorter. Dotted lines mark the scales; all rows have the "
         "same scales. A siege lasts longer if responses take longer. The chart shows the first round without speed "
         "adjustment; the table covers all rounds.",
         lambda theme: moments_chart(
@@ -271,7 +271,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     yield Picture(
         "memory",
         "Cost: memory",
-        f"Further up is more throughput, further left is less memory.{star} {_BRACKET}",
+        f"Further up means more throughput, and further left means less memory.{star} {_BRACKET}",
         lambda theme: memory_chart(field.of(theme).cases, theme),
         "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
         headline=chart_headlines.of_memory(cases),
@@ -298,7 +298,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 def _by_the_clock(field: Field) -> str:
     """Return a remark on the task's wall-clock time, which other charts show, or an empty string if unknown."""
     alone_s = field.alone_s
-    return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
+    return f" (the task's wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:

@@ -107,7 +107,7 @@ def last_error(stderr: str) -> str:
 
 
 def how_it_ended(status: int) -> str:
-    """Describe an exit status, such as `ended with exit code 1`, or `was terminated by SIGKILL` if it is negative."""
+    """Describe an exit status: `ended with exit code 1` or, if it is negative, `was terminated by SIGKILL`."""
     return f"ended with exit code {status}" if status >= 0 else f"was terminated by {signal.Signals(-status).name}"
 
 
@@ -130,7 +130,7 @@ class ManagedProcess:
         self._began_s = psutil.Process(self.pid).create_time()  # the process exists until it is reaped
 
     def ended(self) -> bool:
-        """Return whether the process has ended. It is not reaped yet, so its pid can't be reused."""
+        """Return whether the process has ended; don't reap it, so that its pid can't be reused."""
         return self.process.poll() is not None
 
     async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:

@@ -62,7 +62,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
     If the system does not report which process listens, don't raise an error.
 
     Args:
-        supervisor_pid: the process that inherits the orphans of the server; these may listen, too.
+        supervisor_pid: the process that inherits the orphans of the server; these are also allowed to listen.
     """
     try:
         if (
@@ -78,7 +78,7 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 
 
 def listening_processes(pid: int, port: int) -> int:
-    """Return how many of `pid` and its descendants listen on the port, or 1 if that is unknown."""
+    """Return how many of `pid` and its descendants listen on the port; return 1 if none do, or if unknown."""
     try:
         return max(1, len(listeners(pid, port)))
     except psutil.Error:
@@ -91,12 +91,12 @@ def listeners(pid: int, port: int) -> list[int]:
 
 
 def where_it_listens(pid: int) -> str:
-    """Return a hint such as `; the server listens on port 5000 instead: ...`, or an empty string if unknown."""
+    """Return a hint (`; the server listens on port 5000 instead: ...`), or an empty string if no port is known."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
         ports = []
-    listed = " and ".join(map(str, ports[:3]))
+    listed = " and port ".join(map(str, ports[:3]))
     return f"; the server listens on port {listed} instead: check {{host}} and {{port}} in its command" if ports else ""
 
 

@@ -30,7 +30,7 @@ if not HAS_CHILDREN_FILES:
 RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all descendants inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 LIMIT_S, LOOK_S = 10.0, 0.01  # timeout for killing the remaining processes; polling interval
-TIDY_S = 2.0  # time for Python's resource tracker to remove the semaphores of killed processes
+TIDY_S = 2.0  # maximum time for Python's resource trackers to remove the semaphores of killed processes
 
 
 class Supervisor:

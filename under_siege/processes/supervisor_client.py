@@ -36,7 +36,7 @@ class SupervisorClient:
         self._lock, self._rest = threading.Lock(), b""
         self._started: set[int] = set()  # processes that are not reaped yet
         self.folders: list[Path] = []  # directories to remove if the bench is killed
-        self._statuses: dict[int, int] = {}  # exit codes of processes that have ended
+        self._statuses: dict[int, int] = {}  # exit statuses of processes that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
@@ -100,7 +100,7 @@ class SupervisorClient:
         """Let the system reuse the pid of a process that has ended."""
         self._started.discard(pid)
         self._statuses.pop(pid, None)
-        self._send({"reap": pid})  # last, because another thread may get the same pid afterwards
+        self._send({"reap": pid})  # last, because another thread may then start a process with the same pid
 
     def end_if_idle(self) -> None:
         """If the supervisor has nothing left to supervise, end it and all processes that it has inherited."""
@@ -210,7 +210,7 @@ class Child:
                 raise
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while the process runs. It is not reaped yet, so its pid can't be reused."""
+        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused."""
         return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:

@@ -1,4 +1,4 @@
-"""Determine what blocks a server from its sampled stacks: which line, for how much of the time, and why."""
+"""Determine from a server's sampled stacks what blocks it: which line, for how much of the time, and why."""
 
 import math
 import re
@@ -13,9 +13,9 @@ from scipy.stats import binomtest
 from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
-LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and number of samples, of a line that is reported
-LEAST_BLOCKED_S = 0.002  # blocking the event loop for less time per request is not reported
-BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time
+LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and minimum number of samples, of a reported function
+LEAST_BLOCKED_S = 0.002  # minimum time per request for which a reported function blocks the event loop
+BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time (IDLE: of the busiest process's)
 MANY = 1.3  # if more threads than this compute on average, they compete for the GIL
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
@@ -204,12 +204,12 @@ class Diagnosis:
 
     @property
     def is_pool_full(self) -> bool:
-        """Return whether blocking I/O occupies all threads of a pool beside an event loop, and users outnumber them."""
+        """Return whether blocking I/O occupies an event loop's entire thread pool, and users outnumber its threads."""
         is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
-        """Return how many processes are idle while others that do the same work are busy, and the number of both."""
+        """Return how many processes are idle while others that do the same work are busy, and how many there are."""
         use = [
             _total(part, "cpu") for part in _grouped(self.in_threads or self.on_loop, lambda stack: stack.pid).values()
         ]

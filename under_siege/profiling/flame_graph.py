@@ -20,7 +20,7 @@ from under_siege.report.case_names import full_name
 
 SPEEDSCOPE = ".speedscope.json"
 _HOW = (
-    "The bar shows what the event loop did. Below the bar, each box is a function of your code (bold) or a library; "
+    "The bar, if any, shows what the event loop did. Each box below is a function of your code (bold) or a library; "
     "the boxes under it are what it called. A box is as wide as its share of the time in which threads were busy."
 )
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
@@ -29,7 +29,7 @@ _Box = tuple[bool, str, float, float, int]  # whether it is application code, la
 
 
 def profile_pictures(result: Result) -> Iterator[Picture]:
-    """Yield a flame graph for each profile, with the diagnosis above it."""
+    """Yield a flame graph for each profile that did not fail, with the diagnosis above it."""
     cases = [profile.case for profile in result.profiles]
     for number, profile in enumerate(result.profiles):
         name, lines = full_name(profile.case, cases), diagnosed(profile)

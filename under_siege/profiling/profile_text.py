@@ -73,7 +73,7 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     idle, processes = diagnosis.idle_processes()
     if idle:
         return (
-            f"{idle} of {processes} processes were idle while others were busy",
+            f"Of {processes} processes, {idle} stayed idle while others were busy",
             diagnosis.thread_hotspots,
             "Connections are spread unevenly: close them after each request, or use a proxy that balances them.",
         )

@@ -1,7 +1,7 @@
 """Sample the stacks of all Python processes of a server with py-spy, which reads their memory from outside.
 
 Three consecutive passes sample threads in any state ("wall"), on a CPU ("cpu"), and holding the GIL ("gil"). Meanwhile,
-the bench asks the kernel how often the main thread of each process waits for a lock.
+the bench polls the kernel to find out how often the main thread of each process waits for a lock.
 """
 
 import ast
@@ -32,7 +32,7 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, processe
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
-LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
+LATEST_S = 15.0  # how much longer than planned a pass is allowed to take, because the machine may be busy
 LOOK_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")

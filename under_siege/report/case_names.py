@@ -21,7 +21,7 @@ def varying(cases: Sequence[Case]) -> list[str]:
 
 
 def columned(cases: Sequence[Case]) -> list[str]:
-    """Return the axes on which the cases differ, except `workers`, which has a column in every table."""
+    """Return the axes on which the cases differ, except `workers`, which is already one of `COLUMNS`."""
     return [name for name in varying(cases) if name != "workers"]
 
 
@@ -98,7 +98,7 @@ def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
 
 
 def _common(lists: Sequence[Sequence[str]]) -> str:
-    """Return the first words that all lists share, joined, but at least one word less than the shortest list has."""
+    """Return the words with which all lists begin, joined; at least the last word of each list is left over."""
     least = min(map(len, lists)) - 1
     count = next((place for place in range(least) if len({words[place] for words in lists}) > 1), least)
     return "".join(lists[0][: max(0, count)])

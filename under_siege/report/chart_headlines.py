@@ -45,8 +45,8 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
     within = span(sorted(map(_ping_s, short)), formatting.seconds)
     text = (
-        f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
-        f"the others within {span([rest[0], rest[-1]], formatting.seconds)}"
+        f"answer{'s' if len(short) == 1 else ''} pings (p99) in {within}, "
+        f"the others in {span([rest[0], rest[-1]], formatting.seconds)}"
     )
     return _said(short, cases, text, "Quick")
 
@@ -96,7 +96,7 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     if not significant:
         return f"No significant CPU time on top of {task}"
     most_s, _, case = max(significant, key=lambda entry: entry[0])
-    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, for a task that takes  "
+    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, for a task that takes "
     most += formatting.seconds(task_s)
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"

@@ -9,7 +9,7 @@ from under_siege.model.case import Case
 from under_siege.report.case_names import varying
 from under_siege.report.text_tables import Heading, TableCell
 
-NO_SERVER = "bare"  # name of the ceiling's server in result files
+NO_SERVER = "bare"  # server name, in result files, of a ceiling that was measured without a server
 MARK = "→"  # marks the rank of a recommended case
 STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 CellText = Callable[[Summary], str]

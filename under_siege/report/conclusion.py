@@ -25,8 +25,8 @@ from under_siege.report.case_names import (
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.round_statistics import alone_wall_s
 
-MOST_NAMES = 6  # maximum names in a sentence
-MOST_LOADS = 8  # maximum loads that each have their own line
+MOST_NAMES = 6  # maximum number of names in a sentence
+MOST_LOADS = 8  # maximum number of lines, one for each load
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
 POWER = 0.8  # probability of detecting a difference
@@ -244,7 +244,7 @@ class _SameLoad:
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
     def _detectable(self) -> str:
-        """Return a text with the difference between the fastest cases that is detected with a power of 80 %."""
+        """Return a text with the smallest difference between the fastest cases that 80 % of such runs would detect."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
             return ""
@@ -341,7 +341,7 @@ def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
 
 def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
     if line.lost:
-        yield f"At {told(along, line.numbers[-1])}, throughput of {name} is {formatting.share(line.lost)} lower."
+        yield f"At {told(along, line.numbers[-1])}, throughput of {name} has fallen by {formatting.share(line.lost)}."
     grown = line.pings_grow
     if grown is not None and line.pings is not None:
         first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
@@ -360,10 +360,7 @@ def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
     if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
         do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
         names = listed([name for _, name in others], MOST_NAMES)
-        yield (
-            f"{names} {do} not follow the Universal Scalability Law: one point deviates from it by {off}, which is "
-            "significant."
-        )
+        yield f"{names} {do} not follow the Universal Scalability Law: the largest deviation ({off}) is significant."
 
 
 def _peak(law: Scaling, along: str, last: float) -> str:

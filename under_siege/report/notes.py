@@ -30,7 +30,7 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
 
 CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
 NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
-LATE_S = 0.010  # pings that the bench sends later than this measure the bench, not the server
+LATE_S = 0.010  # a note is shown if pings are sent later than this: they measure the bench, not the server
 WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
 
 
@@ -85,7 +85,7 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield (
                 asked[0].server,
                 f"{asked[0].tool} was set to keep connections alive, but the server closed each one, so the rate "
-                "includes a new connection for every request",
+                "includes the cost of a new connection for every request",
             )
 
 
@@ -236,7 +236,7 @@ def _order(cases: Sequence[Summary]) -> str:
 
 
 def _lower_bounds(shown: Sequence[Summary]) -> str:
-    """Return the meaning of `>`, or an empty string if no column has a lower bound."""
+    """Return the meaning of `>`, or an empty string if no cell shows a lower bound."""
     if not any(column.text(summary).startswith(">") for column in COLUMNS for summary in shown):
         return ""
     return "> lower bound: too many requests were unanswered at the end"

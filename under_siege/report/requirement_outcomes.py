@@ -25,7 +25,7 @@ class ThresholdLine(NamedTuple):
 
 
 def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
-    """Return a line for each requirement and case, grouped by requirement; each group begins with the missed ones."""
+    """Return a line for each requirement and case, grouped by requirement; each group begins with the misses."""
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(judged.goal.text for judged in results))
     ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
@@ -37,7 +37,7 @@ def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
 
 
 def in_short(results: Sequence[Judged]) -> str:
-    """Return a sentence that counts missed, undecided and met requirements, or an empty string if there are none."""
+    """Return a sentence with the number of outcomes of each kind, or an empty string if there are no outcomes."""
     counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
     parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
     return f"Requirements: {', '.join(parts)}." if parts else ""
@@ -48,7 +48,7 @@ def _measured(judged: Judged) -> str:
 
 
 def _figures(judged: Judged) -> str:
-    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`, or an empty string if unmeasured."""
+    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`, or an empty string if unknown."""
     known = judged.known
     if known is None:
         return ""
@@ -93,7 +93,7 @@ def amount(value: float, judged: Judged) -> str:
 
 
 def _availability(value: float) -> str:
-    """Format an availability in percent, with enough decimal places to show its leading nines, and rounded down."""
+    """Format an availability in percent, rounded down, with enough decimal places to show its leading nines."""
     if value >= 100:
         return "100 %"
     digits = max(2, 1 - math.floor(math.log10(100 - value)))
@@ -120,7 +120,7 @@ def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
 
 
 def required_as_markdown(results: Sequence[Judged]) -> str:
-    """Return a summary and the table of `required_as_table` as Markdown, or an empty string without requirements."""
+    """Return a summary and the table of `required_as_table` as Markdown, or an empty string if `results` is empty."""
     if not results:
         return ""
     rows = [
@@ -133,7 +133,7 @@ def required_as_markdown(results: Sequence[Judged]) -> str:
 def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
     """Return a dict for each requirement and case, to be encoded as JSON.
 
-    Unknown and infinite figures are None. If `of_base` is true, figures are multiples of the base revision's figure.
+    Unknown and infinite values are `None`. If `of_base` is true, values are multiples of the base revision's value.
     """
     return [
         {

@@ -33,7 +33,7 @@ class Heading(NamedTuple):
     """The heading of a column of figures."""
 
     name: str
-    in_terminal: str = ""  # after a leading line break, the text shares the first line of the previous heading
+    in_terminal: str = ""  # if it begins with a line break, the first line of the previous heading applies, too
 
 
 @dataclass(frozen=True, slots=True)

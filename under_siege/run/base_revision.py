@@ -17,7 +17,7 @@ from under_siege.model.result_file import legible
 from under_siege.model.suite import Suite
 from under_siege.targets.interpreter import Interpreter, interpreter
 
-LIMIT_S = 300.0  # timeout of a checkout
+LIMIT_S = 300.0  # timeout of each git command, such as a checkout
 
 
 def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
@@ -44,7 +44,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
     elif Path(base).is_dir():
         place, label = Path(base).resolve(), legible(base)
     else:
-        kind = "directory" if root is None else f"revision of {root} or directory"
+        kind = "directory" if root is None else f"revision of {root}, and no such directory"
         raise BadInputError(f"--against {legible(base)}: no such {kind}; use for example main, HEAD~1 or ../other")
     inner = folder.relative_to(root) if root else Path()
     if commit and not (place / inner).is_dir():
@@ -60,7 +60,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
 
 def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError if all revisions would import one package because it is installed in editable mode."""
+    """Raise BadInputError if all revisions would import the same package, which is installed in editable mode."""
     for python in pythons:
         for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -47,7 +47,7 @@ from under_siege.targets.expectation import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
-FIRST_PART = 6  # the first 1/6 of a warm-up shows how much CPU time a cold server uses
+FIRST_PART = 6  # divisor: the first 1/6 of a warm-up shows how much CPU time a cold server uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class CaseRun:
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         monitors = [
-            # Send the first ping later, because starting the load tool would delay it by milliseconds.
+            # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
             probing(session, server.url, server.ping, timeout_s, record.pings, began_s, first_s=PING_INTERVAL_S),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
@@ -187,7 +187,7 @@ class CaseRun:
             await server.while_alive(driven)
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
-        # This response arrives after the server has processed the requests that the load tool left in its queue.
+        # This response arrives after the server has processed the requests still queued at the end of the load.
         await server.while_alive(check.check(IN_A_ROW))
         pong = await server.while_alive(last_pong(session, server, timeout_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
@@ -212,7 +212,7 @@ class CaseRun:
         try:
             await run_command(start.words, start.folder, start.environment)
         except BadInputError as error:
-            raise CaseFailedError("wrong_answer", f"the suite's check after the load failed: {error}") from None
+            raise CaseFailedError("wrong_answer", f"after the load, the suite's check failed: {error}") from None
         except OSError as error:
             raise CaseFailedError("no_check", f"{start.words[0]!r} can't be started: {one_line(error)}") from None
 

@@ -31,13 +31,13 @@ from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import Interpreter
 
-OVERRUN_S = 60.0  # extra time for a burst, if the server is stuck or the tool waits for responses
+OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
 SHORTEST_S = 1e-3
-MOST_KEPT = 4000  # maximum number of characters of a tool's output
-FIRST_PORT = 5557  # Locust's default
+MOST_KEPT = 4000  # maximum number of characters kept of each result file of a tool
+FIRST_PORT = 5557  # first port to try; Locust's default
 START_LIMIT_S = 30.0
-MOST_MEMORY = 0.5  # share of the available memory that a tool may use; siege leaks memory with each 503
+MOST_MEMORY = 0.5  # maximum share of the available memory for a tool; siege leaks memory with each 503
 LIFT_LIMIT_S = 5.0  # timeout for the exit of the tool, which usually takes 0.02 s
 UNKNOWN_LINES_KEPT = 20
 RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its terminal
@@ -45,7 +45,7 @@ RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its 
 # A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
 # while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
-START_S = 30.0  # seconds for starting Python and importing the task
+START_S = 30.0  # maximum seconds for starting Python and importing the task
 SLOWER = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
 _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
@@ -274,7 +274,7 @@ def _why_no_totals(name: str, output: ToolOutput) -> str:
 
 
 def processes_for(users: int) -> int:
-    """Return how many processes perform the tasks of this number of users."""
+    """Return how many processes run the task for this number of users."""
     return min(users, PROCESSES_PER_CPU * usable_cpus())
 
 

@@ -25,18 +25,18 @@ from under_siege.targets.strategies import all_strategies
 _NO_JOBS = "accepts no jobs"
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
-# On a machine whose speed varies, shorter sieges would more often rank equal servers differently.
+# Minimum length of a siege. If the machine's speed varies, shorter sieges rank equal servers differently more often.
 LEAST_S = 3.0
 SETTLED_USERS = 0.9  # the settled part begins when this share of users has a response, as in the report
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
 SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
-CYCLES_OF_A_BURST = 10  # cycles of request and response in a burst, on a server that performs one task at a time
+CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
 MOST_BURSTS = 8
-BESIDES_S = 1.5  # seconds that the start, warm-up and stop of each case take
+BESIDES_S = 1.5  # assumed seconds for the start, warm-up and stop of each case
 LEAST_ROUNDS = 2
-# A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
+# `budget_s` returns MORE_ROUNDS × the time of two rounds, but at least LEAST_BUDGET_S and at most LIMIT_S. If two
 # rounds take slightly longer than LIMIT_S, clearly slower cases get only one. If two rounds take longer than
 # MUCH_LONGER × LIMIT_S, all cases get two.
 MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
@@ -132,14 +132,14 @@ class Plan:
 def make_plan(
     suite: Suite, axes: Mapping[str, Sequence[Value]], *, time_s: float | None, rounds: int, seed: int | None = None
 ) -> Plan:
-    """Return the plan for the targets of a suite with every combination of the values of their axes.
+    """Return a plan that measures each target of a suite with every combination of the values of its axes.
 
     Args:
         axes: values that replace those of the suite; for `python`, the paths of interpreters.
         time_s: duration of each load, or None for the value of the suite.
 
     Raises:
-        BadInputError: a Python does not exist, no target can run, or no target depends on one of `axes`.
+        BadInputError: a Python does not exist, no target can run, or one of `axes` is used by no target.
     """
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
@@ -212,7 +212,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values, and fill all values except the task into the path."""
+    """Return every combination of values, with all values except the task filled into the path."""
     axes = {name: values for name, values in axes.items() if values}
     if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
         raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
@@ -282,7 +282,7 @@ class Length:
             self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
 
     def bursts(self, least_s: float) -> tuple[int, float]:
-        """Return the number of bursts in the siege, and the length of each burst, which is at least `least_s`.
+        """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.
 
         Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if responses may be
         slow, there are only a few bursts, or one.
@@ -302,7 +302,7 @@ def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
 
 
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the minimum and the maximum duration, in seconds, of this number of rounds."""
+    """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
         expected = expectations[case.work]

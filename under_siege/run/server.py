@@ -44,7 +44,7 @@ from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
-LATE = 0.1  # during this last share of the time limit, failed requests don't replace earlier problems
+LATE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Server:
         return self._started is None or not self._started.ended()
 
     def listeners(self) -> list[int]:
-        """Return the server's processes that listen on its port, or none if they are unknown."""
+        """Return the ids of the server's processes that listen on its port, or an empty list if unknown."""
         with contextlib.suppress(psutil.Error):
             return listeners(self.pid, self._port) if self.pid is not None and self._port is not None else []
         return []
@@ -97,7 +97,7 @@ class Server:
         return usage.cpu_s if usage else None
 
     def children(self) -> set[int]:
-        """Return the ids of the server's descendant processes, or none if they are unknown."""
+        """Return the ids of the server's descendant processes, or an empty set if they are unknown."""
         return set(descendants(self.pid)) if self.pid is not None else set()
 
     def lines_said(self) -> int:
@@ -152,7 +152,7 @@ class Server:
         return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Check for `for_s` seconds that the server is alive.
+        """Check that the server stays alive for `for_s` seconds.
 
         A request may fail shortly before the exit of the server is visible.
 
@@ -200,7 +200,7 @@ class Server:
         return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
-        """Return the response that shows whether the server is ready, or None if it only accepts connections."""
+        """Return the response that shows whether the server is ready, or None if only a connection was tried."""
         if self.ping is not None:
             return await fetch(session, self.url + self.ping.path, limit_s)
         if self._load_request.may_be_repeated or self._posts_jobs:
@@ -209,7 +209,7 @@ class Server:
         return None
 
     async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
-        """Wait until the server is ready, and return the response to the ping or, without one, to the load's request.
+        """Wait until the server is ready, and return the response to the ping or, if there is none, the load's request.
 
         A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
         listening.

@@ -242,7 +242,7 @@ async def _prepared(
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected responses and the services.
 
-    Package versions are added to the result. If the load needs its own network, the context runs in this network.
+    Package versions are added to the result. If the load needs its own network, the body of the context runs in it.
     """
     with contextlib.ExitStack() as network:
         async with services() as needed:

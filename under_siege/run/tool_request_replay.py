@@ -35,10 +35,10 @@ class ReplayedRequest:
     in_a_row: int = 1  # number of requests on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
-        """Send the request with this number `in_a_row` times on one connection, and return the last response.
+        """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
-            CaseFailedError: nothing listens, there is no response in time, or the response isn't HTTP.
+            CaseFailedError: nothing listens, there is no response in time, or the response is malformed.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -58,7 +58,7 @@ class ReplayedRequest:
         except OSError as error:
             raise CaseFailedError("no_answer", f"{what}, was not answered: {error.strerror or error}") from None
         except (EOFError, ValueError, asyncio.LimitOverrunError):
-            raise CaseFailedError("no_answer", f"{what}: the response is not HTTP") from None
+            raise CaseFailedError("no_answer", f"{what}: the response is incomplete or not HTTP") from None
 
     async def _last_answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, most_bytes: int
@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are this request of a mix, because wrk begins with the second request of the mix."""
+    """Return whether the bytes are this request of a mix. The order may differ: wrk begins with the second one."""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

@@ -17,14 +17,14 @@ from under_siege.targets.expectation import Expectation
 
 BATCHES = 10
 LONG_S = 1.0
-MOST_VERIFIED = 20  # how many requests of a mix are verified before the load; checks verify the others
+MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the load; checks verify the others
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
     """Wait for the server, verify its response, and send requests until each of its worker processes has handled one.
 
     Returns:
-        The ids of the processes that answered, or none if the server doesn't send `X-Worker`.
+        The ids of the processes that answered, or an empty set if the server doesn't send `X-Worker`.
     """
     pong = await server.while_alive(server.ready(session))
     record.ready_s = asked_s = server.age_s()
@@ -33,7 +33,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     if "transfer-encoding" in answer.headers:
-        record.answer_bytes = -1  # siege counts the framing of chunks, too
+        record.answer_bytes = -1  # any size is correct, because siege also counts the framing of chunks
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())

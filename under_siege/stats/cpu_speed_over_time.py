@@ -14,7 +14,7 @@ STEP_S = 0.05
 STEPS_OF_A_MOMENT = 10
 FEWEST_SAMPLES = 4
 # Standard deviation of the Gaussian weights; this value predicted the rates of recorded runs best. Single samples
-# deviate by a few percent, and half of this variance comes from fluctuations shorter than 50 ms. These fluctuations
+# deviate by a few percent, and half of their variance comes from fluctuations shorter than 50 ms. These fluctuations
 # hardly affect a rate, because requests in a closed loop average over a longer time.
 WIDTH_S = 0.35
 # Samples longer than CLIPPED medians count as CLIPPED medians. Samples shorter than the median divided by CLIPPED are

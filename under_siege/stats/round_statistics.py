@@ -28,20 +28,20 @@ from under_siege.stats.steady_rate import (
     steady_rate,
 )
 
-# A rate that is computed from only the first and the last response ignores the first UNSETTLED share of the siege, and
+# A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
 # requires at least MANY_ANSWERS responses.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
 
 
 @dataclass(frozen=True)
 class CensoredSamples:
-    """Waiting times in seconds; `answered` is false for a wait that did not end with a response (right-censored)."""
+    """Waiting times in seconds; `answered` is false for a wait without a correct response (right-censored)."""
 
     waited_s: Floats
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a response."""
+        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
@@ -156,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the lowest and highest speed in any half second of the steady part, and include the mean speed."""
+        """Return the lowest and highest of the mean speed and the speeds in each half second of the steady part."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
@@ -226,7 +226,7 @@ class Round:
         return at_s[grown], used_s[grown]
 
     def cpu_s_per_transaction(self) -> float | None:
-        """Return the CPU seconds per transaction of the server's processes in the steady part, or None if unknown."""
+        """Return the CPU seconds that the server used per transaction in the steady part, or None if unknown."""
         at_s, used_s = self._used
         if not self.rate.per_s or len(at_s) < 2 or not self.load_s:
             return None

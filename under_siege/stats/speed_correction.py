@@ -19,8 +19,8 @@ from under_siege.stats.round_statistics import Round
 
 Case = Sequence[Round]
 
-# Standard deviations of logarithms, from recorded runs on noisy machines (docs/noise.md).
-BETWEEN_ROUNDS = 0.045  # standard deviation of a rate between rounds, used only to estimate the coefficient
+# Uncertainties estimated from recorded runs on noisy machines (docs/noise.md).
+BETWEEN_ROUNDS = 0.045  # standard deviation of a rate's logarithm between rounds, used only to estimate the coefficient
 BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
 UNCERTAIN_LOSS = 0.4  # relative error of the correction for lost CPU time
 UNCERTAIN_WAIT = 0.1  # relative error for time lost to other programs, if the kernel reports how long threads waited
@@ -29,7 +29,7 @@ USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
 SURE_ERRORS = 3.0  # standard errors beyond which the effect of a server's own load on the CPU speed is significant
 ONE_MORE = 1.1  # tolerance for inexact clocks: a server that can use one CPU may seem to use 1.1 CPUs
-# A task is CPU-bound if its CPU time divided by its wall time is at least MOSTLY, and I/O-bound if it is at most
+# A task is CPU-bound if its CPU time per wall time is at least MOSTLY, and I/O-bound if this ratio is at most
 # HARDLY.
 MOSTLY, HARDLY = 0.9, 0.1
 SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
@@ -185,7 +185,7 @@ class SpeedCorrection:
                 self._fits |= {run: _Fit(kind, rate, cpu) for case in alike for run in case}
 
     def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
-        """Fit one slope to the rounds within each case, and shrink it towards the prior if there is little data."""
+        """Fit one slope to all cases, each centered, and shrink it towards the prior if there is little data."""
         products = squares = 0.0
         for case in cases:
             known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
@@ -245,7 +245,7 @@ def taken_by_others(run: Round) -> float:
 
 
 def _is_limited_by_the_gil(run: Round, used: float) -> bool:
-    """Return whether a server is one process that uses at most one CPU, and whose threads mostly sleep.
+    """Return whether a server is one process that uses at most one CPU, and whose threads are not all constantly awake.
 
     A thread that waits for the GIL wakes up repeatedly and then waits for a CPU that it can't use. If the task releases
     the GIL instead, all threads run or wait for a CPU all the time.
@@ -258,7 +258,7 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
 
 
 def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: one per worker, else the number in use if nearly whole, else all."""
+    """Return how many CPUs a server can use: one per worker, the number in use if it is nearly whole, or else all."""
     workers, whole = run.record.workers, float(round(used))
     if workers is not None and workers < cpus and not run.record.is_ceiling:
         return float(workers)
@@ -309,7 +309,7 @@ def _kind(share: float, computes: float, waits: float) -> Prior:
 
 
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
-    """Return how much the logarithm of the speed changes with the load on the other CPUs, and its standard error.
+    """Return the slope of the logarithm of the speed over the load on the other CPUs, and this slope's standard error.
 
     Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between
     results are not caused by the load.

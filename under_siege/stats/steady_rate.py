@@ -96,8 +96,8 @@ def answered_s(*several: Spans) -> Floats:
 NO_SPANS = loose_spans([], [], [])
 SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had a response
 LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
-# Maximum number of responses that the rate predicts by the time the first response arrives. If the rate predicts more,
-# the tasks share the CPUs.
+# If the rate predicts more than this number of responses by the time the first one arrives,
+# the tasks are assumed to share the CPUs.
 MOST_AT_ONCE = 3.0
 FEWEST_ANSWERS = 4  # minimum number of responses for a fitted line
 # Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
@@ -119,11 +119,11 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     """Return the rate of correct responses over the steady part of a closed loop without think time.
 
     The steady part begins once nine of ten users have had a response. If responses arrive evenly, the rate is the slope
-    of the least-squares line through them. If they arrive in bursts or with pauses, each request counts with the share
-    of its duration that lies in the steady part, and requests in flight at the end count with their expected share. In
-    the long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of
-    1/duration over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is
-    the slope of the line through all responses, provided that they span at least a third of the time.
+    of the least-squares line through them. If they arrive in bursts or with pauses, each request counts as the share of
+    its duration that lies in the steady part, and requests in flight at the end count as their expected share. In the
+    long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
+    over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
+    the line through all responses, provided that they span at least a third of the time.
 
     `users` includes users without any response. `besides` holds completed requests from outside the loop.
     """
@@ -170,7 +170,7 @@ def is_even(answers: Floats) -> bool:
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
     """Estimate the work done on the requests in flight at `to_s`, as a number of requests.
 
-    Each in-flight request counts with its time inside the period, multiplied by the mean of 1/duration over all
+    Each in-flight request counts as its time inside the period, multiplied by the mean of 1/duration over all
     requests that took longer than this request has taken so far. If no request took longer, this request is assumed to
     end at `to_s`.
     """
@@ -205,7 +205,7 @@ class BurstTotals:
         return len(self.took_s) > 0
 
     def bytes_of_answers(self) -> tuple[int, int]:
-        """Return the number of bytes and of responses in all bursts that report bytes and had no wrong status."""
+        """Return the number of bytes and of responses in all bursts that reported bytes and had no wrong status."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return sum(size for size, _ in known), sum(right for _, right in known)
@@ -213,7 +213,7 @@ class BurstTotals:
     def rate(self, besides: Spans) -> SteadyRate:
         """Return the rate of correct responses during the bursts, including those to the requests in `besides`."""
         if not self.completed:
-            return SteadyRate(None, 0.0, too_short=f"no response arrived within {self.took_s.sum():.1f} s")
+            return SteadyRate(None, 0.0, too_short=f"no correct response arrived within {self.took_s.sum():.1f} s")
         others_s, ends_s = besides.ended_s[besides.good], self.began_s + self.took_s
         during = (others_s >= self.began_s[:, np.newaxis]) & (others_s < ends_s[:, np.newaxis])
         from_s = max(0.0, float(self.began_s.min()))

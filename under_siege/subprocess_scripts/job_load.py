@@ -1,8 +1,8 @@
 """Load a server with jobs: each user posts a job, polls for its result, and posts the next job.
 
-The script prints `ready`, and starts when it reads a line. For each job, it prints `user,status,seconds,bytes`, where
-the seconds count from the post to the result. After SIGTERM, or when stdin is closed, the script drops unfinished jobs,
-and prints the number of jobs that failed earlier to stderr, such as `lost: 3`.
+The script prints `ready`, and starts when it reads a line. For each finished job, it prints
+`user,status,seconds,bytes`, where the seconds count from the post to the result. After SIGTERM, or when stdin is
+closed, the script drops unfinished jobs, and prints to stderr how many jobs failed earlier, such as `lost: 3`.
 """
 
 import argparse
@@ -23,12 +23,12 @@ import aiohttp
 PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
 SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, default, maximum
 AFTER_A_LOSS_S = 0.1  # pause of a user after a job without a result
-MOST_BYTES = 64_000_000  # a longer result counts as lost
+MOST_BYTES = 64_000_000  # maximum size of a result; a job with a longer result counts as lost
 JobOutcome = tuple[int, int]  # status, and size of the body in bytes
 
 
 class JobLoad:
-    """Users that post jobs to a URL, one after the other."""
+    """Users that each post one job after another to a URL."""
 
     def __init__(self, url: str, timeout_s: float, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self._url, self._timeout_s, self.lost = url, timeout_s, 0

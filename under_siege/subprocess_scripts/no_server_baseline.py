@@ -1,7 +1,7 @@
 """Measure the ceiling: users repeat the task without a server, each in a thread of one of several processes.
 
 The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
-`check` runs a task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script runs
+`check` runs the task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script runs
 until it is killed. If the task fails, the script exits with code 1 and prints the reason as the last line on stderr.
 """
 
@@ -26,12 +26,12 @@ from common.errors import one_line
 from common.parent_watch import exit_with_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
-CHECK_USER = -1  # runs a task as often as the bench checks responses; printed as `check`
+CHECK_USER = -1  # runs the task as often as the bench checks responses; printed as `check`
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
 # loop did 2 to 6 % less work per CPU second than one thread. With 0.1 s, they did at most 1 % less (medians on a busy
 # 2-CPU machine).
 SWITCH_S = 0.1
-EXIT_S = 10.0  # the fork server reports the exit code of a killed process late if the CPUs are busy
+EXIT_S = 10.0  # maximum wait for an exit code, which the fork server reports late if the CPUs are busy
 READY, GO = "ready", "go"
 FAILING = threading.Lock()  # held by the first thread that reports a failure, and never released
 
@@ -149,7 +149,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 
 
 def _follow_parent() -> None:
-    """End the process by a signal when its parent ends, because a watching thread might have to wait for the GIL."""
+    """Also use a signal to end the process with its parent: a watching thread might have to wait for the GIL."""
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -10,7 +10,7 @@ The script prints `ready`, and reads one line of JSON:
     begin_s             the start of the load, as a time of `time.monotonic`
     due_s               the time from the start until each request is due
 Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
-When stdin is closed, it drops unanswered requests and exits.
+When stdin is closed, it abandons unanswered requests, prints their lines, and exits.
 """
 
 import asyncio

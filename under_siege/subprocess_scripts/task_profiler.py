@@ -27,7 +27,7 @@ from common.parent_watch import exit_with_server
 from common.process_tree import descendants
 from common.task import TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 
-RUNS, ENOUGH_S = 5, 2.0  # maximum repetitions of a run, and their time limit in seconds
+RUNS, ENOUGH_S = 5, 2.0  # maximum number of runs, and seconds after which no other run starts
 TICK_S = 0.001
 LEAST_S = 0.5  # minimum time to watch the CPUs, whose times have a resolution of 10 ms
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, else kilobytes
@@ -227,7 +227,7 @@ def _cpu_wait_s() -> float:
 
 
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """Run two tasks; return their total duration, mean CPU time, and the longest delay of this thread, in seconds."""
+    """Return the elapsed seconds of two concurrent runs, their mean CPU time, and the longest delay of this thread."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:

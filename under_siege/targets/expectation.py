@@ -21,8 +21,8 @@ from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # how much of a trial's output is read; the result is in the last line
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of check requests that may also be queued
+MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of queued check requests that it allows for
 QUEUE_S = 0.05  # time that queueing adds to each job
 
 Work = tuple[tuple[str, Value], ...]
@@ -48,7 +48,7 @@ class Files:
 
 
 class Mix:
-    """Several requests in the order in which they are sent, each with its path and its expected response."""
+    """Several requests, each with its path and its expected response, and the order in which they are sent."""
 
     def __init__(self, order: Sequence[int], requests: "Sequence[tuple[str, Expectation]]") -> None:
         self.order, self.requests = order, requests

@@ -176,7 +176,7 @@ def first_suite(app: str, file: Path, folder: Path) -> str:
 
 
 def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
-    """Return the literal values in the settings module that the source names, or nothing if it names none."""
+    """Return the literal values in the settings module that the source names, or an empty dict if it names none."""
     module = next(filter(None, map(_settings_module, nodes)), None)
     if module is None:
         return {}
@@ -221,7 +221,7 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the installed servers (or all if none is), the packages of all servers, and whether one is installed."""
+    """Return the installed servers (or all if none is), the packages of all servers, and whether any is installed."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)

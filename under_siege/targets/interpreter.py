@@ -58,7 +58,7 @@ class Interpreter:
 def interpreter(path: str = sys.executable) -> Interpreter:
     """Return the interpreter with this path or name; raise BadInputError unless it is Python 3.11 or later."""
     if (found := shutil.which(path)) is None:
-        raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
+        raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python interpreter")
     # Make the path absolute, because servers run in other directories. Keep links: virtual environments depend on them.
     program = str(Path(found).absolute())
     try:
@@ -71,7 +71,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Return the versions of the packages that servers may use, by name; empty if the Python does not run."""
+    """Return the versions of installed packages that servers might use, or an empty dict if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -98,7 +98,7 @@ def evaluate(python: str, source: str, *options: str) -> Any:
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters without duplicates, even if duplicates have different names."""
+    """Return the interpreters without duplicates; an interpreter under another name is a duplicate, too."""
     return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 

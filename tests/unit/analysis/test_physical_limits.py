@@ -97,7 +97,7 @@ def test_a_case_is_flagged_as_unverified_if_the_task_has_no_reference_runs() -> 
         column.clear()
     case = judged(record_of("1_x"), bare)
     assert codes(case) == ["unverified"]
-    assert "the duration of the task alone is unknown" in case.reasons[0].message
+    assert "the duration of the task by itself is unknown" in case.reasons[0].message
 
 
 def test_a_ceiling_that_failed_or_has_no_rate_is_treated_as_missing() -> None:

@@ -292,8 +292,8 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
         ("p99 < 0.9 of base", "not supported in a capacity search"),
         ("p99 > 1s", "use 'p99 < 1s'"),
         ("availability < 99%", "use 'availability >= 99%'"),
-        ("p99 < 0s", "can't be met at any rate"),
-        ("availability >= 100%", "can't be met at any rate"),
+        ("p99 < 0s", "is too strict for a search"),
+        ("availability >= 100%", "is too strict for a search"),
     ],
 )
 def test_a_goal_that_the_capacity_search_cannot_use_causes_a_one_line_error(
@@ -366,7 +366,7 @@ def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() ->
     (one,) = capacities_of(result)
     assert (one.lower_per_s, one.upper_per_s, one.is_none) == (None, 30.0, False)
     assert exit_code(result) == 3
-    assert "misses a goal at 30.0/s, and no lower offered rate" in " ".join(conclusion([one]))
+    assert "misses a goal at 30.0/s, and no lower rate was offered" in " ".join(conclusion([one]))
 
 
 def test_run_rejects_a_suite_with_open_loop_load_and_suggests_capacity(tmp_path: Path, run_cli: RunCli) -> None:

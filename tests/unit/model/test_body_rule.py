@@ -61,5 +61,5 @@ def test_an_ignored_path_that_does_not_exist_is_reported() -> None:
 
 def test_the_description_of_a_rule_lists_the_checked_fields() -> None:
     assert BodyRule().checked() == ""
-    assert BodyRule(JSON, ignored=("id", "at")).checked().endswith("without id, at")
+    assert BodyRule(JSON, ignored=("id", "at")).checked().endswith("ignoring id, at")
     assert BodyRule(FIELDS, (("status", "done"),)).checked().endswith("fields were checked: status")

@@ -212,4 +212,4 @@ def test_only_event_loops_of_listening_processes_are_assumed_to_serve_requests()
 def test_the_diagnosis_reports_idle_processes_among_busy_processes() -> None:
     busy = (1, "pool", [THREAD, RENDER], (99, 99, 99))
     idle = (2, "pool", [THREAD, RENDER], (5, 2, 2))
-    assert finding(profile_of(busy, idle)).startswith("1 of 2 processes were idle while others were busy")
+    assert finding(profile_of(busy, idle)).startswith("Of 2 processes, 1 stayed idle while others were busy")
