@@ -204,7 +204,7 @@ class LoopThrottle:
 
 
 PAUSE_S, QUIET_PAUSES = 0.01, 5  # a burst ends after QUIET_PAUSES consecutive pauses of PAUSE_S without activity
-MOST_HOLD_S = 2.0  # how long a burst may delay tasks, so that a steady stream of requests can't stop all work
+MOST_HOLD_S = 2.0  # maximum delay of tasks by a burst; without a limit, a steady stream of requests would stop all work
 
 
 class ArrivalBurst:

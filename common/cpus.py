@@ -22,7 +22,7 @@ def default_threads() -> int:
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Return the quotas of this process's cgroup and of all its parents, as numbers of CPUs (cgroup v1 and v2)."""
+    """Return the quotas of this process's cgroup and of all its ancestors, as numbers of CPUs (cgroup v1 and v2)."""
     quotas = []
     for directory in _cgroup_directories(proc, root):
         v2 = _values(directory / "cpu.max")

@@ -23,7 +23,7 @@ class Options:
     port: int
     task: str
     workers: int
-    queue: int  # number of requests that may wait while all workers are busy
+    queue: int  # maximum number of requests that wait while all workers are busy
     shares_thread: bool = False  # whether tasks run on the thread that accepts connections
 
 
@@ -46,7 +46,7 @@ def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE
     add("--workers", type=_whole_number(1, MOST_WORKERS), default=workers or 1, help=default)
     at_most = f", at most {most_waiting}" if most_waiting < LONGEST_QUEUE else ""
     default = str(QUEUE_WITHOUT_WORKERS) if workers is None else f"{QUEUE_PER_WORKER} per worker{at_most}"
-    add("--queue", type=_whole_number(0, LONGEST_QUEUE), help=f"number of requests that may queue; default: {default}")
+    add("--queue", type=_whole_number(0, LONGEST_QUEUE), help=f"maximum number of queued requests; default: {default}")
     given = parser.parse_args()
     if workers is None:
         given.workers = 1

@@ -1,6 +1,6 @@
 """Find the children and descendants of a process.
 
-On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than reading all processes of
+On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than scanning all processes of
 the machine. On other systems, it uses psutil, whose import takes longer than all other imports of the supervisor.
 """
 
@@ -52,7 +52,7 @@ def _psutil_children(pid: int, *, recursive: bool) -> list[int]:
 
 
 def read_proc(path: str) -> bytes:
-    """Return the contents of a file below /proc, or nothing if the process has exited or belongs to another user."""
+    """Return the contents of a /proc file, or empty bytes if the process has exited or belongs to another user."""
     try:
         descriptor = os.open(f"{PROC}/{path}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -52,14 +52,14 @@ def ping_headers(options: Options) -> dict[str, str]:
 
 
 def of_error(error: BaseException) -> tuple[str, int, dict[str, str]]:
-    """Return body, status and headers of the response to an error: a 503 if the request was refused, else a 500."""
+    """Return the body, status and headers of the response to an error: a 503 if the request was refused, else a 500."""
     if isinstance(error, RefusedError):
         return str(error), 503, RETRY_LATER
     return error_text(error), 500, {}
 
 
 def of_status(status: int, allowed: str = ONLY_GET) -> tuple[str, int, dict[str, str]]:
-    """Return body, status and headers of an error response; a 405 needs `Allow` (RFC 9110, 15.5.6)."""
+    """Return the body, status and headers of an error response; a 405 needs `Allow` (RFC 9110, 15.5.6)."""
     texts = {404: "404 Not Found: expected /, /ping or /ready", 405: f"405 Method Not Allowed: use {allowed}"}
     headers = {"Allow": allowed} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
     return texts.get(status) or f"{status} {HTTPStatus(status).phrase}", status, headers

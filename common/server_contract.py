@@ -60,7 +60,7 @@ def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str
     """Return why a requirement is not met, such as `needs redis-server`, or an empty string if it is met.
 
     Raises:
-        BadInputError: `requires` is not a requirement.
+        BadInputError: `requires` is not a valid requirement.
     """
     if not requires:
         return ""

@@ -77,7 +77,7 @@ class Findings:
         self.result, self.comparison = result, summarize(result)
 
     def flagged(self, code: str, server: str, **values: object) -> bool:
-        """Return whether every case of the server with these values is flagged with this code."""
+        """Return whether the server has cases with these values, and all of them are flagged with this code."""
         cases = [case for case in self.comparison.cases if case.case.server == server and _has(case, values)]
         return bool(cases) and all(code in {reason.code for reason in case.reasons} for case in cases)
 
@@ -140,14 +140,14 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
         _flag("WhiteNoise did not answer", "wrong response", "wrong_answer", "published"),
         Fault("the compiled server answered", "header of each response", lambda findings: findings.served("compiled")),
     ),
-    "static-ports": (_flag("16,384 ports, here 2,000", "out of ports", "ports", "whitenoise"),),
+    "static-ports": (_flag("only 16,384 ports (here 2,000)", "out of ports", "ports", "whitenoise"),),
     "aiohttp": (),
     "webdav": (
         _flag("cheroot 8.1.0 sleeps", "timer instead of work", "timer", "cheroot", cheroot="8.1.0", users=5),
         _flag("nothing is stored", "wrong response", "wrong_answer", "stores_nothing"),
     ),
     "webdav-stressor": (
-        _flag("five servers are equal", "load tool was the limit", "generator", "cheroot", cheroot="8.0.0"),
+        _flag("five servers seem equal", "load tool was the limit", "generator", "cheroot", cheroot="8.0.0"),
     ),
 }
 
@@ -215,7 +215,7 @@ class SuiteCount:
             outcome = f"reported as different {sum(map(bool, compared))} of {len(compared)}"
             outcome += "".join(f"; {times} not compared ({reason})" for reason, times in reasons.items())
             status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
-            yield f"{self.suite:16}{'identical servers':34}{'difference of rates':30}{outcome}", status
+            yield f"{self.suite:16}{'identical servers':34}{'difference in rates':30}{outcome}", status
         for problem in self.problems:
             yield f"{self.suite:16}{problem}", WRONG
 
@@ -256,7 +256,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="save results here, and reuse existing results")
     options = parser.parse_args()
     if unknown := [name for name in options.suites if name not in QUICK]:
-        parser.error(f"unknown suite {unknown[0]!r}; use {', '.join(QUICK)}")
+        parser.error(f"unknown suite {unknown[0]!r}; use one of {', '.join(QUICK)}")
     return options
 
 

@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="save the results here")
     options = parser.parse_args()
     if unknown := [name for name in options.checks if name not in CHECKS]:
-        parser.error(f"unknown check {unknown[0]!r}; use {', '.join(CHECKS)}")
+        parser.error(f"unknown check {unknown[0]!r}; use one of {', '.join(CHECKS)}")
     for check in options.checks or CHECKS:
         right = sum(_is_right(check, run, options.keep) for run in range(1, options.runs + 1))
         print(f"{check}: correct in {right} of {options.runs} runs", flush=True)

@@ -37,7 +37,7 @@ def measure(suite: Path) -> list[str]:
 def main() -> None:
     """Measure the questions, and print the commands that failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", nargs="*", type=int, metavar="N", help="numbers of questions (default: all)")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="N", help="question numbers (default: all)")
     wanted = parser.parse_args().numbers
     suites = [path for path in sorted(SUITES.iterdir()) if not wanted or int(path.name.split("-")[0]) in wanted]
     failed = [command for suite in suites for command in measure(suite)]

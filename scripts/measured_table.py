@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print a table that another script of this folder has measured and saved with --out.
+"""Print a table of measurements that another script in this folder saved with --out.
 
     .venv/bin/python scripts/measured_table.py results/questions/08-memory-growth.json
 
@@ -18,7 +18,7 @@ WIDTH = 100
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A measured value, in the base unit of its metric (s, bytes, or a count), and its text with a unit."""
+    """A measured value, in the base unit of its metric (for example, s or bytes), and the text that the table shows."""
 
     value: float
     text: str
@@ -28,7 +28,7 @@ class MeasuredTable(msgspec.Struct, frozen=True):
     """A table with one row for each case and one column for each metric."""
 
     command: str  # the command that produced the table
-    conditions: str  # the machine, and how noisy it was
+    conditions: str  # how the values were measured: for example, with how many users
     rows: dict[str, dict[str, Cell]]  # by case, then by metric
 
     def save(self, path: Path) -> None:

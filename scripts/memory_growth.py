@@ -39,7 +39,7 @@ from under_siege.targets.selection import suite_of
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002
-IDLE_LIMIT_S = 30.0  # how long to wait until the server has finished requests whose clients disconnected
+IDLE_LIMIT_S = 30.0  # longest wait until the server has finished the requests of disconnected clients
 MB, LITTLE = 1e6, 1.01
 
 
@@ -92,7 +92,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
 
 
 async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
-    """Send `count` requests; each user sends the next request when its previous request has ended."""
+    """Send `count` requests; each user sends its next request when the previous one is finished."""
     numbers = iter(range(count))
 
     async def user(client: Users) -> None:

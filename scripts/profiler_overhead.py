@@ -128,7 +128,7 @@ async def main(server: str, pairs: int) -> None:
     half = float(t.ppf(0.975, pairs - 2)) * line.intercept_stderr
     low, middle, high = (100 * math.expm1(line.intercept + error) for error in (-half, 0.0, half))
     print(
-        f"{script.stem}: {middle:+.1f} % while profiled (95 % CI {low:+.1f} to {high:+.1f}; {pairs} pairs); "
+        f"{script.stem}: {middle:+.1f} % throughput while profiled (95 % CI {low:+.1f} to {high:+.1f}; {pairs} pairs); "
         f"py-spy uses {100 * profiler_s / profiled_s:.1f} % of a CPU",
         flush=True,
     )
@@ -136,7 +136,7 @@ async def main(server: str, pairs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="numbers of servers")
+    parser.add_argument("servers", nargs="*", default=["2", "3", "4"], help="server numbers (default: 2 3 4)")
     parser.add_argument("--pairs", type=int, default=18)
     arguments = parser.parse_args()
     for each in arguments.servers:

@@ -186,7 +186,7 @@ async def measure(options: argparse.Namespace) -> None:
     if options.in_flight:
         for title, server in IN_FLIGHT_VARIANTS.items():
             rows[title] = await stop_in_flight(plan, server)
-        conditions = f"SIGTERM {SIGTERM_AT_S:g} s after {IN_FLIGHT} requests of 3 s"
+        conditions = f"SIGTERM {SIGTERM_AT_S:g} s after the start of {IN_FLIGHT} requests of 3 s each"
     else:
         for name, (server, is_delayed) in VARIANTS.items():
             if not options.servers or server in options.servers:

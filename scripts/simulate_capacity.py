@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from simulated_capacity import SERVERS, capacity_by_arithmetic, searched
 from simulated_cpus import Machine
 
-CLOSE = 0.15  # relative error
+CLOSE = 0.15  # maximum relative error of an estimate that counts as close
 TRUTH_MACHINES = 30  # with --noisy: number of simulated machines that determine the true capacity
 
 

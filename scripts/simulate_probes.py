@@ -8,7 +8,7 @@ consecutive failures, the container is restarted. The first restart is immediate
 40 s, ..., at most 5 min. The delay is reset after 10 min without a restart (defaults of the kubelet). While the
 container starts, probes fail.
 
-The simulated hours are longer than the load, so the moments of the probes are drawn by a stationary bootstrap (Politis
+A simulated hour lasts longer than the load, so the moments of the probes are drawn by a stationary bootstrap (Politis
 and Romano 1994, doi:10.1080/01621459.1994.10476870). From one probe to the next, the simulation moves on in the same
 round or jumps to a random moment of a random round. The time between jumps is exponentially distributed, by default
 with a mean of 2 s, so successive pings stay together. Pings due before the first response are omitted.
@@ -188,7 +188,7 @@ def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespac
     conditions = (
         f"restarts per hour of constant load from {users} users, by periodSeconds/timeoutSeconds/failureThreshold\n"
         f"down, lost/h: share of time, and requests lost, with {probes[0]}\n"
-        f"simulated over measured pings: {options.hours} hours for each cell, seed {options.seed}\n"
+        f"simulated from measured pings: {options.hours} hours for each cell, seed {options.seed}\n"
         f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)}"
     )
     return MeasuredTable(command, conditions, {name: server.row(probes, options) for name, server in servers.items()})
@@ -212,7 +212,7 @@ def main() -> None:
         type=probe_of,
         action="append",
         metavar="PERIOD/TIMEOUT/THRESHOLD",
-        help="settings in seconds; may be repeated (default: 10/1/3, 10/5/3 and 10/10/6)",
+        help="settings of a probe, with times in seconds; may be repeated (default: 10/1/3, 10/5/3 and 10/10/6)",
     )
     parser.add_argument("--hours", type=int, default=500, metavar="N", help="simulated hours (default: 500)")
     parser.add_argument(

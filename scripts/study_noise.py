@@ -4,7 +4,7 @@
     .venv/bin/python scripts/study_noise.py --kind quiet
 
 First, the script simulates runs of eleven honest servers. It prints how often intervals contain the true ratio, their
-half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % and 20 %
+half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % or 20 %
 slower are detected. Then it simulates six dishonest and five honest servers together, and prints their verdicts.
 docs/noise.md quotes the results for --kind noisy and --kind quiet.
 
@@ -38,7 +38,7 @@ def main() -> None:
     print(f"  intervals with true value   {np.mean(found.covered):.1%}")
     print(f"  half-width, median          {np.median(found.half_widths):.1%}")
     print(f"  verdicts                    {dict(found.verdicts)}")
-    print(f"  runs without a clear winner {found.undecided_runs / found.runs:.1%}")
+    print(f"  one and two CPUs, same rank {found.undecided_runs / found.runs:.1%}")
     print(f"  equal servers, unequal rank {found.told_apart / found.runs:.1%}")
     for name, count in sorted(found.found.items()):
         print(f"  found: {name.replace('_', ' '):20} {count / found.runs:.1%}")

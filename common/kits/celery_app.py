@@ -22,7 +22,7 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # the broker keeps a task until its worker has finished it
     task_reject_on_worker_lost=True,
-    task_retry_on_worker_lost=True,  # max_retries ends the retries of a task that always kills its process
+    task_retry_on_worker_lost=True,  # max_retries limits the retries of a task that always kills its process
     worker_prefetch_multiplier=1,
     result_expires=3600,
     result_backend_always_retry=True,  # no result is lost if the broker is briefly unavailable
@@ -43,7 +43,7 @@ def perform(spec: str) -> dict[str, Any]:
 
 @app.task(track_started=True, **_RETRY)  # type: ignore[untyped-decorator]
 def perform_job(spec: str) -> dict[str, Any]:
-    """Perform the task and record its start, so that `GET /jobs/ID` can report `queued` or `running`."""
+    """Perform the task and record its start, so that `GET /jobs/ID` can tell `running` from `queued`."""
     return asdict(perform_here(spec))
 
 

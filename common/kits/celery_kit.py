@@ -39,7 +39,7 @@ START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # each thread waits for one result
 POSTED = "POSTED"  # this server's own state for a job that no worker has started; Celery has no such state
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-FAIL_SOON = {  # short timeouts, so that clients soon get a 503 and can retry elsewhere; workers keep Celery's timeouts
+FAIL_SOON = {  # short timeouts, so that clients soon get a 503 and can retry elsewhere; workers keep Celery's defaults
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
     "task_publish_retry_policy": _RETRY,
     "result_backend_transport_options": {"retry_policy": _RETRY},
@@ -52,10 +52,10 @@ _AWAY = "the broker does not answer"
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     """Start a Redis that only this user can reach, and a Celery worker with `workers` processes; stop both at the end.
 
-    Redis stores nothing on disk. If one of the processes exits, it is not restarted.
+    Redis stores nothing on disk. If Redis or the worker exits, it is not restarted.
 
     Yields:
-        The broker's URL, and a function that returns a message if a process has exited, or an empty string while both
+        The broker's URL, and a function that returns a message if either has exited, or an empty string while both
         run.
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
@@ -183,7 +183,7 @@ class JobQueue:
 
         Raises:
             TaskError: the task raised an exception, or its process exited too often.
-            RefusedError: the broker does not answer.
+            RefusedError: the queue can't be used now, for example because the broker does not answer.
         """
         return TaskRun(**await self._outcome(task))
 
@@ -211,16 +211,16 @@ class JobQueue:
         """Send a job, and return its id once the broker has accepted the job.
 
         Raises:
-            RefusedError: the broker does not answer.
+            RefusedError: the queue can't be used now, for example because the broker does not answer.
         """
         job_id: str = await self._on_thread(_post, task)
         return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown or has expired.
+        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown or has expired.
 
         Raises:
-            RefusedError: the broker does not answer.
+            RefusedError: the queue can't be used now, for example because the broker does not answer.
         """
         deadline_s = time.monotonic() + wait_s
         while True:
@@ -236,7 +236,7 @@ class JobQueue:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except (TaskError, RefusedError):
             raise
-        except Exception:  # without a broker, redis, kombu and celery raise various errors
+        except Exception:  # redis, kombu and celery raise various errors if the broker does not answer
             raise RefusedError(_AWAY) from None
 
 

@@ -22,6 +22,6 @@ def _log_nothing(**_: Any) -> None:
 
 if __name__ == "__main__":
     silence("celery", "kombu", "multiprocessing")
-    warnings.simplefilter("ignore", SecurityWarning)  # about pickle as root; this worker accepts only JSON
+    warnings.simplefilter("ignore", SecurityWarning)  # about running as root; this worker accepts only JSON
     signals.setup_logging.connect(_log_nothing)
     app.worker_main(["--quiet", "worker", "--concurrency", sys.argv[1], *NO_PEERS])

@@ -60,7 +60,7 @@ class Cluster:
             del self._jobs[name]
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown."""
+        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown."""
         _, job = self._jobs.get(name, (0.0, None))
         if job is None:
             return None

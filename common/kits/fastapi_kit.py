@@ -63,7 +63,7 @@ def disconnect_check(request: Request) -> Callable[[], bool]:
     A thread can't be stopped from outside, so it calls the returned function whenever its task yields.
     """
     state, ticket = request.app.state, request.scope["state"].get(_TICKET)
-    if ticket is None:  # another server runs this application
+    if ticket is None:  # this application wasn't started by `serve`
         return bool
     state.burst.wait_for_end()
     return partial(state.admission.is_disconnected, ticket)
@@ -80,7 +80,7 @@ async def _one_line_errors(_request: Request, error: Exception) -> Response:
 
 
 class _Admission:
-    """The outermost middleware, which records when requests arrive, and admits or refuses those for the long task."""
+    """Middleware that records when requests arrive, and admits or refuses those for the long task."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,7 +94,7 @@ class _Admission:
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
             send = _closing(send)
         admission, client = getattr(scope["app"].state, "admission", None), state.get(_CLIENT)
-        # Other servers provide no socket; they limit requests themselves.
+        # Without `serve`, there is no socket; the server that runs this application must limit requests itself.
         with contextlib.ExitStack() as stack:
             app = self._app
             if admission is not None and client is not None and (scope["path"], scope["method"]) == ("/", "GET"):

@@ -71,7 +71,7 @@ def _admit(app: Flask) -> None:
     admission = app.config.get(ADMISSION)
     client = next((request.environ[name] for name in _SOCKETS if name in request.environ), None)
     if admission is None or client is None:
-        return  # another server runs this application
+        return  # this application wasn't started by a kit's `serve`
     _require_connected(client)
     if refusal := admission.refusal():
         raise responses.RefusedError(refusal)
@@ -104,7 +104,7 @@ class _RequestHandler(WSGIRequestHandler):
 def _ending_at_once(app: Any) -> Any:
     """Wrap an application so that the client sees the end of the response immediately.
 
-    Otherwise, werkzeug would wait for more input, for 10 ms or forever, before it closes the connection.
+    Otherwise, werkzeug would wait at least 10 ms, and possibly forever, for more input before closing the connection.
     """
 
     def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:

@@ -56,7 +56,7 @@ class _GreenletQueue(AdmissionQueue):
 
 
 def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request, because accepted connections may still send requests."""
+    """Wait until three consecutive checks find no requests, because more might still arrive on accepted connections."""
     idle_checks = 0
     while idle_checks < 3:
         gevent.sleep(0.01)

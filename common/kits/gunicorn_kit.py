@@ -52,7 +52,7 @@ def serve(app: Flask, options: Options) -> None:
 
 
 class _Gunicorn(BaseApplication):  # type: ignore[misc]
-    """A gunicorn application that is configured in code instead of a command line or a file."""
+    """A gunicorn application that is configured in code instead of on the command line or in a file."""
 
     def __init__(self, app: Flask, settings: dict[str, object]) -> None:
         self._app, self._settings = app, settings

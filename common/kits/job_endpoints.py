@@ -31,7 +31,7 @@ class Jobs(Protocol):
         """Accept a job and return its id; raise RefusedError if the queue can't accept a job now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait at most `wait_s` until the job is done; return the job, or None if it is unknown or has expired."""
+        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown or has expired."""
 
 
 class PostJob(Handler):
@@ -50,7 +50,7 @@ class PostJob(Handler):
 class FindJob(Handler):
     """Handle `GET /jobs/ID`: respond with status 200 and the result, or with status 202 and the state.
 
-    With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s until the job is done.
+    With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s for the job to finish.
     """
 
     allowed = "GET, HEAD"

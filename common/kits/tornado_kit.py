@@ -199,7 +199,7 @@ async def _until_stopped(application: Application, options: Options, admission: 
 
 
 async def _finish_requests(admission: AdmissionQueue) -> None:
-    """Wait until three consecutive checks find no request, because accepted connections may still send requests."""
+    """Wait until three consecutive checks find no requests, because more might still arrive on accepted connections."""
     idle_checks = 0
     while idle_checks < 3:
         await asyncio.sleep(0.01)

@@ -43,7 +43,7 @@ class ComputeSpan(NamedTuple):
 
     from_s: float  # `time.monotonic`
     to_s: float
-    cpu_s: float  # CPU time of this thread
+    cpu_s: float  # CPU time of the task's thread
 
     def is_dense(self) -> bool:
         """Return whether the task computed during almost the whole span."""
@@ -60,7 +60,7 @@ class Stopwatch:
         self._from_s, self._cpu_s = time.monotonic(), time.thread_time()
 
     def stop(self) -> None:
-        """End a span, and merge it with the previous span if the merged span is dense.
+        """End a span, and merge it with the previous span if the merged span would be dense.
 
         If more than `MOST_SPANS` spans remain, merge them in pairs.
         """
@@ -84,7 +84,7 @@ def _joined(one: ComputeSpan, other: ComputeSpan) -> ComputeSpan:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One run of a task. Times are from `time.monotonic`, which all processes of a machine share."""
+    """One run of a task. Start and end times are from `time.monotonic`, which all processes of a machine share."""
 
     answer: str
     started_s: float
@@ -110,12 +110,12 @@ def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
         TaskError: the task raised an exception or was cancelled; the message is one line.
     """
     attempt = _Attempt(spec)
-    sleep_yields = not inspect.isbuiltin(time.sleep)  # gevent has patched it
+    sleep_yields = not inspect.isbuiltin(time.sleep)  # true if gevent has patched it
     with _task_errors():
         for pause_s in attempt.pauses():
             if is_cancelled():
                 raise TaskError("cancelled: the client disconnected")
-            # Only greenlets must yield explicitly. In threads and processes, sleep(0) would take 70 µs on Linux.
+            # Only greenlets need to yield explicitly. In threads and processes, sleep(0) would take 70 µs on Linux.
             if pause_s or sleep_yields:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
@@ -141,7 +141,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
 
 
 class _Attempt:
-    """Run the task from pause to pause. In the end, `answer` is the result, or `coroutine` returns the result."""
+    """Run the task from pause to pause. Afterward, `answer` is the result, or `coroutine` returns the result."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)

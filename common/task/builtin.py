@@ -15,12 +15,12 @@ def primes() -> Generator[float, None, int]:
 
 
 def is_prime(number: int) -> bool:
-    """Return whether a number is prime. Trial division is slow, on purpose."""
+    """Return whether a number is prime. The slow trial division is intentional."""
     return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
 def digest() -> str:
-    """Derive a key from a password with one call of hashlib, which releases the GIL."""
+    """Derive a key from a password with one call to hashlib, which releases the GIL."""
     return hashlib.pbkdf2_hmac("sha256", b"correct horse", b"battery staple", 250_000).hex()
 
 

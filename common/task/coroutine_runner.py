@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 
 from common.errors import one_line
 
-_GEVENT = not inspect.isbuiltin(time.sleep)  # gevent has patched the standard library
+_GEVENT = not inspect.isbuiltin(time.sleep)  # true if gevent has patched the standard library
 _LOOP_LOCK = threading.Lock()  # for gevent: asyncio allows one running loop per thread, and greenlets share a thread
 
 

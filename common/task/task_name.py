@@ -85,7 +85,7 @@ def split(spec: str) -> tuple[str, Arguments]:
     """Split a task such as `module:function('acme', 3)` into its name and its arguments.
 
     Raises:
-        UnknownTaskError: the arguments are not literals, or contain invisible characters.
+        UnknownTaskError: the arguments can't be parsed, are not literals, or contain invisible characters.
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():

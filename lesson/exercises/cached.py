@@ -1,4 +1,4 @@
-"""A server that is faster than this machine can compute: it does the work once and sends every request a copy.
+"""A server that is faster than this machine can compute: it does the work once and answers every request with a copy.
 
 Caching is often right. Here, caching is a fault, because the benchmark should measure the work.
 To do: perform the task for every request.

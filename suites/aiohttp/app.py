@@ -1,4 +1,4 @@
-"""The aiohttp server of this suite: python app.py HOST PORT POSTGRESQL. X-Served-By names the versions in use."""
+"""The aiohttp server: python app.py HOST PORT POSTGRESQL. X-Served-By names aiohttp's version, parser and loop."""
 
 import asyncio
 import os

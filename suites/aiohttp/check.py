@@ -2,8 +2,8 @@
 
 usage: check.py URL POSTGRESQL ANSWERS BYTES
 
-ANSWERS and BYTES are the numbers of responses and response bytes during the load. The last line of the output describes
-the fault.
+ANSWERS and BYTES are the numbers of responses and response bytes during the load. If there is a fault, the
+last line of the output describes it.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ def fail(what: str) -> NoReturn:
 
 
 async def check_read(connection: asyncpg.Connection, rows: int) -> None:
-    """Fail unless about `rows` rows were read for each response."""
+    """Fail if far fewer than `rows` rows were read for each response."""
     fewest, until_s, ours = FEWEST * ANSWERS * rows, time.monotonic() + TIMEOUT_S, 0
     while (read := (await connection.fetchval(READ) or 0) - ours) < fewest:
         if time.monotonic() > until_s:
-            fail(f"has read {max(0, read)} rows, but {ANSWERS} responses should have read {ANSWERS * rows}")
+            fail(f"has read {max(0, read)} rows, but {ANSWERS} responses require {ANSWERS * rows}")
         await asyncio.gather(asyncio.sleep(POLL_S), *(asyncio.to_thread(fetch) for _ in range(AT_A_TIME)))
         ours += AT_A_TIME * rows
 
@@ -72,7 +72,7 @@ async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
     }
     if len(there) != rows_of(PATH) or there != {row["id"]: row["randomNumber"] for row in rows}:
         fail(
-            f"returned {rows[:2]} and others, {len(rows)} rows in total, but {rows_of(PATH)} were requested, "
+            f"returned {len(rows)} rows, starting with {rows[:2]}; {rows_of(PATH)} were requested, "
             f"and the table has {list(there.items())[:2]}"
         )
 
@@ -92,7 +92,7 @@ async def main() -> None:
         )
         expected = ROWS * (1 - (1 - int(updates[1]) / ROWS) ** ANSWERS)
         if changed < FEWEST * expected:
-            fail(f"has updated {changed} rows, but {ANSWERS} responses should have reached about {expected:.0f}")
+            fail(f"has updated {changed} rows, but {ANSWERS} responses should have updated about {expected:.0f}")
     if rows := rows_of(PATH):
         await check_read(connection, rows)
     bodies = [await asyncio.to_thread(fetch) for _ in range(REQUESTS)]

@@ -25,7 +25,7 @@ CREATE TABLE fortune (id integer PRIMARY KEY, message text NOT NULL);
 
 
 def first_number(row: int) -> int:
-    """Return the initial number of a row, which is larger than the number of any update."""
+    """Return the initial number of a row, which is larger than any number that an update writes."""
     return 10_000 + row
 
 

@@ -2,7 +2,7 @@
 
 usage: python least.py HOST PORT POSTGRESQL
 
-The server reads only the path of a request, and uses asyncpg for `raw` and for `orm`.
+The server reads only a request's path and whether to keep the connection, and uses asyncpg for `raw` and `orm`.
 """
 
 import asyncio

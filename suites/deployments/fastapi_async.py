@@ -1,4 +1,4 @@
-"""FastAPI with `async def` around a task that never awaits: it blocks the event loop until the task is done."""
+"""FastAPI with `async def` around a task that never awaits: the event loop is blocked until the task is done."""
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse

@@ -18,7 +18,7 @@ class Order(BaseModel):
 @app.post("/orders", status_code=201)
 def order(order: Order) -> dict[str, object]:
     price = sum(item * number for item in order.items for number in range(100_000))
-    time.sleep(0.01)  # stands for a database query
+    time.sleep(0.01)  # stands in for a database query
     return {"id": uuid.uuid4(), "created_at": datetime.now(UTC), "customer": order.customer, "price": price}
 
 

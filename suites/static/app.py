@@ -1,4 +1,4 @@
-"""Static files from Flask, with WhiteNoise in front. X-Served-By names the one that answered, and how it is built."""
+"""Static files from Flask behind WhiteNoise. X-Served-By shows which one answered, and if WhiteNoise is compiled."""
 
 import os
 from pathlib import Path

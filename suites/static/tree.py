@@ -29,5 +29,5 @@ def make(folder: Path, files: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("tree.py: stopped, so there is no tree"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("tree.py: stopped; no tree was created"))
     make(Path(sys.argv[1]), int(Path(sys.argv[1]).name))

@@ -1,4 +1,4 @@
-"""A control instead of a WebDAV server: it discards what is PUT, and returns the same text for every stored file."""
+"""A control instead of a WebDAV server: it discards every uploaded file, and returns the same text for all of them."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -33,7 +33,7 @@ check = "{python} check.py {url} {postgresql} {answers} {bytes}"
 path = "/plaintext"
 [axes]
 aiohttp = "VERSION"
-[servers.least] # the first server, which calibrates the task: it starts three times faster than the others
+[servers.least] # the first server, which calibrates the task: it starts three times as fast as the others
 command = "{python} least.py {host} {port} {postgresql}"
 [servers.honest]
 command = "{python} app.py {host} {port} {postgresql}"
@@ -147,7 +147,7 @@ def test_differences_between_versions_are_shown_if_they_exceed_the_noise() -> No
 
 
 def test_cases_on_a_busy_machine_do_not_increase_the_noise_of_other_cases() -> None:
-    """Cases on a busy machine are not compared, so their differences do not count as noise."""
+    """Differences between cases on a busy machine count as noise only if no other identical cases were measured."""
     busy = Machine(total_s=8, busy_s=8, steal_s=0)
     restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
     across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")

@@ -109,7 +109,7 @@ def test_other_tasks_run_while_an_async_task_awaits() -> None:
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
-def test_every_exception_of_an_async_task_raises_a_one_line_task_error(way, task: str, line: str) -> None:
+def test_every_exception_of_an_async_task_becomes_a_one_line_task_error(way, task: str, line: str) -> None:
     with pytest.raises(TaskError) as caught:
         way(task)
     assert line in str(caught.value)
@@ -149,7 +149,7 @@ def test_async_tasks_of_several_requests_run_concurrently(name: str) -> None:
 
 
 def span_times_of(served: Served, requests: int) -> list[list[float]]:
-    """Send concurrent requests; return when the compute spans of each began, in seconds of a common clock."""
+    """Send concurrent requests; return the start times of the compute spans of each, in seconds of a common clock."""
     headers = [receive(one).headers["x-ran"].split() for one in [served.send() for _ in range(requests)]]
     return [[float(zero) + float(ran.split("/")[0]) / 1000 for ran in stretches] for zero, *stretches in headers]
 

@@ -55,7 +55,7 @@ def test_each_round_runs_every_case_in_an_order_set_by_the_seed() -> None:
 
 
 def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> None:
-    """The task prints text without a newline, which must not corrupt the output of the bench."""
+    """The task prints text without a newline, which must not corrupt the measured results."""
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path / "my_jobs.py")
     ran = run_cli(
         "run", "4", "--task", "my_jobs:prints", "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json"

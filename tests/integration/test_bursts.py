@@ -50,7 +50,7 @@ def test_rates_and_percentiles_of_several_rounds_have_confidence_intervals() -> 
     assert case.response_s.p50_low < 0.52 < case.response_s.p50_high
 
 
-def test_response_times_are_empty_if_the_load_tool_reports_no_percentiles() -> None:
+def test_response_times_are_missing_if_the_load_tool_reports_no_percentiles() -> None:
     case = judged(burst_record_of("1_x", p50_s=None, p95_s=None, p99_s=None))
     assert (case.verdict, case.response_s) == ("ok", None)
 
@@ -122,7 +122,7 @@ def test_one_busy_locust_worker_is_reported_as_the_bottleneck() -> None:
 
 
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
-def test_rates_above_a_ceiling_limited_by_the_load_tool_are_not_flagged_as_above_the_ceiling(
+def test_rates_above_the_ceiling_are_flagged_unless_the_load_tool_limited_the_ceiling(
     ceiling_awake: float, expected: set[str]
 ) -> None:
     """If the load tool limits the ceiling, the ceiling is too low, so a higher rate is not suspect."""
@@ -195,7 +195,7 @@ def test_bursts_with_impossible_values_are_rejected(tmp_path, column: str, value
         load(tmp_path / "r.json")
 
 
-def test_the_load_has_fewer_bursts_if_requests_in_flight_take_long_to_end() -> None:
+def test_the_load_has_fewer_bursts_if_requests_in_flight_are_slow_to_finish() -> None:
     """Requests in flight at the end of a burst delay the next burst."""
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)

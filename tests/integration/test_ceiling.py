@@ -165,7 +165,7 @@ def test_a_single_user_has_its_own_process() -> None:
 
 
 def test_every_process_runs_the_task_once_before_the_users_start() -> None:
-    task = write_task("heavy", imports="import numpy\ntime.sleep(0.3)  # as heavy imports do")
+    task = write_task("heavy", imports="import numpy\ntime.sleep(0.3)  # simulates heavy imports")
     with bare(task, users=6, processes=3) as process:
         performed = [next(line for line in process.stdout if line[:1].isdigit()) for _ in range(12)]
     assert len(performed) == 12
@@ -179,7 +179,7 @@ def test_every_process_runs_the_task_once_before_the_users_start() -> None:
 
 def test_users_start_together_even_if_the_task_has_heavy_imports() -> None:
     length_s = 1.0
-    task = write_task("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
+    task = write_task("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # simulates heavier imports")
     columns = run_until_all_users_answered(task, 10, lambda: None).transactions
     began_s = [ended - took for ended, took in zip(columns.finished_s, columns.took_s, strict=True)]
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s

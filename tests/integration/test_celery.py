@@ -84,10 +84,10 @@ class ExternalCelery:
 
 
 @needs_redis
-def test_the_celery_server_runs_tasks_and_jobs_on_an_external_broker_and_worker(
+def test_the_celery_server_runs_tasks_and_jobs_with_an_external_broker_and_worker(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Start the broker, the worker and the server only once for all checks, because each takes long to start."""
+    """Start the broker, the worker and the server only once for all checks, because each is slow to start."""
     chosen = tmp_path / "chosen"
     chosen.write_text("short")
     monkeypatch.setenv("CHOSEN", str(chosen))

@@ -14,7 +14,7 @@ CRASHES = ("crashes-1-suddenly", "crashes-1-slowly", "crashes-2-slowly", "crashe
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:
     """Run all crashing servers and a healthy one, without replayed requests.
 
-    Some of the servers crash only at requests that do not look like those of siege.
+    Some of the servers crash only on requests that do not look like those of siege.
     """
     folder = tmp_path_factory.mktemp("dying")
     shutil.copy(SERVERS_DIRECTORY / "minimal_server.py", folder)  # the other servers import it
@@ -39,7 +39,7 @@ def test_a_crash_at_startup_is_reported_immediately_with_the_last_server_output(
 
 
 @pytest.mark.figures
-def test_a_crash_under_load_fails_the_case_but_keeps_earlier_responses(
+def test_a_crash_under_load_fails_the_case_but_earlier_responses_are_kept(
     measured_cases: dict[str, MeasuredCase],
 ) -> None:
     dead = measured_cases["crashes_under_load"]

@@ -1,4 +1,4 @@
-"""10_async_dask on an external cluster, started with Dask's own commands."""
+"""10_async_dask on an external cluster that is started with Dask's own commands."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 
 def test_the_dask_server_runs_tasks_and_jobs_on_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    """Start the cluster and the server only once for all checks, because each takes long to start."""
+    """Start the cluster and the server only once for all checks, because both are slow to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
         check_that_tasks_run_on_the_workers(served, cluster)
         check_that_a_job_is_accepted_and_completed(served)

@@ -49,7 +49,7 @@ def incident(
 ) -> Incident:
     """Simulate load for 6 s with a fault at 1 s, after which no response arrives for `gap_s` and `gone` requests fail.
 
-    Pings that are due after the fault wait for `ping_s`.
+    Each ping due after the fault waits `ping_s` for its response.
     """
     times = [number / RATE for number in range(int(6 * RATE))]
     right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
@@ -178,7 +178,7 @@ def test_a_server_that_does_not_recover_from_slow_connections_is_marked_as_degra
 
 
 @pytest.mark.parametrize("when", ["under load", "afterwards"])
-def test_a_server_with_failed_requests_before_the_fault_is_marked_as_failed(when: str) -> None:
+def test_a_server_with_failed_requests_in_the_control_is_marked_as_failed(when: str) -> None:
     control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
     if when == "under load":
         control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]

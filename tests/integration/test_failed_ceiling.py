@@ -49,7 +49,7 @@ DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # together, these
 
 
 def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
-    """Return a result of two servers in three rounds; `ceilings` has a function that makes the ceiling of a round."""
+    """Return a result of two servers in three rounds; `ceilings` maps rounds to functions that make a ceiling."""
     records = []
     for task, round_ in itertools.product(tasks or ("primes",), ROUNDS):
         if make := ceilings.get(round_):
@@ -90,7 +90,7 @@ def test_every_output_format_shows_a_result_with_a_failed_ceiling(make, rounds, 
 
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("format_", FORMATS)
-def test_every_output_format_shows_a_result_without_a_ceiling(format_, rounds, undrawn) -> None:
+def test_every_output_format_shows_a_result_with_a_missing_ceiling(format_, rounds, undrawn) -> None:
     result = result_with({number: measured for number in ROUNDS if number not in rounds})
     assert "4_two" in Report(result).formatted(format_) or format_ == "timeline"
 

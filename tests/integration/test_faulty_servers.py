@@ -30,7 +30,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def taken() -> int:
-    """Return a port on which another process listens."""
+    """Occupy a port, and yield its number."""
     with socket.create_server((HOST, 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -65,7 +65,7 @@ def test_a_server_with_wrong_responses_gets_the_verdict_failed(measured_cases: d
 
 
 @pytest.mark.parametrize(("name", "code"), [("stops_listening", "refused"), ("sends_no_http", "no_answer")])
-def test_an_unreachable_server_fails_before_the_readiness_timeout(
+def test_a_server_that_stops_listening_or_sends_no_http_fails_before_the_readiness_timeout(
     name: str, code: str, measured_cases: dict[str, MeasuredCase]
 ) -> None:
     assert measured_cases[name].summary.verdict == "failed"

@@ -55,7 +55,7 @@ def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_pa
         (["post('/orders')", "route('/report', methods=['GET', 'POST'])"], "GET", "/report"),
     ],
 )
-def test_init_finds_routes_of_every_http_method(
+def test_init_finds_post_and_put_routes_but_prefers_a_get_route(
     decorators: list[str], method: str, path: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     routes = "".join(f"@app.{decorator}\ndef route(): ...\n" for decorator in decorators)
@@ -163,7 +163,7 @@ def test_run_measures_an_application_without_a_suite_file(tmp_path: Path, run_cl
     ],
     ids=" ".join,
 )
-def test_an_application_that_cannot_run_causes_a_one_line_error(
+def test_an_invalid_run_command_for_an_application_causes_a_one_line_error(
     words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     (tmp_path / "shop.py").write_text(f"import gone\n{ASGI}")

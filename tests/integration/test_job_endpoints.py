@@ -35,7 +35,7 @@ QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
 @pytest.mark.figures
-def test_the_response_time_of_a_job_lasts_from_the_post_to_the_final_response(run_cli, tmp_path: Path) -> None:
+def test_the_response_time_of_a_job_is_measured_from_the_post_to_the_final_response(run_cli, tmp_path: Path) -> None:
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
@@ -97,7 +97,7 @@ class Users:
         return DRIVERS["jobs"].parse_line(self._process.stdout.readline())
 
     def end(self) -> int:
-        """Stop the load and return how many jobs timed out."""
+        """Stop the load and return how many jobs failed."""
         self._process.terminate()
         assert self._process.wait(LIMIT_S) == 0
         errors = self._process.stderr.read()
@@ -121,7 +121,7 @@ def test_a_lost_job_is_reported_with_status_404(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("behaviour", ["never", "elsewhere"])
-def test_an_unfinished_job_times_out(behaviour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_result_is_counted_as_failed(behaviour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", behaviour)
     with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, timeout_s=0.2) as users:
         wait_until(lambda: int(served.request("/posted").body) > 2)

@@ -19,7 +19,7 @@ PROMPT = re.compile(r"(Your prediction \([^)]*\): |\[Enter: [^\]]+\] )$")
 
 
 def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str], int]:
-    """Return the output before each prompt, and the exit code."""
+    """Return the output before each prompt, the output after the last one, and the exit code."""
     terminal, process_side = pty.openpty()
     fcntl.ioctl(process_side, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     with subprocess.Popen(
@@ -54,7 +54,7 @@ def test_enter_continues_the_lesson_and_q_stops_it(tmp_path: Path) -> None:
     assert "591.66" in question
     assert status == 0
     assert "responses/s" in table
-    assert not any("You said" in one for one in (question, table)), "the table appears before the answer"
+    assert not any("You said" in one for one in (question, table)), "the answer appears too early"
     assert "You said C, and that is right." in rest[0]
     assert "To continue, run: " in rest[-1]
     assert rest[-1].endswith("bench.py lesson 12\n")

@@ -184,7 +184,7 @@ def test_command_lines_of_load_tools_contain_the_required_options(tmp_path) -> N
         ) or "no load-tool options" in driver.refusal(with_options)
 
 
-def test_every_load_tool_has_an_install_command() -> None:
+def test_locust_and_stressor_are_installed_with_pip_and_ab_with_apt_get() -> None:
     for name in ("locust", "stressor"):
         assert install_command(DRIVERS[name]) == f"{sys.executable} -m pip install {DRIVERS[name].requirement}"
     with contextlib.suppress(StopIteration):

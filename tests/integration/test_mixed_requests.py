@@ -35,7 +35,7 @@ def with_line(folder: Path, line: str) -> None:
 
 
 def received(folder: Path) -> Counter[str]:
-    """Return how often each request arrived, without health checks."""
+    """Return how often each request arrived, excluding health checks."""
     lines = Counter((folder / "access.log").read_text().splitlines())
     del lines["GET /health"]
     return lines

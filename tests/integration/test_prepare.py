@@ -1,4 +1,4 @@
-"""Preparation before the load: prepare commands, libraries, warm-up, files as expected responses, limited ports."""
+"""Preparation before the load: `prepare` commands, libraries, warm-up, files as expected responses, limited ports."""
 
 import asyncio
 import sys
@@ -43,7 +43,7 @@ def start_command_of(plan: Plan, server: str) -> list[str]:
 SERVERS = "".join(f'[servers.{name}]\ncommand = "serve {{port}} {name}"\n' for name in ("plain", "built", "broken"))
 
 
-def test_each_prepare_command_runs_once_and_a_failure_fails_only_that_server(tmp_path: Path) -> None:
+def test_each_prepare_command_runs_once_and_one_that_fails_affects_only_its_own_server(tmp_path: Path) -> None:
     (tmp_path / "note.py").write_text("import sys; open('done', 'a').write(sys.argv[1] + ' ')")
     (tmp_path / "fail.py").write_text("raise SystemExit('no compiler here')")
     text = SERVERS.replace('built"\n', 'built"\nprepare = "python note.py {size}"\n')
@@ -101,7 +101,7 @@ def test_the_warm_up_of_a_server_overrides_that_of_the_suite(tmp_path: Path) -> 
 
 
 def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
-    """Return the notes on a server that used `cpu_s` for all its first responses and 0.1 s for each later one."""
+    """Return the warm-up notes on a server whose first `answers` responses used `cpu_s`, and each later one 0.1 s."""
     record = burst_record_of("1_x")
     record.warm_up_answers, record.warm_up_cpu_s = answers, cpu_s
     result = result_of([bare_record(), record])
@@ -172,7 +172,7 @@ def test_a_suite_with_files_needs_no_reference_request(tree: Path) -> None:
     (expected,) = asyncio.run(ask_for_references(plan, None, SilentWatcher())).values()
     assert expected.files.sizes == {"a/1.txt": 3, "a/2 3.txt": 13, "b.txt": 0}
     assert start_command_of(plan, "one") == ["serve", "8123", str(tree)]
-    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and requests one path only"):
+    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and supports only one path"):
         drill_plan(plan.suite, (), {"python": [sys.executable]}, rounds=1, seed=None)
     for path in tree.rglob("*.txt"):
         path.unlink()

@@ -1,4 +1,4 @@
-"""The suites that repeat published benchmarks detect their faults, even with few servers and little load."""
+"""Suites that repeat published benchmarks detect the benchmarks' faults, even with few servers and little load."""
 
 import re
 import shutil
@@ -132,7 +132,7 @@ def test_the_static_suite_detects_that_whitenoise_did_not_serve_the_files(tmp_pa
 
 def test_the_ports_suite_detects_port_exhaustion(tmp_path: Path) -> None:
     needed("wrk")
-    # The side that closes the connection first keeps the port. With this pause, the client closes first.
+    # The side that closes the connection first keeps its port occupied. With this pause, the client closes first.
     config = tmp_path / "client_closes_first.py"
     config.write_text("import time\n\ndef post_request(worker, request, environ, response):\n    time.sleep(0.01)\n")
     changes = {

@@ -19,7 +19,7 @@ from under_siege.result_output import Report
 from under_siege.run.tool_request_replay import _capture
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
-ACCEPTED = {"ok", "unclear"}  # one short round on a busy machine may be unclear
+ACCEPTED = {"ok", "unclear"}  # the verdict of one short round on a busy machine can be unclear
 ORDER = '/orders?shop=1 7 application/json {"items": 200000, "customer": "acme"}'
 
 

@@ -1,4 +1,4 @@
-"""The rerun plugin reruns failed measurement tests at the end, and reports other failures immediately."""
+"""The rerun plugin collects failed measurement tests, so that they can be rerun, and counts all other failures."""
 
 import os
 import subprocess

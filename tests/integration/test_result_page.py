@@ -54,7 +54,7 @@ def test_the_page_opens_offline_fits_every_width_and_has_enough_contrast(
             shown.look(width, "light")
             assert shown.overflow() <= 0, width
             assert cut(shown) == [], width
-        for width, scheme in itertools.product((390, 1440), ("light", "dark")):  # the charts of each combination differ
+        for width, scheme in itertools.product((390, 1440), ("light", "dark")):  # each combination has its own charts
             shown.look(width, scheme)
             contrast, text = shown.page.evaluate(LEAST_CONTRAST)
             assert contrast >= 4.5, (text, width, scheme)

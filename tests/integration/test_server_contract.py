@@ -78,7 +78,7 @@ def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
 
 
 def with_each_python() -> Iterator[object]:
-    """Yield each server with each Python that meets its requirement; None stands for the Python of the tests."""
+    """Yield each server with each Python that meets its requirement; `None` stands for the Python of the tests."""
     for script in SERVERS:
         requires = read_strategy(script).requires
         others = [python for python in other_pythons() if not unmet(requires, python.minor)]
@@ -91,14 +91,14 @@ def with_each_python() -> Iterator[object]:
 def skip_if_a_package_is_missing(script: Path, python: Interpreter) -> None:
     for package, reason in with_servers_packages(python).missing:
         if re.search(rf"\b{package}\b", script.read_text()):
-            pytest.skip(f"Python {python.version} can't have {package}: {reason}")
+            pytest.skip(f"Python {python.version} lacks {package}: {reason}")
 
 
 @pytest.fixture(scope="module", params=with_each_python())
 def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> Iterator[Served]:
     """Start each strategy with two workers; check at the end that it printed nothing and shuts down gracefully.
 
-    An idle client must not delay the shutdown, so no process is killed after the graceful-shutdown period.
+    An idle client must not delay the shutdown: every process must end by itself within the graceful-shutdown period.
     """
     script, python = request.param
     if python:
@@ -124,7 +124,7 @@ def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> 
 
 @pytest.fixture(scope="module")
 def silent(server: Served) -> Iterator[socket.socket]:
-    """Yield a client connection on which only a part of a request was sent."""
+    """Yield a client connection on which only part of a request was sent."""
     with socket.create_connection(("127.0.0.1", server.port), 4 * HEAD_LIMIT_S) as client:
         client.sendall(b"GET /ping HT")
         yield client
@@ -135,7 +135,7 @@ def reset_to_a_short_task(choose: Choose) -> None:
     choose("short")
 
 
-def test_strategies_are_listed_by_the_numbers_in_their_file_names() -> None:
+def test_strategies_are_sorted_by_the_numbers_in_their_file_names() -> None:
     stems = [strategy.name for strategy in all_strategies()]
     assert stems[:12] == [
         "1_sync",
@@ -208,7 +208,7 @@ def test_unsupported_methods_return_405(server: Served) -> None:
 
 @pytest.mark.parametrize("bytes_", MALFORMED, ids=range(len(MALFORMED)))
 def test_a_malformed_request_gets_at_most_one_response(server: Served, bytes_: bytes) -> None:
-    """Each request has an ambiguous end or is not HTTP. The `server` fixture checks that the server prints nothing."""
+    """Each request is ambiguous, oversized or not HTTP. The `server` fixture checks that the server prints nothing."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
         client.sendall(bytes_)
         client.shutdown(socket.SHUT_WR)
@@ -278,7 +278,7 @@ def test_a_connection_with_an_incomplete_request_is_closed_after_a_timeout(
 ) -> None:
     """The `silent` fixture sends half a line before the first test with this server."""
     while silent.recv(1000):
-        pass  # the server may send an error
+        pass  # an error response is allowed
     assert server.request("/ping").body == "pong"
 
 

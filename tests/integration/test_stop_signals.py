@@ -64,7 +64,7 @@ def test_a_signal_stops_a_run_within_seconds_and_keeps_finished_cases(
 
 
 def _seed_for(order: list[str]) -> int:
-    """Return a seed that runs the cases in this order and the ceiling last."""
+    """Return a seed with which the cases run in this order, and the ceiling last."""
     for seed in range(100):
         plan = plan_of("2", server_path(order[1]), seed=seed)
         if [case.server for case in next(plan.in_order())] == [*order, "bare"]:
@@ -73,7 +73,7 @@ def _seed_for(order: list[str]) -> int:
 
 
 def _at(moment: str, bench: int, name: str) -> Callable[[], list[psutil.Process]]:
-    """Return a function that returns the bench's processes, or an empty list until the server is in this phase."""
+    """Return a function that returns the bench's processes while the server is in this phase, or else an empty list."""
     seen_siege = False
 
     def look() -> list[psutil.Process]:

@@ -137,7 +137,7 @@ BAD = {
         SERVER + "[load]\nusers = " + "9" * 4000,
         "users = 999999999999999999999999999999999999999999999999999",
     ),
-    "null_byte_in_command": ('[servers.one]\ncommand = "serve\\u0000 {port}"', "'serve\\x00 {port}': expected a text"),
+    "null_byte_in_command": ('[servers.one]\ncommand = "serve\\u0000 {port}"', "serve\\x00 {port}': expected a string"),
     "equals_sign_in_variable_name": (
         SERVER + 'environment = { "A=B" = "x" }',
         "environment = {'A=B': 'x'}: expected names",
@@ -203,7 +203,7 @@ BAD = {
     ),
     "line_break_in_a_header": (
         SERVER + '[load]\nheaders = { X-Shop = "7\\r\\nX-Admin: 1" }',
-        "load.headers.X-Shop = '7\\r\\nX-Admin: 1': expected a text without line breaks",
+        "load.headers.X-Shop = '7\\r\\nX-Admin: 1': expected a string without line breaks",
     ),
     "header_set_by_the_tool": (
         SERVER + "[load]\nheaders = { Content-Length = 3 }",
@@ -262,7 +262,7 @@ MIXED = {
 
 
 @pytest.mark.parametrize("words", MIXED, ids=" ".join)
-def test_arguments_of_run_that_conflict_cause_a_one_line_error(
+def test_invalid_arguments_of_run_cause_a_one_line_error(
     words: tuple[str, ...], tmp_path: Path, run_cli: RunCli
 ) -> None:
     suite_in(tmp_path, SERVER)

@@ -131,7 +131,7 @@ def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_pat
     found = {one.server: one for one in summarize(result).cases}
     assert {name: one.verdict != "failed" for name, one in found.items()} == {**kinds, "told": True}
     assert found["json"].memory_bytes
-    assert not found["told"].memory_bytes  # the server's process may not be a child of its command
+    assert not found["told"].memory_bytes  # the server's process might not be a child of its command
     assert is_free(port)  # nevertheless, the bench stopped the server
     assert "compared as JSON, not byte for byte" in Report(result).formatted("markdown")
     assert "the highest possible rate was not measured" in Report(result).formatted("markdown")
@@ -374,7 +374,7 @@ def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None
     async def go() -> list[int]:
         async with services() as needed:
             first = _port((await needed.addresses(["nginx", name]))[name])
-            # A process that shares the socket hides the others if it ends during the lookup, so retry.
+            # If a process that shares the socket ends during the lookup, `_listener` can miss the others, so retry.
             server = await asyncio.to_thread(wait_until, lambda: _listener(first))
             assert os.getuid() != 0 or server.uids().effective != 0
             await needed.must_live([name])

@@ -26,7 +26,7 @@ from under_siege.processes.supervisor import RUN_MARK
 from under_siege.processes.supervisor_client import SUPERVISOR, another_supervisor, kept
 
 HIDES = TESTS / "servers" / "starts_a_daemon.py"
-CLEANUP_LIMIT_S = 15.0  # 2 s, plus a margin for busy machines
+CLEANUP_LIMIT_S = 15.0  # timeout: 2 s for resource trackers, plus a margin for busy machines
 DAEMON = "import time; time.sleep(600)"
 
 
@@ -232,7 +232,7 @@ class FakeClock:
 
 
 class StubbornProcesses:
-    """Processes that end only when killed; `killed_s` has the time at which each was first killed."""
+    """Processes that end only when killed; `killed_s` has the time of the first SIGKILL to each of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         self.clock, self.pids, self.killed_s = FakeClock(), pids, dict[int, float]()
@@ -283,7 +283,7 @@ def test_orphans_are_found_by_an_environment_variable_on_systems_without_subreap
 def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes of the temporary supervisor may write to directories of the outer supervisor."""
+    """The temporary supervisor would remove these directories only if the bench were killed."""
     outer = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
     monkeypatch.setattr(supervisor_client, "_KEPT", [outer])
     with another_supervisor():

@@ -61,7 +61,7 @@ def test_an_installed_load_tool_of_a_supported_version_is_used(version: str, mac
 
 
 @pytest.mark.parametrize("version", ["2.46.9", "3.0", "; echo broken >&2"])
-def test_an_installed_load_tool_of_an_unsupported_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
+def test_an_installed_load_tool_of_an_unsupported_version_is_not_used(version: str, machine: Path, monkeypatch) -> None:
     (own := machine.parent / "own" / "bin").mkdir(parents=True)
 
     async def made(*_: object) -> Path:

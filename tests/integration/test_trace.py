@@ -34,7 +34,7 @@ RunCli = Callable[..., CommandResult]
 def test_the_terminal_shows_the_trace_or_the_failure_of_each_server(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trace a strategy, a server with wrong responses and one without headers; then save a chart of these traces."""
+    """Trace a strategy, a server with wrong responses and one without timing headers; then save a chart of them."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "sends_no_headers")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
     trace, kept = trace_run.trace_servers, []
@@ -148,7 +148,7 @@ def test_report_shows_saved_traces(run_cli: RunCli, tmp_path: Path) -> None:
 
 
 def unreported() -> Trace:
-    """Return a trace of two requests to a server without headers."""
+    """Return a trace of two requests to a server that doesn't report task times."""
     trace = trace_of(["", ""])
     trace.requests.ran_s[:] = [[], []]
     return trace

@@ -29,7 +29,7 @@ def bars_of(one: Timeline) -> list[Bar]:
 
 
 def overlap_s(one: Bar, other: Bar) -> float:
-    """Return how long both requests computed at the same time."""
+    """Estimate, from the CPU shares of the spans, how long both requests computed at the same time."""
     pairs = itertools.product([ran for ran in one.spans if ran.share], [ran for ran in other.spans if ran.share])
     return sum(
         max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs
@@ -62,7 +62,7 @@ def test_threads_under_the_gil_do_not_compute_in_parallel(traced: list[Timeline]
         assert overlap_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
 
 
-def test_the_timeline_has_a_lane_for_each_process(traced: list[Timeline]) -> None:
+def test_the_lanes_of_a_process_pool_are_named_after_processes(traced: list[Timeline]) -> None:
     one = named(traced, "4_")
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 

@@ -1,4 +1,4 @@
-"""Servers that cannot run with this Python are left out, with the reason and a remedy."""
+"""Servers that cannot run with this Python are left out, and the bench reports the reason and a remedy."""
 
 import json
 import subprocess
@@ -25,12 +25,12 @@ def test_unmet_requirements_are_described_with_both_versions() -> None:
     assert unmet("python>=3.14", (3, 9)) == f"{NEEDS} 3.9"
 
 
-def test_an_invalid_requires_value_of_a_server_causes_an_error() -> None:
+def test_an_invalid_value_of_requires_causes_an_error() -> None:
     with pytest.raises(BadInputError, match="expected a version such as"):
         unmet("a quantum computer")
 
 
-def test_the_error_for_an_invalid_requires_value_names_the_server(run_cli: Bench, tmp_path) -> None:
+def test_the_error_for_an_invalid_value_of_requires_names_the_server(run_cli: Bench, tmp_path) -> None:
     (tmp_path / "1_x.py").write_text('"""Title, on a --port."""\n\nREQUIRES = "a quantum computer"\n')
     ended = run_cli("run", "1_x.py")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)

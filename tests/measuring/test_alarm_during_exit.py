@@ -1,4 +1,4 @@
-"""The shutdown alarm may arrive while the interpreter exits."""
+"""A shutdown alarm that arrives while the interpreter exits is ignored."""
 
 import os
 import signal

@@ -10,7 +10,7 @@ import pytest
 from common.task import MOST_SPANS, ComputeSpan, Stopwatch, perform
 
 
-def test_a_cpu_bound_task_has_one_compute_span() -> None:
+def test_the_compute_spans_of_a_cpu_bound_task_begin_and_end_with_the_task() -> None:
     run = perform("digest")
     assert run.spans[0].from_s == run.started_s
     assert run.spans[-1].to_s == run.finished_s

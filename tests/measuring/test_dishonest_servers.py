@@ -1,4 +1,4 @@
-"""Controls: the bench detects real servers that return unverified or precomputed responses, and accepts honest ones.
+"""Controls: the bench detects real servers that send wrong, missing or precomputed responses, and accepts honest ones.
 
 test_run.py and test_noise_study.py have more honest servers; test_verdict_rules.py tests the rules one by one.
 """
@@ -35,7 +35,7 @@ def test_every_dishonest_server_has_an_expected_verdict() -> None:
 
 
 @pytest.mark.figures
-def test_servers_with_wrong_responses_are_detected(tmp_path) -> None:
+def test_servers_that_fail_requests_or_answer_wrongly_are_detected(tmp_path) -> None:
     """Measure all these servers in one run with an I/O-bound task."""
     measured_cases = run_servers(tmp_path, [path_of(name) for name in WRONG])
     assert_detected(WRONG, {name: one.summary for name, one in measured_cases.items()})

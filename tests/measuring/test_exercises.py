@@ -77,7 +77,7 @@ def test_exercises_and_hints_do_not_contain_the_solution(name: str) -> None:
 def measured_exercises(
     out: Path, *names: str, time_s: float, task: str = "", others: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, CheckReport]:
-    """Measure exercises and their solutions in one short round, with the task of the exercise or `task`."""
+    """Measure exercises and their solutions in one short round, with `task` or the task of the first exercise."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, others)))
@@ -93,9 +93,9 @@ def measured_exercises(
 
 
 def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -> None:
-    """Check that each exercise has a fault or misses a claim, and that no solution does.
+    """Check that each exercise has a fault and that no solution has one.
 
-    Confidence intervals are ignored.
+    A false claim counts as a fault, and so do too few responses to an exercise. Confidence intervals are ignored.
     """
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
@@ -186,7 +186,7 @@ def test_a_correct_server_solves_the_exercise_even_on_a_busy_machine() -> None:
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
-def test_any_machine_noise_flag_except_wide_intervals_leaves_the_exercise_undecided(code: str) -> None:
+def test_any_flag_that_does_not_blame_the_server_except_wide_intervals_leaves_the_exercise_undecided(code: str) -> None:
     """A server whose work could not be verified never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
@@ -241,7 +241,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("light")
-def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with without_a_ceiling(), pytest.raises(BadInputError, match=r"crashes_at_startup\.py does not start: .*"):
         exercise_check.check(TESTS / "servers" / "crashes_at_startup.py", tmp_path)
 

@@ -45,7 +45,7 @@ def test_threads_that_hold_the_gil_do_not_delay_503_responses() -> None:
 
 
 def burst_with(connections: int) -> ArrivalBurst:
-    """Return the burst detection of a server that accepts three requests."""
+    """Return an `ArrivalBurst` for a server that admits at most three requests at once."""
     line = AdmissionQueue(Options("name", "127.0.0.1", 8000, "primes", workers=2, queue=1))
     line.connections = lambda: connections
     return ArrivalBurst(line)

@@ -92,17 +92,17 @@ def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
         assert 0 < cpu_s <= wall_s
 
 
-def test_reference_runs_after_a_case_are_reused_before_the_next_case(monkeypatch) -> None:
+def test_baseline_runs_after_a_case_are_reused_before_the_next_case(monkeypatch) -> None:
     one, other = new_record(), new_record()
     monkeypatch.setattr(machine_speed, "FRESH_S", LIMIT_S)
 
     async def go() -> float:
         async with speed_probe() as ticking, lone_task_timer("primes", interpreter(), LIMIT_S) as alone:
             async with ticking.beside(one, alone.fresh_since_s(one)):
-                await alone.perform(one)  # the reference runs before the load
+                await alone.perform(one)  # these baseline runs precede the load
                 assert alone.fresh_since_s(one) == math.inf
                 before = len(one.alone_at_s)
-                await alone.perform(one)  # the reference runs after the load
+                await alone.perform(one)  # these baseline runs follow the load
                 since_s = one.alone_at_s[before]
                 assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
             async with ticking.beside(other, alone.fresh_since_s(other)):
@@ -120,10 +120,10 @@ def test_reference_runs_after_a_case_are_reused_before_the_next_case(monkeypatch
 
 
 @pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
-def test_reference_runs_older_than_a_second_are_repeated(
+def test_baseline_runs_older_than_a_second_are_repeated(
     ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CPU speed may have changed since then. Speed samples of that time are still kept."""
+    """The CPU speed may have changed since then. Speed samples taken at the time of those runs are still kept."""
     monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     alone, one, other = machine_speed.LoneTaskTimer(LIMIT_S), new_record(), new_record()
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
@@ -152,7 +152,7 @@ class FakeWorker(machine_speed.LoneTaskTimer):
 
 
 @pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
-def test_at_most_three_reference_runs_start_within_a_quarter_of_a_second(
+def test_at_most_three_baseline_runs_start_within_a_quarter_of_a_second(
     run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, record = FakeWorker(run_s), new_record()
@@ -231,11 +231,11 @@ def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeyp
 
 
 @pytest.mark.figures
-def test_a_long_task_has_one_reference_run_before_and_one_after_a_case() -> None:
+def test_a_long_task_has_one_baseline_run_before_and_one_after_a_case() -> None:
     assert len(perform("sign_up", times=2).alone_wall_s) == 2
 
 
-def test_output_and_errors_of_the_task_are_not_recorded_as_reference_runs(monkeypatch) -> None:
+def test_output_and_errors_of_the_task_are_not_recorded_as_baseline_runs(monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     told = perform("sample_tasks:prints").alone_wall_s
     assert told
@@ -302,7 +302,7 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
-def test_scripts_run_in_subprocesses_import_only_the_standard_library(module: str) -> None:
+def test_subprocess_scripts_import_no_large_third_party_packages(module: str) -> None:
     """The scripts run with the Python of the servers, which may lack all other packages."""
     script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from under_siege.model.record import SCHEMA, load
 
 pytestmark = pytest.mark.figures
 
-TOO_LONG_S = 0.3  # stall of the machine after which the run is repeated
+TOO_LONG_S = 0.3  # shortest stall of the machine that causes the run to be repeated
 
 KEYS = {
     "server",
@@ -109,7 +109,7 @@ def test_the_result_file_contains_raw_values_and_the_environment(measured) -> No
 
 
 def assert_the_machine_was_watched(record) -> None:
-    """Check that speed samples and reference runs were recorded before and after the siege."""
+    """Check that speed samples and baseline runs were recorded before and after the siege."""
     beats, cpus = record.beats, set(usable_cpu_numbers())
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)

@@ -218,9 +218,9 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
 def test_the_cost_of_sending_a_large_result_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
     assert re.search("20,000,000 bytes.*takes more than a fifth of the task's time", flat(said))
-    assert re.search(r"^4_\S+ +worth a run +it uses every core, but sending the task", said, re.MULTILINE)
+    assert re.search(r"^4_\S+ +worth a run +every core computes, but sending the task", said, re.MULTILINE)
     assert re.search(
-        r"^8_\S+ +worth a run +it uses every core, and nothing is sent between processes", said, re.MULTILINE
+        r"^8_\S+ +worth a run +every core computes, and nothing is sent between processes", said, re.MULTILINE
     )
 
 
@@ -293,7 +293,7 @@ def test_an_endless_task_is_stopped_at_the_time_limit(run_try: Try) -> None:
     began_s = time.monotonic()
     ended = run_try("never_ends", "--limit", "500ms")
     assert ended.returncode == 1
-    assert "the first run did not end within 0.5 s, so it was stopped" in flat(ended.stdout)
+    assert "the first run did not end within 0.5 s, so the profiler was stopped" in flat(ended.stdout)
     assert time.monotonic() - began_s < 60
 
 

@@ -58,7 +58,7 @@ def measured(
 
 
 class WarningRecorder(SilentWatcher):
-    """A watcher that records its warnings."""
+    """A watcher that records the warnings of a run."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -172,7 +172,7 @@ def test_the_load_tool_is_reported_as_the_bottleneck_for_nginx_but_not_for_waitr
     assert limits["nginx_static"], reasons
 
 
-def test_a_crash_is_reported_with_the_last_server_output_if_the_tool_reports_only_totals(tmp_path) -> None:
+def test_a_crash_is_reported_if_the_tool_reports_only_totals(tmp_path) -> None:
     """test_crashing_servers.py tests the same with siege, which reports single responses."""
     needed("ab")
     result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")

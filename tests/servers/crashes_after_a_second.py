@@ -1,4 +1,4 @@
-"""A server that exits after one second. A copy named `crashes_in_warm_up.py` exits without having answered a task."""
+"""A server that exits after one second. A copy named `crashes_in_warm_up.py` answers no task requests."""
 
 import os
 import sys

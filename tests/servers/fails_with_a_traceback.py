@@ -1,4 +1,4 @@
-"""A server that answers the first FINE requests (an environment variable), then fails with tracebacks on stderr."""
+"""A server that answers $FINE requests (by default, none), then fails with tracebacks on stderr."""
 
 import itertools
 import logging

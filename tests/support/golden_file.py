@@ -15,5 +15,5 @@ def assert_golden(name: str, text: str, renew: bool) -> None:
 
 
 def what_is_drawn(path: Path) -> list[str]:
-    """Return all texts and mark shapes of an SVG file, but no positions, because these depend on fonts."""
+    """Return all texts of an SVG file and the shapes of its marks, but no positions, because these depend on fonts."""
     return re.findall(r">([^<]+)</text>|<path d=\"([^\"]+)\" fill", path.read_text())

@@ -34,7 +34,7 @@ def marking() -> Iterator[Look]:
 
 
 def described(processes: list[psutil.Process]) -> str:
-    """Return the command lines of the processes."""
+    """Return the ids and command lines of the processes."""
     command_lines = []
     for process in processes:
         with contextlib.suppress(psutil.Error):
@@ -52,7 +52,7 @@ def end(processes: list[psutil.Process]) -> None:
 def _left(before: set[int], mark: str) -> list[psutil.Process]:
     """Return new processes that have the mark, and new children of this process.
 
-    Forked children that have not called exec have no visible mark: /proc shows the environment of this process's start.
+    Forked children that have not called exec have no visible mark: /proc shows this process's original environment.
     """
     new = set(psutil.pids()) - before
     ours = new.intersection(children(os.getpid()))

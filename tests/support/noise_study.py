@@ -58,9 +58,9 @@ class Study:
     )  # for each pair of cases, whether the interval of their ratio contains the true ratio
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
-    undecided_runs: int = 0  # runs in which no pool ranks first, or a strategy on one CPU does
-    told_apart: int = 0  # runs in which one of the equally fast pools does not rank first
-    found: Counter[str] = field(default_factory=Counter)  # for each slower pool, runs in which it does not rank first
+    undecided_runs: int = 0  # runs in which none of `EQUAL` ranks first, or a strategy on one CPU does
+    told_apart: int = 0  # runs in which one of the equally fast pools ranks below first
+    found: Counter[str] = field(default_factory=Counter)  # for each slower pool, runs in which it ranks below first
     of_dishonest: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, comparison: Comparison) -> None:

@@ -259,7 +259,7 @@ class _Siege:
             beats.took_s.extend((15.2e-6 / speed * late * (1 + self._rng.normal(0, 0.012, len(at_s)))).tolist())
 
     def _run_alone(self) -> None:
-        """Record the reference runs before and after the siege, and the response time of the idle server."""
+        """Record the baseline runs before and after the siege, and the response time of the idle server."""
         record, server = self.record, self._server
         for at_s in (-0.6, -0.48, -0.36, record.load_s + 0.05, record.load_s + 0.17, record.load_s + 0.29):
             cpu = int(self._rng.integers(2))

@@ -16,7 +16,7 @@ MARKS = ("figures", "measures")
 
 
 class Again:
-    """Write the tests to rerun to a file. With pytest-xdist, only the controller process uses this class."""
+    """List the tests to rerun in a file. With pytest-xdist, only the controller process uses this class."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -1,6 +1,6 @@
 """Tasks of all kinds, as users might write them.
 
-Most CPU-bound tasks hold the GIL like a Python loop, but use almost no CPU time, so many can run beside other tests.
+Most CPU-bound tasks are simulated: they hold the GIL, but use almost no CPU time, so many can run at the same time.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from under_siege.model.requirement import goal
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # time to start and stop a server
 Ping = Callable[[float], float]  # rate → latency of a ping, in seconds
-Service = Callable[[Random], float]  # → service time of one request, in seconds
+Service = Callable[[Random], float]  # random generator → service time of one request, in seconds
 
 
 @dataclass(frozen=True)

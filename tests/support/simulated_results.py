@@ -19,7 +19,7 @@ SLOW = 1 / 1.4
 
 
 def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
-    """Return three rounds of the ceiling and of these servers, given by name, workers and rate / expected rate.
+    """Return three rounds of the ceiling and of these servers: name, workers, and rate relative to the expected one.
 
     Args:
         speeds: speed of the machine in each round, according to the speed probe; None for a result without a probe.

@@ -9,7 +9,7 @@ Ran = list[tuple[float, float, float | None]]
 def traced(
     server: str, title: str, workers: list[str], ran: list[Ran], waits: float, late_s: float = 0.0, task: str = "primes"
 ) -> Trace:
-    """Return a trace with these compute spans; a ping waits for the share `waits` of the time to the last response."""
+    """Return a trace with these compute spans; a ping takes `waits` times the time left until the last response."""
     answered = [one[-1][1] + late_s for one in ran]
     done_s = max(answered)
     due = [number * PING_S for number in range(int((done_s + 0.1) / PING_S))]

@@ -60,7 +60,7 @@ class Quiet(ThreadingHTTPServer):
     daemon_threads, block_on_close = True, False
 
     def handle_error(self, *_: object) -> None:
-        """Ignore connections that a tool closes when it ends."""
+        """Ignore the errors of connections that a tool closes when it ends."""
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ if __name__ == "__main__":
                 print(error, file=sys.stderr)
                 break
             files = {path: without_this_machine(text) for path, text in output.files.items()}
-            if name == "ab":  # its driver reads all hundred lines
+            if name == "ab":  # its driver reads all 100 lines
                 files = output.files
             clean = ToolOutput(
                 output.status, without_this_machine(output.stdout), without_this_machine(output.stderr), files

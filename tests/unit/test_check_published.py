@@ -1,4 +1,4 @@
-"""scripts/check_published.py finds a flag for each fault in the committed results, and reports missing flags."""
+"""scripts/check_published.py finds a flag for each flaw in the committed results, and reports missing flags."""
 
 import importlib.util
 import sys
@@ -30,7 +30,7 @@ def count_of(check: ModuleType, suite: str, *results: str) -> Any:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleType, suite: str) -> None:
+def test_each_flaw_of_a_published_benchmark_is_flagged_in_the_committed_result(check: ModuleType, suite: str) -> None:
     assert list(check.QUICK) == list(check.SMALL) == list(check.FAULTS) == SUITES
     lines = dict(count_of(check, suite, suite, suite).lines())
     assert [line for line, status in lines.items() if status == check.WRONG] == []
@@ -40,7 +40,7 @@ def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleTy
 @pytest.mark.parametrize(
     ("suite", "other"), [("long-task", "wsgi"), ("webdav", "long-task"), ("static-ports", "static")]
 )
-def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite: str, other: str) -> None:
+def test_flaws_that_are_absent_are_reported_as_missed(check: ModuleType, suite: str, other: str) -> None:
     assert (
         {check.WRONG}
         <= {status for _, status in count_of(check, suite, other).lines()}

@@ -80,7 +80,7 @@ NAMES = {name_of(path): path for path in MODULES}
 
 
 def layer_of(name: str) -> str:
-    """Return the layer of a module, which has the name of the module or of its package."""
+    """Return the layer of a module: the longest entry that names the module or a package that contains it."""
     layers = [layer for layer in (*LAYERS, APART) if name == layer or name.startswith(f"{layer}.")]
     assert layers, f"{name} is in no layer"
     layer = max(layers, key=len)
@@ -116,7 +116,7 @@ def is_allowed(importer: str, imported: str) -> bool:
     return other != "servers" and other != APART and LAYERS.index(other) <= LAYERS.index(layer)
 
 
-def test_modules_import_only_lower_layers() -> None:
+def test_modules_import_only_their_own_and_lower_layers() -> None:
     assert {f"{one} → {other}" for one, other in import_pairs() if not is_allowed(one, other)} == set()
 
 

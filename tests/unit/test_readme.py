@@ -46,7 +46,7 @@ def on_every_page(pattern: re.Pattern[str]) -> list:
 
 
 def printed_by(words: str) -> str:
-    """Return the output of a command, which must succeed."""
+    """Return the output of a command; fail if a script fails or bench.py ends with exit code 2."""
     program, *arguments = shlex.split(words)
     if program != "bench.py":
         return subprocess.run([sys.executable, program, *arguments], check=True, capture_output=True, text=True).stdout

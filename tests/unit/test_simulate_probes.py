@@ -1,4 +1,4 @@
-"""scripts/simulate_probes.py restarts a container as often as theory predicts, and keeps consecutive pings together."""
+"""scripts/simulate_probes.py simulates as many restarts as theory predicts, and keeps consecutive pings together."""
 
 import importlib.util
 import itertools
@@ -24,7 +24,7 @@ def script() -> ModuleType:
 
 
 def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, threshold: int) -> float:
-    """Return the number of restarts per probe of a container that restarts and becomes ready without delay."""
+    """Return the number of restarts per probe, for a container that restarts and becomes ready without delay."""
     chance = random.Random(1)
     pings, probe = script.PingClock(rounds, INTERVAL_S, stretch_s, chance), script.Probe(10, 1, threshold)
     outcome = script.simulate(pings, probe, 0.0, chance, LONG_S, first_delay_s=0.0)
@@ -78,7 +78,7 @@ def test_a_container_that_starts_too_slowly_is_restarted_repeatedly(
     )
 
 
-def test_the_recommended_liveness_probe_is_among_the_simulated_ones(script: ModuleType) -> None:
+def test_the_recommended_liveness_probe_has_the_settings_10_5_3(script: ModuleType) -> None:
     probes = yaml.safe_load((ROOT / "suites/questions/11-health-check-timeouts/probes.yaml").read_text())
     live = probes["livenessProbe"]
     assert (live["periodSeconds"], live["timeoutSeconds"], live["failureThreshold"]) == script.probe_of("10/5/3")

@@ -1,4 +1,4 @@
-"""Select what to compare from command-line arguments: strategies, a suite, servers of a suite, or URLs."""
+"""Turn command-line arguments into the suite to measure: strategies, an application, servers of a suite, or URLs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ def in_style(suite: Suite, style: str) -> Suite:
 def refuse_unsupported(command: str, suite: Suite) -> None:
     """Raise BadInputError for keys that change what is sent or measured, if this command would ignore them.
 
-    A command may ignore the load tool, and keys that only set the amount of load (`users`, `time`, `requests`,
+    Commands are free to ignore the load tool, and keys that only set the amount of load (`users`, `time`, `requests`,
     `threads`, `locust_workers`).
     """
     for is_set, key, reason, commands in _keys_of_load_tools(suite):
@@ -66,7 +66,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 
 
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
-    """Return for each key of load tools: whether it is set, its name, why it is rejected, and by which commands."""
+    """For each load-tool key, return whether it is set, its name, why it is rejected, and by which commands."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
     jobs_key = "load.tool" if suite.source else "--style jobs"
     warm_ups = {"load.warm_up": load.warm_up}
@@ -76,7 +76,7 @@ def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str,
         (load.script, "load.script", "can't run a load tool's script", (*_OWN_LOAD, RUN_TRACE)),
         (load.options, "load.options", "can't pass options to a load tool", (*_OWN_LOAD, RUN_TRACE)),
         (load.posts_jobs, jobs_key, "can't post jobs", (*_OWN_LOAD, RUN_TRACE)),
-        (load.files, "load.files", "requests one path only", (CAPACITY, DRILL)),
+        (load.files, "load.files", "supports only one path", (CAPACITY, DRILL)),
         (suite.expect.check, "expect.check", "doesn't run the check after a load", _OWN_LOAD),
         *((warm_up not in (None, WarmUp()), key, no_warm_up, _OWN_LOAD) for key, warm_up in warm_ups.items()),
     ]
@@ -101,7 +101,7 @@ def suite_of(
         command: the command that measures the suite.
 
     Raises:
-        BadInputError: a name is unknown, the names can't be combined, or the command does not support a key.
+        BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
     if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
         suite = suite_of_application(names[0], Path.cwd(), path, ping)

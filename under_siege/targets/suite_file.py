@@ -102,7 +102,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
 
 
 def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
-    """Return the suite in these tables. The file need not exist; error messages begin with `source`."""
+    """Return the suite that these tables describe. `path` need not exist; error messages begin with `source`."""
     return _suite(path, source, data, ())
 
 
@@ -179,7 +179,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
         if names := placeholders(*map(str, values)):
             raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
     if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
-        raise invalid_value("axes.workers", top.axes["workers"], f"numbers from 1 to {MOST_WORKERS}")
+        raise invalid_value("axes.workers", top.axes["workers"], f"whole numbers from 1 to {MOST_WORKERS}")
     axes["users"] = tuple(_distinct(load.users))
     if load.task is not None:
         axes["task"] = tuple(_distinct(load.task))
@@ -278,7 +278,7 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
 def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: Axes) -> Target:
     key = f"servers.{legible(name)[:60]}"
     if not re.fullmatch(r"[\w.+-]{1,60}", name):
-        raise BadInputError(f"{key}: expected a name of letters, digits, and any of _ . + -")
+        raise BadInputError(f"{key}: expected a name of up to 60 letters, digits, and any of _ . + -")
     url = table.url.rstrip("/")
     if url and ("?" in url or address(filled(url, dict.fromkeys(placeholders(url), "1"))) is None):
         raise invalid_value(f"{key}.url", url, "a URL such as http://127.0.0.1:8000")
@@ -311,7 +311,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
 
 
 def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:
-    """Return the target with the axes on which it depends, and with the services among its placeholders."""
+    """Return the target with the axes on which it depends; add the services in its placeholders to `needs`."""
     variables = [text for pair in target.environment for text in pair]
     names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare)
     own_axes = [axis for axis in axes if axis not in LOAD_AXES]
@@ -333,7 +333,7 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
 
 
 def template_text(word: str, folder: Path) -> str | None:
-    """Return the text of the file that a word of a command names, or None unless the file exists and has `{port}`."""
+    """Return the text of the file that a word of a command names if it contains `{port}`; otherwise, return `None`."""
     path = folder / word
     try:
         if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:

@@ -28,7 +28,7 @@ from under_siege.targets.suite_schema import (
 MAX_BODY_BYTES = 64_000_000
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
 MOST_REQUESTS = 1000
-_LONGEST_PATH = 200  # maximum length of a path to a value in JSON
+_LONGEST_PATH = 200  # maximum length, in characters, of a path to a value in JSON
 
 
 def contents(key: str, path: Path) -> bytes:
@@ -63,7 +63,7 @@ def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) 
 
 
 def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
-    """Raise BadInputError if the path of a server is invalid, or contradicts the load."""
+    """Raise BadInputError if the path of a server is invalid, conflicts with the load, or belongs to the ceiling."""
     if not is_path(table.path):
         raise invalid_value(key, table.path, PATH)
     if placeholders(table.path):
@@ -78,11 +78,11 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
 
 
 def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
-    """Return the requests in `load.requests_file` (JSON Lines), or none if this key is not set.
+    """Return the requests in `load.requests_file` (JSON Lines), or an empty tuple if this key is not set.
 
     Args:
-        status: expected status, unless the file sets it.
-        rule: how to compare bodies, unless the file sets the expected body.
+        status: the expected status for lines that don't set one.
+        rule: how to compare bodies for lines that don't set the expected body.
     """
     if not table.requests_file:
         return ()
@@ -113,7 +113,7 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
 
 
 def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
-    """Return the method, headers and body of the request; the body is JSON if it is a table, a list, or valid JSON."""
+    """Return the method, headers and body of the request; the body is JSON if it is, or encodes, a table or list."""
     if table.body is not None and table.body_file is not None:
         raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""

@@ -30,7 +30,7 @@ _TOML_TERMS = {  # replacements for msgspec's terms in error messages
     "bool": "true or false",
     "int": "a whole number",
     "float": "a number",
-    "str": "a text",
+    "str": "a string",
     " |": " or",
 }
 
@@ -65,7 +65,7 @@ class MixedRequestTable(RequestTable, frozen=True):
     path: str = ""
     weight: Annotated[int, Meta(ge=1, le=1000)] = 1
     status: Status | None = None
-    expected: Any = None  # expected body: a text, or JSON
+    expected: Any = None  # expected body: a string, or other JSON
 
 
 class LoadTable(RequestTable, frozen=True):
@@ -158,14 +158,14 @@ _TABLES = {
 
 
 def suite_table(data: dict[str, Any]) -> SuiteTable:
-    """Return the parsed TOML as a typed table; raise BadInputError if a value does not fit its key."""
+    """Return the parsed TOML as a typed table; raise BadInputError for an unknown key or an invalid value."""
     table = _converted(data, SuiteTable)
     _check_texts("", data)
     return table
 
 
 def mixed_request_table(data: dict[str, Any]) -> MixedRequestTable:
-    """Return a line of a requests file as a typed table; raise BadInputError if a value does not fit its key."""
+    """Return a line of a requests file as a typed table; raise BadInputError for an unknown key or an invalid value."""
     table = _converted(data, MixedRequestTable)
     _check_texts("request", {key: value for key, value in data.items() if key not in ("body", "expected")})
     if not is_path(table.path):
@@ -212,16 +212,16 @@ def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
 
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for an empty text, and for characters that a command, file name or address can't contain."""
+    """Raise BadInputError for an empty string, or for characters that a command, file name or address can't contain."""
     if key in _JSON_VALUES:
         return
     if isinstance(value, str):
         if ".headers." in f".{key}" and re.search(r"[\r\n]", value):
-            raise invalid_value(key, value, "a text without line breaks")
+            raise invalid_value(key, value, "a string without line breaks")
         if "\0" in value:
-            raise invalid_value(key, value, "a text without NUL")
+            raise invalid_value(key, value, "a string without NUL characters")
         if not value.strip() and not may_be_empty:
-            raise invalid_value(key, value, "a text with visible characters")
+            raise invalid_value(key, value, "a string with visible characters")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check_texts(f"{key}[{index}]", item)

@@ -14,11 +14,11 @@ from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time
-PARALLEL = 1.2  # tasks ran in parallel if more than this number ran on average; clock errors can explain fewer
+PARALLEL = 1.2  # tasks ran in parallel if more than this number ran at once on average; clock errors can explain less
 IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
 BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
 STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
-LATE = 0.2  # share of the trace's duration; if sending a response took longer, it was delayed
+LATE = 0.2  # share of the trace's duration; if a response was ready for longer before it was sent, it was delayed
 IDLE = 0.05  # number of CPUs; if tasks used more, other programs may have caused their pauses
 QUEUED = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
 SHORT_S = 0.001  # shorter pauses are invisible in the chart
@@ -33,7 +33,7 @@ def other_work(trace: Trace) -> float | None:
 
 
 def is_crowded(trace: Trace) -> bool:
-    """Return whether a machine has several CPUs, but other programs left too few of them for two parallel tasks."""
+    """Return whether the machine has several CPUs, but other programs left too few of them for two parallel tasks."""
     share, requests = other_work(trace), trace.requests
     if share is None or trace.machine is None or not requests.sent_s:
         return False
@@ -42,7 +42,7 @@ def is_crowded(trace: Trace) -> bool:
 
 
 class TaskSpan(NamedTuple):
-    """A period in which a task ran, in seconds since the requests were sent."""
+    """A period in which a task ran, in seconds since the first request was sent."""
 
     from_s: float
     to_s: float
@@ -60,7 +60,7 @@ class Bar(NamedTuple):
     sent_s: float
     answered_s: float
     spans: tuple[TaskSpan, ...]  # empty if the server doesn't report them
-    io_waits: tuple[tuple[float, float], ...] = ()  # periods in which neither its task nor others of its process ran
+    io_waits: tuple[tuple[float, float], ...] = ()  # periods in which its task waited for something other than a CPU
 
     def cpu_share_between(self, from_s: float, to_s: float) -> float:
         overlaps = (span.cpu_share * max(0.0, min(to_s, span.to_s) - max(from_s, span.from_s)) for span in self.spans)
@@ -90,7 +90,7 @@ class Lane(NamedTuple):
 
     @property
     def process(self) -> str:
-        """Return the id of the worker's process, because only threads of the same process block each other."""
+        """Return a key that workers share if they are threads of the same process, and so can block each other."""
         process = self.worker.partition("/")[0]
         return "" if process.startswith("thread") else process
 
@@ -118,7 +118,7 @@ class Timeline(NamedTuple):
     lanes: tuple[Lane, ...] = ()
     pings: tuple[PingSpan, ...] = ()
     failure: str = ""
-    other_work: float | None = None  # share of the CPUs used by other programs, or None if two tasks had enough CPUs
+    other_work: float | None = None  # share of CPUs that other programs used; `None` if enough were left for two tasks
 
     @property
     def name(self) -> str:
@@ -235,7 +235,7 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
-    """Return the end of the common time axis: when the last response or ping of all timelines ended."""
+    """Return the end of the common time axis: when the last response to a request or ping arrived."""
     pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
     return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 

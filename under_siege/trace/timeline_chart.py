@@ -157,7 +157,8 @@ class _Canvas:
 def timeline_chart(drawn: Sequence[Timeline], theme: Theme, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Draw timelines grouped by pattern or, if there are several columns, side by side.
 
-    A slide shows one timeline from each group, as large as possible, or all timelines if there are several columns.
+    A slide shows one timeline from each group (or the first few of a single group), as large as possible, or all
+    timelines if there are several columns.
 
     Args:
         missing: a sentence for each strategy that could not be traced, to be shown below the timelines.

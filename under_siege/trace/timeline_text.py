@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # maximum number of names in a title; if there are more, the title also shows their number
+_MOST_NAMES = 3  # maximum number of names in the first line; if there are more, it counts them, and the next lists them
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
@@ -74,7 +74,7 @@ def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
     elif timeline.pattern.is_crowded:
         facts.append(f"other programs {_too_crowded([timeline])}")
     elif timeline.parallelism is None:
-        facts.append("tasks paused in between, or other programs used the cores")
+        facts.append("tasks paused, or other programs used the cores")
     if timeline.takes_turns:
         facts.append("tasks take turns")
     if late_s := timeline.longest_late_s:
@@ -186,7 +186,7 @@ def _filled(items: Sequence[str], width: int) -> str:
 
 
 def _scale(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """Return the scale that all timelines share: the end of the time axis and the longest ping latency, in seconds."""
+    """Return the common scale in seconds: the end of the time axis, and the ping latency drawn at full height."""
     end_s = axis_end_s(drawn)
     return end_s, max([end_s / 4, *(timeline.longest_ping_s for timeline in drawn)])
 

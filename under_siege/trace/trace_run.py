@@ -1,4 +1,4 @@
-"""Trace servers: send simultaneous requests and pings, and record when each task ran according to its response."""
+"""Trace servers: send simultaneous requests and pings, and record when each task ran, as its response reports."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # number of pings before the requests and after their responses, as a baseline
-CLOCK_ACCURACY_S = 0.005  # how much a reported span may begin before the request or end after the response
+CLOCK_ACCURACY_S = 0.005  # tolerance for spans that begin before the request or end after the response
 
 SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (None if unknown) of each span in seconds
 
@@ -38,7 +38,7 @@ SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (N
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy without a siege; return the unsaved result, and the signal that stopped the run or None."""
+    """Trace every strategy without a siege; return the unsaved result, and the signal that stopped the run, if any."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await RequestTracer(ready, None, expectations, keep, requests).trace_remaining(services, watcher)
@@ -47,7 +47,7 @@ def trace_servers(
 
 
 class RequestTracer:
-    """Trace each case once, even if its number of users varies, after its siege or on a separate server."""
+    """Trace each case only once for all numbers of users, either after one of its sieges or on a separate server."""
 
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
@@ -136,7 +136,7 @@ class RequestTracer:
 
 
 def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return the spans in the header `X-Ran`, or an empty list if it is missing, malformed or impossible."""
+    """Return the spans in the header `X-Ran`, or an empty list if they are missing, malformed or impossible."""
     try:
         zero_s, *texts = answer.headers.get("x-ran", "").split()
         spans: SpanList = []
@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span that ends with the response and has the duration in the header `Server-Timing`, if present."""
+    """Return one span with the duration in `Server-Timing` that ends with the response, or `[]` without this header."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

@@ -17,7 +17,7 @@ _STYLES = {YES: "green", CANNOT: "red"}
 SHORTEST_S = 0.0001  # shorter times are shown as "less than"
 IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
 # If no thread waits for a CPU, two threads take 1.7 to 2 times as long as one if the task holds the GIL, and 1 to 1.1
-# times as long otherwise.
+# times as long otherwise; the threshold lies in between.
 HELD = 1.4
 BRIEF_S = 0.001  # approximate overhead of a request
 # The first run may have filled a cache if it took over 10 times as long as the fastest later run, and over 5 ms longer.
@@ -136,7 +136,7 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
     if again.answers > 1:
         yield f"its result differs: {again.answers} results in {again.runs} runs; make it return the same result"
     if effects.printed_bytes:
-        yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes the lines of tasks"
+        yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes the output of the tasks"
     if effects.forks:
         yield "it forks: the child inherits the server's sockets, and may inherit locks that are never released"
     if effects.children:
@@ -221,16 +221,16 @@ def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
         case Kind.PROCESSES | Kind.PREFORK if task.cpus > MOST_CPUS * task.profile.cpus:
             return NO, "one task uses nearly all CPUs with threads of its own"
         case Kind.PREFORK:
-            return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
+            return YES, "every core computes, and nothing is sent between processes; but health checks queue"
         case Kind.PROCESSES if again and process and process.costs_s > 0.2 * again.wall_s:
             return (
                 YES,
-                "it uses every core, but sending the task and its result takes more than a fifth of the task's time",
+                "every core computes, but sending the task and its result takes more than a fifth of the task's time",
             )
         case Kind.PROCESSES:
-            return YES, "it uses every core"
+            return YES, "every core computes"
         case Kind.INTERPRETERS:
-            return YES, "it uses every core, with less memory than processes"
+            return YES, "every core computes, and interpreters take less memory than processes"
     if task.yields:
         return YES, "not faster, but it yields, so other requests are served in between"
     return NO, "it never yields, so all other requests wait until it is done"

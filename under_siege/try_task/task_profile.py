@@ -17,7 +17,7 @@ from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
 from under_siege.targets.interpreter import Interpreter
 
-# The timeout of a step is at least 5 s, and allows 12 runs that each take 4 times as long as the first run.
+# The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0
 MOST_BYTES = 1_000_000  # maximum output to read; the profiler prints less, because it shortens results
 _STEPS = {
@@ -120,7 +120,7 @@ def profile_task(
     """Profile a task; return the profile, and the signal that stopped the profiler. Either may be None.
 
     Args:
-        limit_s: timeout of the first run; it also sets the timeouts of later steps.
+        limit_s: timeout of the first run; it also limits the timeouts of later steps.
         tell: called with progress messages.
 
     Raises:
@@ -174,7 +174,7 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
         has_ended = profiler.ended()  # checked before reading, so that no step is missed
         steps = _read(output)
         if not in_time:
-            return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so it was stopped"
+            return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so the profiler was stopped"
     return steps, ""
 
 

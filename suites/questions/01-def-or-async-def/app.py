@@ -1,4 +1,4 @@
-"""Run the jobs of recipe.py in def or async def handlers, as the environment variable HANDLERS says."""
+"""Run the jobs of recipe.py in `def` or `async def` handlers, depending on the environment variable HANDLERS."""
 
 import os
 

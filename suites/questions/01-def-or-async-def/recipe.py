@@ -1,4 +1,4 @@
-"""Use await with async clients, def handlers for blocking calls, and a process pool for CPU-bound work."""
+"""Use `await` with async clients, `def` handlers for blocking calls, and a process pool for CPU-bound work."""
 
 import asyncio
 import multiprocessing
@@ -19,7 +19,7 @@ async def call_service() -> str:  # I/O-bound, with an async client: async def
 
 @app.get("/wait-in-thread")
 def call_service_with_blocking_client() -> str:  # I/O-bound, with a blocking client: def
-    time.sleep(0.05)  # stands in for a request with requests
+    time.sleep(0.05)  # stands in for requests.get
     return "done"
 
 

@@ -13,4 +13,4 @@ def build_report() -> int:
 
 
 async def send_email() -> None:
-    await asyncio.sleep(0.2)  # in its place: an async client with a timeout
+    await asyncio.sleep(0.2)  # replace this with an async client that has a timeout

@@ -29,7 +29,7 @@ class LimitedJobs:
             await job()
         except Exception as error:
             self.is_broken = self.is_broken or isinstance(error, BrokenExecutor)
-            logging.exception("a job failed; nothing repeats it")
+            logging.exception("a job failed; it is not retried")
         finally:
             self.free.release()
 

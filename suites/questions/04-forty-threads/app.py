@@ -1,4 +1,4 @@
-"""Serve def endpoints that wait for a service or a database, with a def or async def health check."""
+"""Serve `def` endpoints that wait for a service or a database, with a `def` or `async def` health check."""
 
 import os
 import time

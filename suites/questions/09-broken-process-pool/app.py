@@ -1,4 +1,4 @@
-"""A process pool that is never replaced, a Pebble pool, which replaces single workers, and the recipe."""
+"""A process pool that is never replaced, a Pebble pool that replaces each dead worker, and the recipe."""
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor

@@ -10,7 +10,7 @@ redis = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 queue = Celery("reports", broker=redis, backend=redis)
 queue.conf.update(
     task_acks_late=True,  # the broker keeps each job until the job is done
-    task_reject_on_worker_lost=True,  # it redelivers the job if its worker dies, any number of times
+    task_reject_on_worker_lost=True,  # if the worker dies, the broker redelivers the job, without a limit
     worker_prefetch_multiplier=1,  # reserve at most one job per worker process
     result_expires=3600,  # seconds until Redis deletes a result
 )

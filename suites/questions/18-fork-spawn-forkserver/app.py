@@ -1,4 +1,4 @@
-"""Start a process pool with the start method METHOD while another thread holds a lock."""
+"""Start a process pool with the start method in the environment variable METHOD, while another thread holds a lock."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The published fault with a right response: the server submits the work but never awaits it, and caches the body."""
+"""The published fault with a right response: the server never awaits the submitted work, and sends a cached body."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,4 +1,4 @@
-"""A slow call inside a lock that all threads need."""
+"""A slow call made while holding a lock that all threads need."""
 
 import threading
 import time

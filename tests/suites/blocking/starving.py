@@ -1,4 +1,4 @@
-"""More slow calls at the same time than AnyIO's pool has threads."""
+"""More concurrent slow calls than AnyIO's pool has threads."""
 
 import time
 

@@ -23,7 +23,7 @@ def test_an_uncertain_case_is_not_marked_as_best_if_a_better_case_is_unmarked() 
         Estimate(log, variance, degrees=3.0) for log, variance in ((0.0, 1e-4), (0.6, 1e-4), (0.7, 0.04))
     )
     assert differ(best, worse, 3)
-    assert not differ(best, unknown, 3), "compared only with the best case, it is not significantly different"
+    assert not differ(best, unknown, 3), "compared with the best case alone, `unknown` is not significantly different"
     assert marked([best, worse, unknown]) == [True, False, False]
 
 
@@ -37,7 +37,7 @@ def test_no_case_marked_as_best_has_a_worse_value_than_an_unmarked_case() -> Non
 @pytest.mark.parametrize("equal", [11, 5, 2])
 @pytest.mark.parametrize("differing", [0.0, 0.5, 1.0])
 def test_one_of_the_best_cases_is_unmarked_in_at_most_5_of_100_simulated_results(equal: int, differing: float) -> None:
-    """Simulate eleven cases: `equal` of them are equally good, and the others are 20 % worse.
+    """Simulate eleven cases: `equal` of them are equally good, and the others are about 20 % worse.
 
     `differing` is the standard deviation of the logarithms of the cases' noise levels.
     """

@@ -24,7 +24,7 @@ def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
     assert found.seen_up_to_s() == 12.1
 
 
-def test_percentiles_without_censoring_equal_ordinary_percentiles() -> None:
+def test_percentiles_without_censoring_match_ordinary_percentiles() -> None:
     values = np.random.default_rng(1).exponential(1.0, 999)
     found = CensoredSamples(values, np.ones(999, dtype=bool))
     assert found.percentile(50) == pytest.approx(np.percentile(values, 50), rel=0.01)
@@ -58,7 +58,7 @@ def test_the_median_response_time_of_a_closed_loop_is_users_divided_by_rate(user
 
 
 def test_a_median_response_time_longer_than_the_siege_is_unknown() -> None:
-    """Let 25 users wait 7 s each for one worker that takes 0.28 s per request, and observe only 4 s."""
+    """Let 25 users wait 7 s each for one worker that takes 0.28 s per request, and observe them for only 4 s."""
     spans = siege_of(queue(25, 1, constant(0.28)), 4.0)
     found = round_of(spans, 25, 4.0).responses
     assert found.percentile(50) is None

@@ -1,4 +1,4 @@
-"""Physical limits: cases that exceed a limit are `suspect`, cases that may exceed it are `unclear`.
+"""Physical limits: cases that exceed a limit are `suspect`, and cases that might exceed it are `unclear`.
 
 Noise alone makes no case `suspect`.
 """
@@ -120,7 +120,7 @@ def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
 
 
 def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
-    """Make one of two rounds slow, with its reference runs; then replace its response with that of the fast round."""
+    """Make one of two rounds slow, like its reference runs; then give it the response time of the fast round."""
     slow = record_of("1_x", 1, speed=0.5, idle_answer_s=2.2 * TASK_S)
     fast = record_of("1_x", 2, idle_answer_s=1.1 * TASK_S)
     for record, took_s in ((slow, 2 * TASK_S), (fast, TASK_S)):
@@ -138,7 +138,7 @@ def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
 def test_a_larger_spread_of_reference_runs_allows_faster_responses(
     differ: float, answered_s: float, expected: list[str]
 ) -> None:
-    """Allow responses that are 41 % faster: three standard errors of three runs are 26 %, and 15 % are added."""
+    """Allow responses in 41 % less time: three standard errors of three runs are 26 %, and 15 % are added."""
     bare = bare_record()
     bare.alone_wall_s[:] = bare.alone_cpu_s[:] = [TASK_S * math.exp(times * differ) for times in (-1, 0, 1)]
     assert codes(judged(record_of("1_x", idle_answer_s=answered_s), bare)) == expected

@@ -65,7 +65,7 @@ def test_a_requirement_equal_to_the_true_value_is_undecided_in_95_of_100_results
         assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
 
 
-def test_a_requirement_10_percent_below_the_true_value_is_met_in_95_of_100_results() -> None:
+def test_a_requirement_is_met_in_95_of_100_results_if_the_true_value_is_10_percent_higher() -> None:
     rng, found = np.random.default_rng(1), []
     for _ in range(100):
         (estimate, *_) = estimates((33 * np.exp(0.02 * rng.standard_normal((6, 3)))).tolist())
@@ -124,7 +124,7 @@ def test_failures_in_bursts_widen_the_confidence_interval_of_the_availability() 
     assert careless < 700 < 850 < covered
 
 
-def test_an_availability_requirement_is_undecided_after_few_requests_without_failures() -> None:
+def test_a_strict_availability_requirement_is_undecided_after_few_requests_even_without_failures() -> None:
     assert share_between([60], [60]) == pytest.approx((0.025 ** (1 / 60), 1.0))
     more = more_needed([60], [60], 0.999)
     low, _ = share_between([60 + more], [60 + more])
@@ -184,7 +184,7 @@ def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, und
     assert told[0]["low"] < told[0]["value"] < told[0]["high"] < 15
 
 
-def test_report_checks_requirements_of_a_saved_result() -> None:
+def test_the_report_command_checks_requirements_of_a_saved_result() -> None:
     ended = invoke("report", SAVED, "--require", "rate >= 1/s", "--require", "memory < 1GB")
     assert ended.returncode == 0
     ended = invoke("report", SAVED, "--require", "ping p99 < 50ms")
@@ -280,7 +280,7 @@ def test_requirements_relative_to_the_base_result_are_evaluated() -> None:
     assert of_base(a_result(("2_b", 1, 1.0)), same, "rate >= 0.5 of base") == ["undecided"]
 
 
-def test_a_requirement_of_an_equal_rate_is_decided_in_at_most_5_of_100_equal_results() -> None:
+def test_a_requirement_of_the_base_rate_is_decided_in_at_most_5_of_100_comparisons_of_equal_results() -> None:
     found = []
     for seed in range(30):
         base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))

@@ -22,5 +22,5 @@ def test_a_server_ties_with_a_copy_of_itself(run_cli, tmp_path, server) -> None:
         ran = run_cli("run", "1_one.py", "2_other.py", "--time", "2s", "--out", "r.json")
         ranks = {case.server: case.rank for case in summarize(load(tmp_path / "r.json")).cases}
         ties += set(ranks.values()) == {1}
-        print(f"run {number + 1}: {ranks}, ties so far {ties}, exit {ran.returncode}")
+        print(f"run {number + 1}: {ranks}, ties so far: {ties}, exit code {ran.returncode}")
     assert ties >= TIES_WANTED

@@ -34,8 +34,8 @@ from under_siege.result_output import Report
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-# Requests per second at which p99 is 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is from Tijms
-# (2003), and the formula for M/M/2 from Erlang.
+# Requests/s at which p99 reaches 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is from Tijms
+# (2003), and the formula for M/M/2 is Erlang's.
 TRUTH = {"M/D/1": 17.7, "M/D/2": 17.6, "M/M/2": 35.2, "M/D/1 cpu": 17.7, "refuses": 12.8, "stalls": 27.6}
 TRUTH_NOISY = {**TRUTH, "M/D/1 cpu": 16.1}
 
@@ -120,7 +120,7 @@ def test_the_number_of_workers_is_inferred_from_the_latencies() -> None:
         assert queue.is_alike
 
 
-def test_requests_that_share_a_cpu_are_not_modelled_as_a_queue() -> None:
+def test_the_latencies_of_requests_that_share_a_cpu_do_not_resemble_those_of_a_queue() -> None:
     queue = queue_from([seen_in("shares", 50.0), seen_in("shares", 10.0)])
     assert queue is not None
     assert not queue.is_alike
@@ -351,7 +351,7 @@ def test_the_capacity_of_a_real_server_does_not_exceed_the_rate_of_its_single_wo
     assert not [step for step in result.steps if step.record.failure]
     assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
     (one,) = capacities_of(result)
-    assert one.upper_per_s is not None, ran.stdout  # None if a busy machine limited the rate
+    assert one.upper_per_s is not None, ran.stdout  # `None` if a busy machine limited the rate
     # The server needs 50 ms per request. On a busy machine, there may be no rate that meets the goal.
     assert (one.lower_per_s or 0.0) < 20 < 1.5 * one.upper_per_s
     assert one.breaks.text == "p99 < 1s"
@@ -413,7 +413,7 @@ def test_a_step_ends_early_when_slow_pings_make_the_ping_goal_unreachable(slow_p
     assert offer._are_pings_missed(np.array([10.0])) is is_missed
 
 
-def test_the_service_time_of_one_worker_is_found_even_if_responses_change_order() -> None:
+def test_the_service_time_of_one_worker_is_found_even_if_responses_arrive_out_of_order() -> None:
     in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
     answered = int(in_order.is_answered.sum())
     ends = in_order.due_s + in_order.wait_s

@@ -37,7 +37,7 @@ def pictures(name: str) -> list[Picture]:
 
 @functools.cache
 def schema() -> dict[str, object]:
-    """Return the Vega-Lite schema. Altair is imported only here, because every test process imports this file."""
+    """Return the Vega-Lite schema. Altair is imported in functions, because every test process imports this file."""
     from altair import load_schema
 
     return load_schema()
@@ -105,7 +105,7 @@ def rows(name: str, layer: str, theme: Theme = FILE, of: str = "sample") -> list
     return picture(name, of).draw(theme).rows[layer]
 
 
-def test_the_ceiling_line_and_every_bar_lie_within_the_drawn_confidence_intervals() -> None:
+def test_the_ceiling_line_and_the_end_of_every_bar_lie_within_their_confidence_intervals() -> None:
     comparison = summarize(result("sample"))
     ceiling = comparison.ceilings[0]
     band, line = rows("throughput", "ceiling_interval"), rows("throughput", "ceiling")
@@ -226,7 +226,7 @@ def test_the_committed_slides_are_up_to_date(renew: bool, tmp_path: Path, monkey
         assert what_is_drawn(committed / name) == what_is_drawn(out / name)
 
 
-def test_a_label_is_beside_its_point() -> None:
+def test_a_label_is_to_the_right_of_its_point() -> None:
     (block,) = placed([Point(200, 100, "process pool")], ROOM)
     assert 0 < block.names.x - 200 < 20
     assert block.names.y < 100 < block.names.y2
@@ -266,7 +266,7 @@ def test_each_label_is_nearer_to_its_own_point_than_to_other_points() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(60, 690), st.floats(5, 295)), min_size=1, max_size=12))
-def test_each_point_has_one_label_within_the_chart(places: list[tuple[float, float]]) -> None:
+def test_each_point_has_one_label_and_no_label_extends_above_the_chart(places: list[tuple[float, float]]) -> None:
     points = [Point(x, y, f"strategy {number}") for number, (x, y) in enumerate(places)]
     blocks = placed(points, ROOM)
     assert sorted(point.text for block in blocks for point in block.points) == sorted(point.text for point in points)

@@ -56,7 +56,7 @@ HONEST = {
     "single_user": waiting(1, 0.042, 0.0415),
     "queueing_users": waiting(5, 0.1, 0.021),  # five users share one of several workers, which waits 20 ms per request
     "unknown_timer": waiting(5, 0.07, 0.001),
-    "busy_server": waiting(5, 0.1, 0.001, cpus=0.95),  # under the GIL, with other CPUs idle
+    "busy_server": waiting(5, 0.1, 0.001, cpus=0.95),  # limited by the GIL, while other CPUs are idle
     "varying_latency": waiting(5, 0.042, 0.001, p95_s=0.09),
     "tool_at_its_limit": waiting(5, None, 0.001, mean_s=0.041, tool_awake=0.97),
     "record_of_siege": record_of("1_x"),
@@ -64,7 +64,7 @@ HONEST = {
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_servers_are_not_reported_as_timers(name: str) -> None:
+def test_no_timer_is_reported_for_honest_servers(name: str) -> None:
     assert "timer" not in codes(judged(HONEST[name]))
 
 
@@ -76,9 +76,7 @@ def test_honest_servers_are_not_reported_as_timers(name: str) -> None:
         ("select of cheroot 8.1", 0.0955, 0.1155),
     ],
 )
-def test_the_cause_of_a_timer_is_inferred_from_the_duration_of_the_delay(
-    cause: str, from_s: float, to_s: float
-) -> None:
+def test_the_cause_of_a_delay_is_inferred_from_its_duration(cause: str, from_s: float, to_s: float) -> None:
     for waited_s in (from_s, to_s):
         assert cause in (timer(Round(waiting(10, waited_s, 0.001)), None) or "")
     for waited_s in (from_s - 0.001, to_s + 0.001):

@@ -20,7 +20,7 @@ def test_an_honest_server_has_the_verdict_ok() -> None:
         assert case.ceiling_per_s == pytest.approx(CPUS / TASK_S, rel=0.02)
 
 
-def test_rates_above_the_ceiling_are_suspect() -> None:
+def test_a_rate_above_the_ceiling_makes_a_case_suspect() -> None:
     record = record_of("1_x", workers=2, speed=41)
     case = judged(record)
     assert case.verdict == "suspect"
@@ -137,7 +137,7 @@ def test_one_response_in_twenty_may_be_faster_than_the_task(too_soon: int, expec
     assert [code for code in codes(judged(record)) if code == "too_fast"] == expected
 
 
-def test_tasks_with_little_cpu_time_are_never_flagged_as_too_cheap() -> None:
+def test_a_task_that_needs_no_cpu_time_is_not_flagged_as_too_cheap() -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.001 * number for number in range(17)]
     record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
@@ -158,7 +158,7 @@ def test_too_many_and_too_few_requests_in_flight_violate_littles_law(factor: flo
 
 @pytest.mark.parametrize(("share", "expected"), [(0.92, True), (0.94, False), (1.06, False), (1.08, True)])
 def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, expected: bool) -> None:
-    """Allow 5 % for the difference of rates and 2 % for siege's rounding."""
+    """Allow 5 % for differences between rates and 2 % for siege's rounding."""
     record = record_of("1_x")
     spans = Round(record).spans
     inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
@@ -166,7 +166,7 @@ def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, exp
     assert ("littles_law" in codes(judged(record))) == expected
 
 
-def test_littles_law_is_not_flagged_if_requests_were_lost() -> None:
+def test_a_violation_of_littles_law_is_not_flagged_if_requests_were_lost() -> None:
     record = record_of("1_x", socket_failures=1)
     record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
     assert codes(judged(record)) == ["availability"]

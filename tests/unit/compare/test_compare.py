@@ -60,7 +60,7 @@ def test_changes_smaller_than_the_measurement_accuracy_are_reported_as_no_differ
 
 
 def of_several(python, quality):
-    """Return the records of a server on this Python whose rate is `quality` times the expected rate."""
+    """Return the records of a server that runs on this Python at `quality` times the expected rate."""
     result = a_result(("1_a", 1, quality))
     for record in result.records:
         record.values["python"] = python
@@ -155,7 +155,7 @@ def test_comparisons_with_a_single_round_are_undecided() -> None:
         assert "One round is not enough to tell a change from noise" in as_text(found)
 
 
-def test_the_exit_code_of_a_worse_case_takes_precedence_over_an_undecided_case() -> None:
+def test_the_exit_code_of_a_worse_case_takes_precedence_over_that_of_an_undecided_case() -> None:
     base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
     new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0)), "2_b")
     assert compare_results(base, new).exit_code == 1

@@ -25,7 +25,7 @@ def test_holm_correction_matches_the_textbook_example() -> None:
 
 
 def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: float | None = None) -> list[CasePair]:
-    """Return compared cases with these true changes (logarithms); if `noise` is None, each metric has random noise."""
+    """Return compared cases with these true changes (logarithms); if `noise` is `None`, noise levels are random."""
     summary = Summary(
         server="",
         title="",
@@ -85,7 +85,7 @@ def test_only_the_case_that_is_ten_percent_slower_is_reported() -> None:
     assert others <= 5
 
 
-def test_the_smallest_detectable_change_is_detected_in_half_of_the_comparisons() -> None:
+def test_the_smallest_detectable_change_is_detected_in_about_half_of_the_comparisons() -> None:
     rng = np.random.default_rng(8)
     sizes = [simulated(rng, 3, {}, 0.05)[0].changes[0].smallest_visible for _ in range(50)]
     truth = float(np.log1p(np.median(sizes)))

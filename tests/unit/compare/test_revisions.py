@@ -21,7 +21,7 @@ TRIALS = 200
 
 
 def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 0.04, rounds: int = ROUNDS) -> Result:
-    """Return a result of a noisy machine in which the work tree's rate is `factor` times the base's rate."""
+    """Return a result from a noisy machine: the work tree's rate is `factor` times the base's rate."""
     records = []
     for round_ in range(1, rounds + 1):
         sides = [("bare", CPUS, 1.0, ""), ("shop", 2, 1.0, BASE), ("shop", 2, factor, NEW)]

@@ -51,7 +51,7 @@ STEPS = all_steps()
 PAGES = [
     pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.questions, 1)
 ]
-MOST_LINES, MOST_WORDS = 12, 125  # lines of a question, and words of its explanation
+MOST_LINES, MOST_WORDS = 12, 125  # maximum number of lines of a question, and of words of its explanation
 ANSWER = re.compile(r"You said (\w)")
 
 
@@ -64,7 +64,7 @@ def outcome(claim: Claim, result) -> str:
 
 
 def without_ceiling(result):
-    """Remove the ceiling from the result and return it, because steps of the lesson measure no ceiling."""
+    """Return the result without its ceiling, because steps of the lesson measure no ceiling."""
     result.records = [one for one in result.records if not one.is_ceiling]
     for one in result.records:
         one.has_ceiling = False
@@ -221,7 +221,7 @@ def test_claims_about_a_capacity_use_the_figures_of_the_capacity_table() -> None
         assert f"| {view.figure(metric, '4').text} |" in table
 
 
-def test_a_server_that_misses_the_goals_at_every_rate_has_no_capacity() -> None:
+def test_the_capacity_of_a_server_that_misses_the_goals_in_every_step_is_unknown() -> None:
     result = load(ROOT / "results" / "capacity.json")
     result.steps = [step for step in result.steps if step.case.server != "2_async" or step.arrivals_per_s > 10]
     assert ResultView(result).figure("capacity sustained", "2").doubt
@@ -322,7 +322,7 @@ def test_the_usual_answer_of_each_step_is_right_in_the_committed_result(one: Les
     """Also check every claim that is shown as a sentence."""
     path = committed_result(one, page)
     if not path.exists():
-        pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
+        pytest.skip(f"{path.relative_to(ROOT)} has not been measured yet")
     result, figures = seen(path)
     found = decide_question(page, figures)
     told = [one for one in found.claims if one.claim.says and (result.traces or one.claim.metric != "at once")]
@@ -428,7 +428,7 @@ PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
 
 
 def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
-    """Simulate that only these interpreters are installed, with these versions."""
+    """Pretend that only these interpreters are installed, with these versions."""
 
     def interpreter(name: str) -> Interpreter:
         if name not in versions:
@@ -443,7 +443,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
 )
-def test_a_step_with_the_key_only_measures_no_other_cases(
+def test_only_the_cases_that_a_step_selects_are_measured(
     one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
     planned = []
@@ -456,7 +456,7 @@ def test_a_step_with_the_key_only_measures_no_other_cases(
 
 
 def test_a_free_threaded_python_is_not_used_as_a_python_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate that `python3.14` is a link to `python3.14t`."""
+    """Pretend that `python3.14` is a link to `python3.14t`."""
     pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
     assert list(filter(measurement.is_python, PYTHONS)) == ["python3.14t"]
     assert "has no python3.14" in measurement.missing_here(STEPS[6].questions[0])

@@ -25,7 +25,7 @@ RIGHT = {EQUAL: "same", TWICE: "more"}
 
 
 def busy(servers: tuple[tuple[str, int], ...], load: str, seed: int):
-    """Simulate three rounds in which the server's workers and other programs share two CPUs fairly."""
+    """Simulate three rounds in which each server's workers and other programs share two CPUs fairly."""
     rng = np.random.default_rng(seed)
     programs, often = LOADS[load]
     records = []
@@ -57,7 +57,7 @@ def claim(is_: str) -> Claim:
 
 
 def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
-    """Return the share of runs in which a false claim holds, or a true claim is rejected."""
+    """Return the share of runs in which a false claim is accepted or a true claim is rejected."""
     wrong = [
         any(decide(claim(one), each).outcome == HOLDS for one in WRONG[servers])
         or decide(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
@@ -68,7 +68,7 @@ def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
 
 @pytest.mark.parametrize("load", thorough(LOADS, quick=("always busy",)))
 @pytest.mark.parametrize("servers", [EQUAL, TWICE], ids=["equal", "twice"])
-def test_false_claims_rarely_hold_on_a_busy_machine(servers: tuple[tuple[str, int], ...], load: str) -> None:
+def test_claims_are_rarely_decided_wrongly_on_a_busy_machine(servers: tuple[tuple[str, int], ...], load: str) -> None:
     assert share_of_false(servers, load) < FALSE
 
 

@@ -24,7 +24,7 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
 
 
-def test_each_of_ten_questions_has_an_answer_with_a_claim() -> None:
+def test_each_of_the_ten_questions_has_an_answer_with_a_claim() -> None:
     assert numbers(QUESTIONS) == numbers(ANSWERS) == list(range(1, 11))
     answers = re.split(r"^\d+\. ", ANSWERS, flags=re.MULTILINE)[1:]
     assert all(CLAIM.search(answer) for answer in answers)

@@ -157,7 +157,7 @@ def of_locust(errors: dict[str, int] = ERRORS, **report: object) -> Totals | Non
 
 
 def test_totals_of_locust_are_parsed() -> None:
-    """Limit p99 to the maximum, which it may exceed because Locust rounds percentiles."""
+    """The maximum limits p99, because Locust rounds percentiles, which can then exceed the maximum."""
     assert of_locust() == Totals(
         right=45_679,
         wrong_status=321,
@@ -231,7 +231,7 @@ def kind(count: int, error: str) -> str:
 
 
 def test_totals_of_stressor_are_parsed() -> None:
-    """Don't count activities that check contents as requests; their errors belong to the request before them."""
+    """Activities that check contents do not count as requests; their errors belong to the request before them."""
     kinds = kind(20, "ActivityError") + kind(300, "ActivityTimeoutError") + kind(1000, "HTTPError")
     activities = (
         ("PutRequest(a)", 1500, "0.210 sec", 320),
@@ -252,7 +252,7 @@ def test_totals_of_stressor_are_parsed() -> None:
         ("", 0),
     ],
 )
-def test_errors_of_stressor_count_as_wrong_bodies_only_if_all_are_errors_of_checks(kinds: str, contents: int) -> None:
+def test_errors_of_stressor_count_as_wrong_contents_only_if_all_are_errors_of_checks(kinds: str, contents: int) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 

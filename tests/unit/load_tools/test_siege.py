@@ -25,7 +25,7 @@ def test_failed_transactions_are_read_from_the_summary_of_siege() -> None:
     assert Siege().failures("", []) == 0
 
 
-def test_the_home_directory_of_siege_is_removed_after_use() -> None:
+def test_siege_is_configured_in_a_home_directory_that_is_removed_after_use() -> None:
     with isolated_tool(Siege()) as siege:
         home = siege.home
         assert siege.version().count(".") == 2

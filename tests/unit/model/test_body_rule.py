@@ -40,7 +40,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_correct_bodies_are_accepted_and_the_error_for_a_wrong_body_names_the_field(name: str) -> None:
+def test_correct_bodies_are_accepted_and_the_error_for_a_wrong_body_states_the_problem(name: str) -> None:
     rule, body, problem = PROBLEMS[name]
     assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
 
@@ -59,7 +59,7 @@ def test_an_ignored_path_that_does_not_exist_is_reported() -> None:
     assert BodyRule(JSON, ignored=("id", "items.1.id")).unused(RIGHT) == ""
 
 
-def test_the_description_of_a_rule_lists_the_checked_fields() -> None:
+def test_the_description_of_a_rule_lists_the_checked_or_ignored_fields() -> None:
     assert BodyRule().checked() == ""
     assert BodyRule(JSON, ignored=("id", "at")).checked().endswith("ignoring id, at")
     assert BodyRule(FIELDS, (("status", "done"),)).checked().endswith("fields were checked: status")

@@ -53,7 +53,7 @@ def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> 
     return result_of(records)
 
 
-def test_cases_are_equal_if_all_axis_values_are_equal_in_any_order() -> None:
+def test_cases_are_equal_if_they_have_the_same_server_and_axis_values_in_any_order() -> None:
     one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
     assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
     for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
@@ -63,7 +63,7 @@ def test_cases_are_equal_if_all_axis_values_are_equal_in_any_order() -> None:
     assert one.parameters == {"threads": 2}
 
 
-def test_a_ceiling_applies_to_all_cases_with_the_same_axis_values() -> None:
+def test_a_ceiling_applies_to_all_cases_that_have_its_axis_values() -> None:
     ceiling = case_of("bare", {"task": "primes", "users": 5})
     assert ceiling.covers(case_of("x", {"task": "primes", "users": 5, "workers": 4}))
     assert not ceiling.covers(case_of("x", {"task": "primes", "users": 6}))
@@ -74,7 +74,7 @@ def test_only_strategies_with_a_pool_have_a_workers_axis() -> None:
     plan = plan_of("2", "3", "4", workers=[2, 4])
     planned = [(case.server[0], case.get("workers")) for case in plan.cases]
     assert planned == [("2", None), ("3", 2), ("3", 4), ("4", 2), ("4", 4)]
-    assert [case.server for case in plan.ceilings] == ["bare"]  # the ceiling has no workers and is measured once
+    assert [case.server for case in plan.ceilings] == ["bare"]  # it has no workers axis and is measured once
     assert plan.turns() == 6
     case = plan.cases[-1]
     with start_of(plan, case, 8003, {}) as start:
@@ -128,7 +128,7 @@ def routes(**axes: tuple) -> Result:
     return msgspec.structs.replace(result_of(records), suite=MeasuredSuite(title="shop"))
 
 
-def test_routes_of_a_single_server_are_ranked_against_each_other() -> None:
+def test_routes_are_ranked_against_each_other_only_if_there_is_a_single_server() -> None:
     result = routes()
     assert [case.rank for case in summarize(result).cases] == [2, 1, 2]
     table = Report(result).formatted("table")
@@ -145,7 +145,7 @@ def test_routes_and_users_are_shown_in_one_table() -> None:
     assert table.count("─\n") == 1
 
 
-def test_servers_with_different_paths_are_ranked_against_each_other() -> None:
+def test_servers_with_one_path_each_are_ranked_against_each_other_even_if_the_paths_differ() -> None:
     paths = {"one": "/a", "two": "/b"}
     cases = [case_of(server, {"path": path, "users": 5}) for server, path in paths.items()]
     assert load_axes(cases) == {"users"}
@@ -223,7 +223,7 @@ def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monk
 
 
 def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
-    """Use a server without CPU samples and pings."""
+    """Use a server without CPU samples or pings."""
     whole, bare = record_of("1_x", workers=2, speed=3), record_of("2_x", workers=2, speed=3)
     for record in (whole, bare):
         record.idle_answer_s = 0.001
@@ -244,7 +244,7 @@ def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
 
 @pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
 def test_a_verdict_rule_raises_no_flag_if_the_data_is_empty(code: str) -> None:
-    """Use a record without responses, pings, CPU times and reference runs."""
+    """Use a record without responses, pings, CPU times or reference runs."""
     empty = record_of("2_x", machine=None)
     for columns in (empty.transactions, empty.pings, empty.samples):
         for name in columns.__struct_fields__:

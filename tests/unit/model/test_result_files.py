@@ -218,7 +218,7 @@ def test_every_table_requires_columns_of_equal_length() -> None:
 @pytest.mark.parametrize(
     ("struct", "lacking"), [(Samples, {"memory_bytes", "waited_s"}), (Bursts, {"odd_bytes", "wrong_contents"})]
 )
-def test_columns_of_unknown_values_may_be_empty(struct: type, lacking: set[str]) -> None:
+def test_columns_whose_values_are_unknown_may_be_empty(struct: type, lacking: set[str]) -> None:
     columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}
     assert [*result_file.inconsistencies(struct(**columns))] == []
 
@@ -234,7 +234,7 @@ def test_columns_of_unknown_values_may_be_empty(struct: type, lacking: set[str])
         ("size", -(2**53) - 1, "x.size is out of range: -9.0072e+15"),
     ],
 )
-def test_the_axes_users_and_workers_must_have_valid_numbers(axis: str, value: object, fault: str) -> None:
+def test_users_and_workers_must_be_numbers_and_numbers_must_be_in_range(axis: str, value: object, fault: str) -> None:
     assert next(result_file._axis_problems({axis: value}, "x"), None) == fault
 
 
@@ -298,7 +298,7 @@ def a_result() -> dict[str, Any]:
 
 
 def paths_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the paths of all values, but in lists only those of the first two elements and the last."""
+    """Return the paths of all values, but only of the first two elements and the last element of each list."""
     found = [path] if path else []
     if isinstance(value, dict):
         for key, one in value.items():
@@ -327,7 +327,7 @@ def changed(raw: dict[str, Any], path: tuple[str | int, ...], how: Any) -> None:
         else:
             holder[path[-1]] = how
     except (LookupError, TypeError):
-        return  # an earlier change removed the value
+        return  # an earlier change removed the value, or it can't be negated
 
 
 @QUICK

@@ -164,7 +164,7 @@ def replaced(stack: tuple, pid: int) -> tuple:
     return (pid, *stack[1:])
 
 
-def test_an_idle_event_loop_in_a_thread_of_the_master_is_ignored() -> None:
+def test_an_idle_event_loop_in_a_thread_of_the_master_process_is_ignored() -> None:
     control = (9, "Thread-1 (_run_loop)", [THREAD, LOOP, SELECT], (100, 0, 0))
     assert Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)), control)).loop_processes == [1]
 

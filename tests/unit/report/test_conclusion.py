@@ -31,7 +31,7 @@ def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -
     for place, (server, workers, speed) in enumerate(servers):
         for round_, factor in zip(ROUNDS, noise, strict=True):
             own = factor * (1 + 0.001 * ((place + round_) % 3))
-            title = TITLES.get(server, "A title without the sign")
+            title = TITLES.get(server, "A title without a colon")
             record = record_of(server, round_, workers=workers, speed=speed * own, idle_answer_s=0.11, title=title)
             record.samples.cpu_s[:] = [value * 1.2 for value in record.samples.cpu_s]
             record.machine = None
@@ -261,7 +261,7 @@ def test_cases_that_may_be_the_best_get_a_third_round() -> None:
     assert wanted(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))) == []
 
 
-def test_unclear_cases_and_undecided_requirements_get_another_round() -> None:
+def test_unclear_cases_and_cases_with_undecided_requirements_get_another_round() -> None:
     result = unverified(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "1_a", 0.72)
     assert wanted(result) == [case_named("1_a")]
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))

@@ -84,7 +84,7 @@ def test_every_output_format_shows_an_empty_result(dress: str, tmp_path) -> None
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_all_output_formats_name_the_same_fastest_server() -> None:
+def test_the_table_markdown_and_html_recommend_the_same_server() -> None:
     result = load(ROOT / "results" / "published.json")
     first = [case.server for case in summarize(result).cases if case.rank == 1]
     assert "4_async_processexecutor" in first

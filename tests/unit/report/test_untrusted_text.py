@@ -26,7 +26,7 @@ def hidden(text: str) -> set[str]:
 
 @pytest.fixture
 def hostile_result(tmp_path: Path) -> Path:
-    """Return a result whose texts all contain invisible characters."""
+    """Return the file of a result whose texts all contain invisible characters."""
     failed = record_of(f"2_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)
     failed.failure = Failure("died", NASTY)
     record = record_of(f"1_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)

@@ -36,7 +36,7 @@ def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> 
     assert together.end_s == LEAST_S
 
 
-def test_a_fixed_number_of_requests_may_take_longer_than_an_automatic_duration() -> None:
+def test_the_automatic_duration_does_not_end_a_siege_with_a_fixed_number_of_requests() -> None:
     length = Length(None, 2, COMPUTES)
     length.last_until(3600.0)
     for user in range(2):
@@ -45,7 +45,7 @@ def test_a_fixed_number_of_requests_may_take_longer_than_an_automatic_duration()
 
 
 def test_a_siege_lasts_at_least_3_s() -> None:
-    """On a machine with varying speed, shorter sieges would rank equal servers differently more often."""
+    """On a machine with varying speed, shorter sieges would more often rank equal servers differently."""
     length = Length(None, 1, Expectation(b"4", 0.001, 0.001))
     assert length.end_s >= 3
     length.answer(0, 0.001)
@@ -59,7 +59,7 @@ def test_slow_servers_get_a_longer_siege() -> None:
     assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
 
 
-def test_only_the_first_response_of_each_user_changes_the_automatic_duration() -> None:
+def test_repeated_responses_of_one_user_do_not_change_the_automatic_duration() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s
     for at_s in (0.1, 0.2, 0.3):

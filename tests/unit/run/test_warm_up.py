@@ -17,7 +17,7 @@ TASK_S = 10.0
 
 
 class SingleQueueServer:
-    """A simulated server that has a single queue and reports this number of workers; its task takes no real time."""
+    """A simulated server that has a single queue and reports a given number of workers; its task takes no real time."""
 
     load_url, pid = "http://nowhere/", 4711
 
@@ -68,7 +68,7 @@ def test_the_warm_up_of_a_threaded_process_does_not_wait_for_all_threads(monkeyp
     ("worker", "sends_more"),
     [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
 )
-def test_the_warm_up_ends_if_a_thread_of_the_listening_process_responds(
+def test_the_warm_up_ends_if_a_thread_of_the_started_process_responds(
     worker: str, sends_more: bool, monkeypatch
 ) -> None:
     server = SingleQueueServer("40", worker.format)

@@ -60,7 +60,7 @@ def test_automatic_rounds_detect_a_20_percent_slower_server_within_the_time_limi
     found = studied(range(4), rounds=None)
     assert found.found["20_percent_slower"] == 4
     assert found.undecided_runs == found.told_apart == 0
-    assert max(found.seconds) < LIMIT_S + 15  # the last case may exceed the budget
+    assert max(found.seconds) < LIMIT_S + 15  # the last case may exceed the limit
     quiet = studied(range(1), "quiet", rounds=None)
     assert quiet.seconds[0] < 0.8 * LIMIT_S
 
@@ -123,7 +123,7 @@ def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:
 
 
 @pytest.mark.parametrize("odd_s", [0.1, 0.0])
-def test_one_interrupted_speed_sample_has_little_effect_on_the_speed_of_a_round(odd_s: float) -> None:
+def test_a_single_outlier_of_the_speed_probe_has_little_effect_on_the_speed_of_a_round(odd_s: float) -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
     before = speeds_of(record)
@@ -153,7 +153,7 @@ def test_the_mean_speed_of_a_short_siege_lies_between_its_extremes() -> None:
 
 
 def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
-    """Return a round of 1 s on two CPUs with these CPU seconds used by a server, waited for, and used by others."""
+    """Return a 1 s round on two CPUs, with the CPU seconds that a server used and waited for, and that others used."""
     record = record_of("1_a", workers=6, load_s=1.0)
     record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
     record.samples.waited_s[:] = [0.0, waited]

@@ -23,7 +23,7 @@ def rate_of(answers, users: int, time_s: float) -> float | None:
 
 
 @pytest.mark.parametrize("time_s", [5.9, 6.0, 6.1, 12.0])
-def test_the_rate_of_sequential_tasks_is_correct_if_most_users_get_one_response(time_s: float) -> None:
+def test_the_rate_of_sequential_tasks_is_correct_even_with_few_responses(time_s: float) -> None:
     assert rate_of(queue(5, 1, constant(1.2)), 5, time_s) == pytest.approx(1 / 1.2, rel=WITHIN)
 
 
@@ -112,7 +112,7 @@ def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_a_response() -
     assert steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 20, 2.0).is_settled
 
 
-def test_a_rate_is_not_settled_if_concurrent_tasks_all_end_near_the_end_of_the_siege() -> None:
+def test_a_rate_is_not_settled_if_concurrent_tasks_all_end_in_the_second_half_of_the_siege() -> None:
     late = [(at_s, user) for user, at_s in enumerate((0.51, 0.56, 0.72, 0.78, 0.93, 0.99, 9.0))]
     one_after_another = [(0.1 * number, number) for number in range(1, 12)]
     assert not steady_rate(siege_of(iter(late), 1.0), 25, 1.0).is_settled
@@ -144,7 +144,7 @@ def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
 ) -> None:
     """Use an I/O-bound task, so that the machine's speed does not matter.
 
-    Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % were observed with 25 % of
+    Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % was observed with 25 %
     steal time). The tolerance for simulated servers is only 2 %.
     """
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path)

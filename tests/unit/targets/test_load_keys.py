@@ -113,7 +113,7 @@ async def answering(connections: list[int]) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
-def test_drill_checks_response_headers(value: str, outcome: str) -> None:
+def test_a_drill_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
         async with answering([]) as url, client() as session:
             expected = Expectation(b"pong", 0.1, 0.1, headers=(("X-Served-By", value),))
@@ -135,7 +135,7 @@ def test_a_capacity_search_checks_response_headers(value: str, outcome: str) -> 
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_drill_users_reuse_connections_only_with_keep_alive_and_recovery_checks_never_do(keep_alive: bool) -> None:
+def test_recovery_checks_never_reuse_connections_and_drill_users_do_only_with_keep_alive(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:

@@ -122,7 +122,7 @@ def test_patterns_visible_despite_the_cpu_use_of_other_programs_are_reported() -
     assert headline([one]) == "One at a time, and pings wait until all are done"
 
 
-def test_the_headline_names_traces_that_cannot_show_parallel_tasks() -> None:
+def test_the_headline_names_traces_that_cannot_show_parallel_tasks_unless_others_show_them() -> None:
     crowded = beside_other_work(in_turn(), 0.5)
     assert headline(timelines([one_by_one(1.0), crowded])) == f"4_pool: {CANT_SHOW}"
     assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
@@ -177,7 +177,7 @@ def test_each_request_is_described_in_a_sentence(result: Result) -> None:
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])
-def test_trace_step_prints_all_requests_if_stdout_is_not_a_terminal(
+def test_trace_with_step_prints_all_requests_if_stdout_is_not_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from under_siege.result_output import Report
@@ -191,7 +191,7 @@ def test_trace_step_prints_all_requests_if_stdout_is_not_a_terminal(
     assert " 8\n" not in shown[:second], "later requests are not drawn yet"
 
 
-def test_trace_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
+def test_traces_side_by_side_are_drawn_in_one_chart(result: Result, tmp_path) -> None:
     from under_siege.result_output import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
