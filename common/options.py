@@ -41,9 +41,10 @@ def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE
     parser = _OneLineParser(prog=script.name, description=sys.modules["__main__"].__doc__)
     add, default = parser.add_argument, "default: %(default)s"
     add("--host", default="127.0.0.1", help=f"address to listen on; {default}")
-    add("--port", type=_whole_number(0, 65535), default=default_port(script.stem), help=default)
+    add("--port", type=_whole_number(0, 65535), default=default_port(script.stem), help=f"port to listen on; {default}")
     add("--task", type=_task, default="primes", help="a built-in task, module:function, or module:function('acme', 3)")
-    add("--workers", type=_whole_number(1, MOST_WORKERS), default=workers or 1, help=default)
+    workers_help = "ignored: one thread runs all tasks" if workers is None else f"number of workers; {default}"
+    add("--workers", type=_whole_number(1, MOST_WORKERS), default=workers or 1, help=workers_help)
     at_most = f", at most {most_waiting}" if most_waiting < LONGEST_QUEUE else ""
     default = str(QUEUE_WITHOUT_WORKERS) if workers is None else f"{QUEUE_PER_WORKER} per worker{at_most}"
     add("--queue", type=_whole_number(0, LONGEST_QUEUE), help=f"maximum number of queued requests; default: {default}")

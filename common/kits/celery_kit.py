@@ -137,6 +137,8 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
         try:
             await asyncio.to_thread(app.backend.client.ping)
         except Exception as error:
+            if not given_url:
+                quit_with(f"the private Redis does not respond: {one_line(error)}")
             quit_with(f"no Redis at CELERY_BROKER_URL={url!r}: {one_line(error)}; start one, or unset the variable")
         queue = stack.enter_context(JobQueue(ended))
         watching = asyncio.create_task(queue.watch())

@@ -82,6 +82,8 @@ async def cluster(workers: int) -> AsyncIterator[Cluster]:
         client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))
     except (OSError, ValueError) as error:
         warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
+        if not address:
+            quit_with(f"the local Dask cluster did not start: {one_line(error)}")
         quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
     async with client:
         opened = Cluster(client)

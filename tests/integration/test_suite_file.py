@@ -71,7 +71,10 @@ BAD = {
     "drain_without_json": (SERVER + '[drain]\npath = "/metrics"', "drain.path and drain.json must be set together"),
     "invalid_drain_limit": (SERVER + '[drain]\nlimit = "soon"', "drain.limit = 'soon': expected seconds, or a time"),
     "server_defined_twice": (SERVER + SERVER, "is not TOML"),
-    "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "2 ceilings, one and other: expected one"),
+    "two_ceilings": (
+        SERVER + "ceiling = true\n" + OTHER + "ceiling = true",
+        "one and other are ceilings: expected one",
+    ),
     "only_a_ceiling": (SERVER + "ceiling = true", "no server besides the ceiling one: expected at least one"),
     "empty_list_of_users": (SERVER + "[load]\nusers = []", "load.users = []: expected a list of at least one value"),
     "zero_users": (SERVER + "[load]\nusers = [0]", "load.users[0] = 0: expected a whole number >= 1"),

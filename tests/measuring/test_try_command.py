@@ -177,7 +177,7 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
         ("recurses_and_is_not_picklable", "takes less time than the overhead of a request"),
         (
             "prints_forks_and_leaves_processes",
-            r"warning it prints.* warning it forks.* warning it leaves 1 processes.* warning it leaves .* threads b",
+            r"warning it prints.* warning it forks.* warning it leaves 1 process.* warning it leaves .* threads b",
         ),
         ("yields_nothing", "yields 3 times; at most .* in between"),
         (

@@ -110,7 +110,9 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
     others = others or OtherWork()
     findings = [*(_siege() if tool == "siege" else ()), *_cpus(), *_network(), *_limits()]
     if (busy_pct := others.share_pct(watch_s)) > BUSY_PCT:
-        busy = Finding(f"other programs use {busy_pct:.0f} % of the CPUs", "close other programs, or wait")
+        busy = Finding(
+            f"other programs or noisy neighbours use {busy_pct:.0f} % of the CPUs", "close other programs, or wait"
+        )
         return [busy, *findings]
     return findings
 

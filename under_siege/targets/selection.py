@@ -161,8 +161,10 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
             )
         paths.append(path_of(parts))
         targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
-    if len(set(paths)) > 1:
-        raise BadInputError(f"{paths[0]} and {paths[1]} are different paths: use the same path for every server")
+    if len(different := list(dict.fromkeys(paths))) > 1:
+        raise BadInputError(
+            f"{different[0]} and {different[1]} are different paths: use the same path for every server"
+        )
     if repeated := [url for number, url in enumerate(urls) if targets[number] in targets[:number]]:
         raise BadInputError(f"{repeated[0]} is named twice: expected different servers")
     return Suite(

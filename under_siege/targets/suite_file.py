@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
+from under_siege.formatting import listed
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
 from under_siege.model.requirement import Required, required
@@ -269,7 +270,7 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
     """Return the name of the server that is the ceiling, or an empty string if there is none."""
     ceilings = [name for name, table in tables.items() if table.ceiling]
     if len(ceilings) > 1:
-        raise BadInputError(f"{len(ceilings)} ceilings, {ceilings[0]} and {ceilings[1]}: expected one")
+        raise BadInputError(f"{listed(ceilings)} are ceilings: expected one")
     if ceilings and len(tables) == 1:
         raise BadInputError(f"no server besides the ceiling {ceilings[0]}: expected at least one")
     return ceilings[0] if ceilings else ""

@@ -77,7 +77,8 @@ def _facts(task: TaskTraits) -> Iterator[tuple[str, str]]:
         yield "GIL", profile.threads.error or _gil(task, profile.threads)
     if yields is not None and not yields.error:
         waiting = f", {yields.waits} of them to wait" if yields.waits else ""
-        times = f"{yields.yields} times{waiting}; at most {formatting.seconds(yields.longest_s)} in between"
+        longest = formatting.seconds(yields.longest_s)
+        times = f"{_count(yields.yields, 'time', 'times')}{waiting}; at most {longest} in between"
         yield "yields", times if yields.yields else "never: it neither yields nor awaits"
     for name, worker in (("other process", profile.process), ("sub-interpreter", profile.interpreter)):
         if worker is not None:
@@ -140,9 +141,13 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
     if effects.forks:
         yield "it forks: the child inherits the server's sockets, and may inherit locks that are never released"
     if effects.children:
-        yield f"it leaves {effects.children} processes behind"
+        yield f"it leaves {_count(effects.children, 'process', 'processes')} behind"
     if profile.threads and profile.threads.threads_left > 0:
-        yield f"it leaves {profile.threads.threads_left} threads behind"
+        yield f"it leaves {_count(profile.threads.threads_left, 'thread', 'threads')} behind"
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def recommendations(profile: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
@@ -188,6 +193,8 @@ def _obstacle(profile: TaskProfile, kind: Kind) -> str:
     where, trial = trials[kind]
     if trial is not None:
         return f"it fails {where}: {trial.error}" if trial.error else ""
+    if profile.stopped:
+        return f"no result {where}: {profile.stopped}"
     needed = f"sub-interpreters need Python 3.14 or later, and this is {profile.python}; pass --python PATH"
     return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
 
