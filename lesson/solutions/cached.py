@@ -1,4 +1,4 @@
-"""Solved: the server performs the task for every request, and reaches a rate that is possible on this machine."""
+"""Solved: the server performs the task for every request, so its rate no longer exceeds what is possible."""
 
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options

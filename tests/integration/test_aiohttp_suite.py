@@ -160,7 +160,7 @@ def test_differences_between_versions_are_blank_if_they_do_not_exceed_the_noise(
     assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
 
 
-def test_the_table_across_an_axis_reports_the_noise_and_requires_two_axis_values(
+def test_the_table_that_compares_axis_values_reports_noise_and_requires_two_values(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from rich.console import Console

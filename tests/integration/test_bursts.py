@@ -203,5 +203,5 @@ def test_the_load_has_fewer_bursts_if_requests_in_flight_are_slow_to_finish() ->
     assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (
         5,
         12.0,
-    )  # a burst has slightly more than ten request cycles
+    )  # a burst lasts at least ten cycles of request and response (10.4 s)
     assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)

@@ -83,7 +83,7 @@ def check_graceful_shutdown(served: Served, by: signal.Signals, folder: Path) ->
     for process in family if by == signal.SIGINT else family[:1]:  # a terminal signals the whole process group
         process.send_signal(by)
     answers = []
-    for connection in connections:  # requests may begin in any order
+    for connection in connections:  # any of the four may be dropped: requests may begin in any order
         with contextlib.suppress(ConnectionError):
             answers.append(receive(connection))
     told = [(answer.status, answer.body) for answer in answers]

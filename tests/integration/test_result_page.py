@@ -62,7 +62,7 @@ def test_the_page_opens_offline_fits_every_width_and_has_enough_contrast(
 
 
 def cut(shown: Opened) -> list[str]:
-    """Return the classes of the elements whose content is wider than the element, on screen or on paper."""
+    """Return the classes of the elements whose content is wider than the element in the current medium."""
     return shown.page.evaluate(
         """[...document.querySelectorAll('.scroll, table, caption, p, dl')].filter(
             (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.className)"""

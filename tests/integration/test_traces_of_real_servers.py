@@ -13,7 +13,7 @@ pytestmark = pytest.mark.figures  # other work on the machine affects traces
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
-    """Trace four requests to each of several kinds of strategies; return the timelines."""
+    """Trace four requests to each of four servers with different kinds of strategies; return the timelines."""
     out = tmp_path_factory.mktemp("trace") / "trace.json"
     ended = invoke("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
     assert ended.returncode == 0, ended.stderr

@@ -54,8 +54,8 @@ def ranks(
 def level(cases: int, looks: int = 1) -> float:
     """Return the significance level of each comparison, given the number of cases.
 
-    With fewer than eleven cases, use the level for eleven cases. A less strict level would give different ranks to
-    three equal servers in about one of ten results.
+    With fewer than eleven cases, use the level for eleven cases. With the level for the actual number of cases, about
+    one in ten results would give different ranks to three equal servers.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 

@@ -138,7 +138,7 @@ class Line:
 
     @property
     def knows_noise(self) -> bool:
-        """Return whether the noise between rounds is known, so that differences can be significant."""
+        """Return whether the noise between rounds is known; otherwise, no difference can be tested for significance."""
         return all(rate.degrees and rate.rounds > 1 for rate in self.rates)
 
     @property

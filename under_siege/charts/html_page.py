@@ -92,7 +92,7 @@ class Explained:
         return self._button(term, shown) if term else escape(shown)
 
     def notes(self) -> list[tuple[str, str, str]]:
-        """Return the id, the term and the explanation of each term with a button."""
+        """Return (id, term, explanation) for each term that has a button on the page."""
         return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items() if term in self._used]
 
     def _button(self, term: str, shown: str) -> Markup:

@@ -12,6 +12,7 @@ from under_siege.analysis.summary import Interval, Summary
 from under_siege.charts.canvas import Drawing, Sheet, Theme, either
 from under_siege.checks.verdict_rules import OK
 from under_siege.report.case_names import plain_name, short
+from under_siege.report.columns import NO_SERVER
 
 _DOT = 7.0  # half of the width of a point in pixels
 _CLOSE = (26.0, 14.0)  # points within these distances (horizontal and vertical, in pixels) share a bracket
@@ -281,7 +282,8 @@ class _Scatter:
         at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
         across = {"x": _LEFT, "x2": _LEFT + self.width}
         band = [{**across, "y": self.y(high), "y2": self.y(low)}] if low is not None and high is not None else []
-        text = "ceiling" if self.theme.is_narrow else "ceiling: the same load without a server"
+        source = "without a server" if self.ceiling.server == NO_SERVER else f"with {self.ceiling.server}"
+        text = "ceiling" if self.theme.is_narrow else f"ceiling: the same load {source}"
         return (
             [{**across, "y": at, "y2": at}],
             band,

@@ -204,7 +204,7 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
     if base.usable_cpus != new.usable_cpus:
         yield f"numbers of CPUs ({base.usable_cpus} and {new.usable_cpus})"
     if abs(base.memory_bytes - new.memory_bytes) > SAME_MEMORY * max(base.memory_bytes, new.memory_bytes):
-        yield f"sizes of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
+        yield f"amounts of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 
 
 LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds any significant difference

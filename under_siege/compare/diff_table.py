@@ -152,7 +152,7 @@ def percent(fraction: float) -> str:
 
 
 def _verdicts(case: CasePair) -> str:
-    """Return the verdicts before and now, such as `ok → suspect`, or an empty string if both are `ok`."""
+    """Return the old and the new verdict, such as `ok → suspect`, or one if they are equal; return nothing for `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 

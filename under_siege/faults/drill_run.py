@@ -105,7 +105,7 @@ class Drill:
     jobless: set[Case] = field(default_factory=set)  # cases whose server accepts no jobs
 
     async def run_chain(self, chain: Chain) -> None:
-        """Inject the faults of a chain into one server in turn, and replace the server if it does not recover."""
+        """Inject the faults of a chain one by one into the same server; replace the server if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
             fixture: ServerFixture | None = None
             for case, incident in chain:

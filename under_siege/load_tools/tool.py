@@ -129,7 +129,7 @@ class Driver:
         if spec.mix and not self.sends_mixes:
             return f"{self.name} can only repeat one request; use siege, wrk or locust"
         if spec.threads > 1 and self.fixed_threads:
-            return f"{self.name} always uses {self.fixed_threads}, not {spec.threads}; remove `threads`, or use wrk"
+            return f"{self.name} always uses {self.fixed_threads}; remove threads = {spec.threads}, or use wrk"
         return ""
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:  # noqa: ARG002

@@ -111,8 +111,8 @@ def check_interval_s(task_s: float) -> float:
 class AnswerCheck:
     """Request the task and verify the responses, because siege only counts their bytes.
 
-    The rate includes these requests, because they are also work for the server. They start together with the users, so
-    that they don't lengthen the queue in the middle of the measurement.
+    The rate includes these requests, because they are also work for the server. The first of them is sent when the
+    users start, so that the queue doesn't grow in the middle of the measurement.
     """
 
     def __init__(self, verify: Callable[[int], Awaitable[object]], checks: Checks, began_s: float) -> None:
@@ -157,8 +157,8 @@ async def watch_drain(
     """Wait until the server is idle or, if it reports its queued jobs, has none left; then record the wait.
 
     Args:
-        cpu_s: returns the CPU time of the server, or None if it is unknown.
-        jobs: returns the number of queued jobs; None if the server doesn't report them.
+        cpu_s: a function that returns the CPU time of the server, or None if it is unknown.
+        jobs: a function that returns the number of queued jobs, or None if the server doesn't report this number.
         backlog: number of queued jobs at the end of the load.
         limit_s: maximum time to wait, in seconds.
         started: ids of the processes that the server has started since the end of the load; may grow during the wait.

@@ -37,7 +37,7 @@ _ONE_SHOT = (
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
-_BEST_IN_BOTH = "★ marks cases in which neither metric is significantly worse than in the best case."
+_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best, in either metric."
 _BRACKET = (
     "Names at a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
     "if the points are side by side."

@@ -166,7 +166,7 @@ class Diagnosis:
     def blocking(self) -> list[Hotspot]:
         """Return the functions that block the event loop for a noticeable time per request, longest first."""
         spots = [spot for spot in _hotspots(self.busy_on_loop) if self.per_request_s(spot) >= LEAST_BLOCKED_S]
-        if self.is_gil_contended:  # because then every line of the loop may wait for the GIL
+        if self.is_gil_contended:  # then any line on the event loop may wait for it
             spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
         return self._enough(spots, len(self.loop_processes))
 

@@ -29,7 +29,7 @@ def profile(
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Show which line of code blocks each server under load.
+    """Show the line of code that blocks each server under load.
 
     py-spy samples all Python processes of a server from outside while the server is under load. TARGET is the same as
     for run. Exit 1 if a server could not be profiled.

@@ -67,7 +67,7 @@ def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None
                 if Path(line).is_absolute() and Path(line).is_relative_to(folder):
                     raise BadInputError(
                         f"--against: {python.path} imports the package in {line} for every revision, because it is "
-                        'installed in editable mode; add requirements = ["."] to the suite instead'
+                        'installed in editable mode; uninstall it, and add requirements = ["."] to the suite'
                     )
 
 

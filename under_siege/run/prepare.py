@@ -27,7 +27,7 @@ from under_siege.targets.strategies import SERVERS
 
 MOST_BYTES = 16_000_000
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
-UNKNOWN_S = 0.1  # assumed seconds for a response if no server answers
+UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:

@@ -279,7 +279,7 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
 def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: Axes) -> Target:
     key = f"servers.{legible(name)[:60]}"
     if not re.fullmatch(r"[\w.+-]{1,60}", name):
-        raise BadInputError(f"{key}: expected a name of up to 60 letters, digits, and any of _ . + -")
+        raise BadInputError(f"{key}: expected a name of up to 60 characters: letters, digits, or any of _ . + -")
     url = table.url.rstrip("/")
     if url and ("?" in url or address(filled(url, dict.fromkeys(placeholders(url), "1"))) is None):
         raise invalid_value(f"{key}.url", url, "a URL such as http://127.0.0.1:8000")

@@ -117,7 +117,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
     pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} parts"
     late = f"; the response was ready {formatting.seconds(bar.late_s)} earlier" if bar.late_s > 0.0005 else ""
     waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
-    pings = f" Pings in that time took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
+    pings = f" Pings that were due while the task ran took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
     return (
         f"Request {number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}. "
         f"Its task took {formatting.seconds(bar.done_s - start_s)}, {pauses}, "

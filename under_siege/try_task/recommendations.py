@@ -14,7 +14,7 @@ from under_siege.try_task.task_profile import FirstRun, RepeatedRuns, SideEffect
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
-SHORTEST_S = 0.0001  # shorter times are shown as "less than"
+SHORTEST_S = 0.0001  # a shorter time is shown as less than this time
 IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
 # If no thread waits for a CPU, two threads take 1.7 to 2 times as long as one if the task holds the GIL, and 1 to 1.1
 # times as long otherwise; the threshold lies in between.

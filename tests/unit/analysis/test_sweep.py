@@ -47,7 +47,7 @@ def test_confidence_intervals_of_scaling_law_parameters_contain_the_true_values(
         [one.coherency.low <= coherency <= one.coherency.high for one in found],
         [one.alone.low <= 10 <= one.alone.high for one in found],
     ]
-    # Expect 92.5 % to 98 % (binomial standard error: 1.4 %); two rounds estimate the noise less precisely.
+    # Expect a coverage of 92.5 % to 98 % (binomial standard error: 1.4 %). With two rounds, the noise is less certain.
     least = 0.925 - 0.015 * (rounds == 2)
     assert all(least <= share <= 0.98 for share in np.mean(covered, axis=1)), np.mean(covered, axis=1)
     assert np.mean([one.fits for one in found]) >= 0.95

@@ -50,7 +50,7 @@ def test_the_cpu_time_of_a_task_excludes_concurrent_tasks() -> None:
 
     alone = min(perform("primes").cpu_s for _ in range(5))
     for run in asyncio.run(together()):
-        assert run.cpu_s < 2.5 * alone  # with the concurrent tasks, it would be four times as much
+        assert run.cpu_s < 2.5 * alone  # with the CPU time of the concurrent tasks, it would be four times as much
         assert run.finished_s - run.started_s > 2 * alone
 
 

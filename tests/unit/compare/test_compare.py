@@ -209,7 +209,7 @@ def test_results_with_different_tasks_or_users_are_never_compared(anyway) -> Non
     [
         ({"cpu_model": "another CPU"}, r"different CPUs \(a CPU and another CPU\); use --anyway"),
         ({"usable_cpus": 4}, r"different numbers of CPUs \(2 and 4\); use --anyway"),
-        ({"memory_bytes": 16_000_000_000}, r"different sizes of memory \(8.0 GB and 16.0 GB\); use --anyway"),
+        ({"memory_bytes": 16_000_000_000}, r"different amounts of memory \(8.0 GB and 16.0 GB\); use --anyway"),
     ],
 )
 def test_results_of_different_machines_are_compared_only_on_request(environment, told) -> None:

@@ -120,4 +120,4 @@ def test_the_exit_code_of_compare_reports_worse_undecided_and_incomparable_resul
     refused = invoke("compare", "base.json", "other.json", "--format", "markdown")
     assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
     told = invoke("compare", "base.json", "other.json", "--format", "markdown", "--anyway")
-    assert told.stdout.startswith("**Warning: the results were measured with different sizes of memory")
+    assert told.stdout.startswith("**Warning: the results were measured with different amounts of memory")

@@ -194,7 +194,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 
-def test_the_metric_at_once_is_the_number_of_overlapping_tasks() -> None:
+def test_the_at_once_metric_is_the_maximum_number_of_overlapping_tasks() -> None:
     one_by_one, together = result_of([]), result_of([])
     one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
@@ -485,7 +485,7 @@ def test_a_step_whose_measurement_fails_shows_the_committed_result(
     said = " ".join(ended.stdout.split())
     assert ended.returncode == 1
     assert f"It could not be measured on this machine: {why}" in said
-    assert "The following was measured on another machine, with 2 CPUs" in said
+    assert "The results below were measured on another machine, with 2 CPUs" in said
     assert "You said B, and that is right." in said
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 

@@ -88,7 +88,7 @@ def test_after_one_round_only_differences_above_the_usual_noise_change_the_rank(
     assert answer_to(result).headline == "Use a process pool (3_c)."
 
 
-def test_reports_begin_with_the_conclusion_in_plain_names() -> None:
+def test_reports_begin_with_a_conclusion_that_uses_plain_names() -> None:
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."

@@ -44,7 +44,7 @@ def test_the_automatic_duration_does_not_end_a_siege_with_a_fixed_number_of_requ
     assert length.end_s == 3600.0
 
 
-def test_a_siege_lasts_at_least_3_s() -> None:
+def test_the_automatic_duration_of_a_siege_is_at_least_3_s() -> None:
     """On a machine with varying speed, shorter sieges would more often rank equal servers differently."""
     length = Length(None, 1, Expectation(b"4", 0.001, 0.001))
     assert length.end_s >= 3
@@ -59,7 +59,7 @@ def test_slow_servers_get_a_longer_siege() -> None:
     assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
 
 
-def test_repeated_responses_of_one_user_do_not_change_the_automatic_duration() -> None:
+def test_further_responses_to_the_same_user_do_not_change_the_automatic_duration() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s
     for at_s in (0.1, 0.2, 0.3):
@@ -90,7 +90,7 @@ def test_the_duration_of_a_run_is_estimated() -> None:
     ("least_s", "most_s", "text"),
     [(50, 52, "about 50 s"), (110, 115, "about 2 min"), (90, 400, "90 s to 7 min"), (130, 420, "2 min to 7 min")],
 )
-def test_durations_are_formatted_in_words(least_s: float, most_s: float, text: str) -> None:
+def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(least_s: float, most_s: float, text: str) -> None:
     assert in_words(least_s, most_s) == text
 
 

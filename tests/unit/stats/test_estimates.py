@@ -108,7 +108,7 @@ def test_each_of_several_equal_cases_has_the_first_rank_in_95_of_100_results(cas
 
 
 def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
-    """Stop as soon as a case is significantly worse, like `--rounds auto`."""
+    """Like `--rounds auto`, stop as soon as a case is significantly worse."""
     rng, wrong, results = np.random.default_rng(1), 0, 200
     for _ in range(results):
         values = logs(rng, 4, 2 + LOOKS, 0.05, 0.2)

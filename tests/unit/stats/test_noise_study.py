@@ -1,7 +1,7 @@
 """Reports on simulated servers of known rates: intervals and ranks are right, and only dishonest servers are suspect.
 
-Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
-hundreds of runs.
+Seeds are fixed. These tests simulate only a few runs, so counts may differ from their expected values;
+`scripts/study_noise.py` simulates hundreds of runs.
 """
 
 import functools

@@ -201,7 +201,7 @@ def test_traces_side_by_side_are_drawn_in_one_chart(result: Result, tmp_path) ->
         assert f">{said}<" in text
 
 
-def test_the_help_of_trace_lists_side_by_side_and_step() -> None:
+def test_the_options_side_by_side_and_step_are_in_the_help_of_trace() -> None:
     told = invoke("trace", "--help").stdout
     assert "--side-by-side" in told
     assert "--step" in told
