@@ -138,7 +138,8 @@ class LessonSession:
         if not result.traces and (traced := terminal.committed_traces(step, question)):
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
-        reason += f" The results below were measured on another machine, with {cpus} CPUs, on {day} ({path.relative_to(ROOT)})."
+        file = path.relative_to(ROOT)
+        reason += f" The results below were measured on another machine, with {cpus} CPUs, on {day} ({file})."
         self._print_wrapped(reason)
         return result, reason, ""
 

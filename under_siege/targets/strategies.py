@@ -101,7 +101,7 @@ def read_strategy(path: Path) -> Target:
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:
-    """Return the syntax tree of a Python file; if there is none, raise BadInputError with a message that begins with `kind`."""
+    """Return the syntax tree of a Python file, or raise BadInputError with a message that begins with `kind`."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
