@@ -168,7 +168,7 @@ class KernelQueue(AdmissionQueue):
 
 
 def _full(waiting: int) -> str:
-    return f"the queue is full: {max(0, waiting)} requests are waiting"
+    return f"the queue is full: {max(0, waiting)} waiting"
 
 
 class LoopThrottle:

@@ -99,7 +99,10 @@ def open_request(
 async def must_accept_connections(url: str) -> None:
     """Open a connection and close it; raise ConnectionError if nothing is listening."""
     parts = urlsplit(url)
-    _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    try:
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    except OSError as error:  # a host with several addresses causes a plain OSError
+        raise ConnectionError(str(error)) from None
     writer.close()
     await writer.wait_closed()
 

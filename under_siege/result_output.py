@@ -205,9 +205,9 @@ class Report:
             self.write_picture("timeline", out, columns=min(2, len(self.result.traces)) if side_by_side else 1)
         elif step:
             for number, state in enumerate(steps(self.result, side_by_side=side_by_side)):
-                show(state)
-                if number:
+                if number > 1:
                     click.pause("(press a key for the next request)")  # does nothing without a terminal
+                show(state)
         elif self.result.traces:
             show(TimelinesAsText(self.result, side_by_side=side_by_side))
 

@@ -225,7 +225,10 @@ BAD = {
         SERVER + '[expect]\npattern = "total: (\\\\d+"',
         "expect.pattern = 'total: (\\\\d+': expected a regular",
     ),
-    "invalid_server_name": ('[servers."a b"]\ncommand = "serve {port}"', "servers.a b: expected a name of letters"),
+    "invalid_server_name": (
+        '[servers."a b"]\ncommand = "serve {port}"',
+        "servers.a b: expected a name of up to 60 characters: letters",
+    ),
 }
 
 

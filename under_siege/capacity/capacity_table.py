@@ -156,6 +156,8 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         return
     if capacity.is_none:
         yield f": no rate meets the goals; {_why_none(capacity)}"
+    elif capacity.lower_per_s is None and capacity.upper_per_s is None:
+        yield ": the search found no limit; search longer (--time)"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
     elif capacity.upper_per_s is None:

@@ -236,12 +236,12 @@ def pings_chart(
 def _percentiles(case: Summary, theme: Theme) -> str:
     if case.ping_s is None:
         return "no pings"
-    p50, p99 = (
-        f"below {formatting.seconds(value)}" if value is not None else f"unknown, above {formatting.seconds(longest_s)}"
-        for value in (case.ping_s.p50, case.ping_s.p99)
-        for longest_s in (case.ping_s.max,)
+    longest = formatting.seconds(case.ping_s.max)
+    half, most = (
+        f"less than {share} within {longest}" if value is None else f"{share} below {formatting.seconds(value)}"
+        for share, value in (("half", case.ping_s.p50), ("99 %", case.ping_s.p99))
     )
-    return p99.replace("below", "99 % <") if theme.is_slide else f"half {p50}, 99 % {p99}"
+    return most.replace("below", "<") if theme.is_slide else f"{half}, {most}"
 
 
 def _quantiles(values: Floats, count: int) -> list[float]:
@@ -362,15 +362,16 @@ def _scales(
     """Return two labelled scale lines: one at the highest tick for responses, and one at the highest tick for pings."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
-        {"y": floor - answers_px * count / most, "text": f"{count:g} responses"},
+        {"y": floor - answers_px * count / most, "text": f"{count:g} response{'s'[: count != 1]}"},
         {"y": ground - pings_px * wait_s / longest_s, "text": f"a ping of {formatting.seconds(wait_s)}"},
     ]
 
 
 def _rate_and_longest(run: Round, theme: Theme) -> str:
-    longest_s = max(run.record.pings.waited_s, default=0.0)
+    waited_s = run.record.pings.waited_s
     rate = f"{formatting.rate(run.rate.per_s)}/s" if run.rate.per_s else "no rate"
     if theme.is_slide:
-        return f"{rate}, {formatting.seconds(longest_s)}"
+        return f"{rate}, {formatting.seconds(max(waited_s))}" if waited_s else rate
     settled = f", {rate} as measured" if run.rate.per_s else ""
-    return f"{run.completed} responses{settled}; longest ping {formatting.seconds(longest_s)}"
+    longest = f"longest ping {formatting.seconds(max(waited_s))}" if waited_s else "no pings"
+    return f"{run.completed} response{'s'[: run.completed != 1]}{settled}; {longest}"

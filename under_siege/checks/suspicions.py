@@ -319,8 +319,9 @@ def unknown_lines(measured: Round, _: Evidence) -> str | None:
     record = measured.record
     if not record.tool_unknown:
         return None
-    first = next(iter(record.tool_unknown_lines), "not kept")
-    return f"{record.tool} printed {record.tool_unknown} lines in an unknown format; the first: {first}"
+    first = next((f"; the first: {line}" for line in record.tool_unknown_lines), "")
+    lines = "line" if record.tool_unknown == 1 else "lines"
+    return f"{record.tool} printed {record.tool_unknown} {lines} in an unknown format{first}"
 
 
 def timer(measured: Round, _: Evidence) -> str | None:

@@ -29,7 +29,8 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
     STEP is a number; the default is the first step that is not done. Each claim is checked against a measurement on
     your machine. `check FILE` checks an exercise.
 
-    Exit 1 if a measurement failed; else 3 if a claim is undecided; else 0, even if a prediction was wrong.
+    Exit 1 if a measurement failed or an exercise is not solved; else 3 if a claim is undecided; else 0, even if a
+    prediction was wrong.
     """
     if args[:1] == ("check",):
         from under_siege.lesson.exercise_check import check

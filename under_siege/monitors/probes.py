@@ -120,7 +120,7 @@ class AnswerCheck:
 
     async def check(self, in_a_row: int = 1) -> None:
         """Send `in_a_row` requests on one connection, verify the last response, and record the outcome."""
-        sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "GET / was not answered"
+        sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "the response check was not answered"
         try:
             await self._verify(in_a_row)
             code, problem = "", ""

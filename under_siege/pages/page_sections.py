@@ -248,7 +248,7 @@ def _moments(field: Field, conditions: str) -> Picture:
     return Picture(
         "moments",
         "The course of the siege",
-        "The blue line counts correct responses, so its slope is the rate. The table's rate excludes the time before "
+        "The blue line counts responses, so its slope is the rate. The table's rate excludes the time before "
         "nine of ten users have had a response. A step is a batch of responses that arrived at the same moment. Each "
         "bar below the line is a ping, and its height is the latency: tall bars show that the server was blocked. At "
         "the end, users send no new requests, so the bars get shorter. Dotted lines mark the scales; all rows have the "

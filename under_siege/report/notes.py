@@ -154,7 +154,7 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
         if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
             yield (
                 case.server,
-                f"pings were sent up to {formatting.seconds(late_s)} late; this delay counts as latency",
+                f"pings were sent up to {formatting.seconds(late_s)} late (p99); this delay counts as latency",
             )
 
 

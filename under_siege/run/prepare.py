@@ -237,7 +237,7 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
     try:
         answer = await server.send_load_request(session, 60.0, MOST_BYTES, wanted if wanted.path else None)
     except aiohttp.ClientConnectorError as error:
-        raise CaseFailedError("refused", f"GET {server.load_url} was refused: {error.strerror}") from None
+        raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}")

@@ -225,7 +225,7 @@ class Server:
                     if self._started is not None and self._port is not None:
                         must_be_its_own(self._started.pid, self._port, self._started.process.supervisor.pid)
                     return answer
-                seen = f"GET {path} returned {answer.described()}"
+                seen = f"{path} returned {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
                 if self._started is None:
                     raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None

@@ -112,7 +112,7 @@ def parsed_source(path: Path, kind: str = "") -> ast.Module:
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, object]]:
     """Yield the name and value of each assignment to a single name; the value is "" unless it is a literal."""
-    for node in reversed(module.body):
+    for node in module.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id, node.value.value if isinstance(node.value, ast.Constant) else ""
 

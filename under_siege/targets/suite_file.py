@@ -329,7 +329,9 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
     """Raise BadInputError if nothing passes the port to the server."""
     texts = [*command, *table.environment, *map(str, table.environment.values())]
     if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
-        expected = "{port} in the command, such as --port {port}, or in a file that the command names"
+        expected = (
+            "{port} in the command, such as --port {port}, in the environment, or in a file that the command names"
+        )
         raise BadInputError(f"{key} = {shown(table.command)} without {{port}}: expected {expected}")
 
 
