@@ -41,7 +41,7 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
         *(Text(f"\n{paragraph}") for paragraph in sweep_sentences(comparison)),
         Text(),
         *_figures(comparison, answers_by_load, wide=wide),
-        *_lines(_failed(cases), is_apart=False),
+        *_lines(_failed(cases)),
         *required_as_table(judged(comparison)),
         *_lines(
             (Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
@@ -92,14 +92,13 @@ def _failed(cases: Sequence[Summary]) -> Iterator[list[Text]]:
             yield [*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}")]
 
 
-def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator[RenderableType]:
-    """Yield the rows as a table without headings, or nothing if there are no rows."""
+def _lines(rows: Iterable[Sequence[Text]]) -> Iterator[RenderableType]:
+    """Yield an empty line and the rows as a table without headings, or nothing if there are no rows."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for row in rows:
         table.add_row(*row)
     if table.rows:
-        yield from ([Text()] if is_apart else [])
-        yield table
+        yield from (Text(), table)
 
 
 def as_markdown(comparison: Comparison) -> str:

@@ -255,7 +255,8 @@ def _adjustment(comparison: Comparison) -> str:
         for case in (*comparison.ceilings, *comparison.cases)
         if case.rate_at_usual_speed_per_s and case.rate_per_s
     ]
-    return f"trans/s is adjusted for CPU speed, by up to {formatting.share(max(shifts))}" if shifts else ""
+    largest = formatting.share(max(shifts, default=0.0))
+    return f"trans/s is adjusted for CPU speed, by up to {largest}" if largest != "0 %" else ""
 
 
 def load_tool_share(result: Result) -> str:
