@@ -72,7 +72,7 @@ def _rows(names: Sequence[str], capacities: Sequence[Capacity]) -> dict[str, Row
 def _latency(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: Theme) -> VegaLite:
     label = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
     axis = {"tickCount": 5, "labelExpr": label}
-    y = quantity("s", title=f"{data}: p99 (p50 is paler)", scale={"type": "log", "nice": True}, axis=axis)
+    y = quantity("s", title=f"{data}: p99 (p50 is fainter)", scale={"type": "log", "nice": True}, axis=axis)
     base = {"x": _x("requests per second" if theme.is_slide else None), "y": y, "color": colour}
     p50, p99 = ({"transform": [{"filter": f"datum.percent == {percent}"}]} for percent in (50, 99))
     layers = [
@@ -126,7 +126,7 @@ def capacity_pictures(capacities: Sequence[Capacity]) -> Iterator[Picture]:
             "capacity",
             job if len(groups) > 1 else "",
             "Each point is one step with Poisson arrivals at one rate. The knee is where a line bends upwards; the "
-            "dashed lines are the goals. Pale points mark steps that ended early, because too many requests had "
+            "dashed lines are the goals. Faint points mark steps that ended early, because too many requests had "
             "missed a goal. The bottom chart shows the goodput: how many responses per second arrived in time.",
             partial(capacity_chart, group),
             "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),

@@ -258,7 +258,7 @@ def _scattered(number: int) -> float:
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: Theme, *, beside_task: bool) -> Drawing:
     """Draw the CPU time of each case as a bar with an interval.
 
-    With `beside_task`, bars that are not significantly above 0 are pale; otherwise, bars of cases without a star are.
+    With `beside_task`, bars that are not significantly above 0 are faint; otherwise, bars of cases without a star are.
 
     Args:
         spent: CPU seconds per response, for each case.

@@ -37,7 +37,7 @@ _ONE_SHOT = (
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
-_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best, in either metric."
+_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best in both metrics."
 _BRACKET = (
     "Names at a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
     "if the points are side by side."
@@ -282,7 +282,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         "cpu",
         "Cost: CPU time per response",
         f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
-        "confidence interval. A pale bar is not significantly different from 0. The table shows the CPU time "
+        "confidence interval. A faint bar is not significantly different from 0. The table shows the CPU time "
         "including the task, as measured."
         if task
         else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "

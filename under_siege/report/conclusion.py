@@ -25,6 +25,7 @@ from under_siege.report.case_names import (
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.round_statistics import alone_wall_s
 
+MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_NAMES = 6  # maximum number of names in a sentence
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
@@ -206,15 +207,17 @@ class _SameLoad:
         if not chosen.keeps_pings_short and chosen.summary.ping_s:
             yield from self._for_quick_pings(chosen)
         yield from self._for_little_memory(chosen)
-        if ties := [candidate.number for candidate in self._first if candidate is not chosen]:
-            yield f"Not significantly different: {_names(ties)}{self._detectable()}."
+        if ties := [candidate for candidate in self._first if candidate is not chosen]:
+            few = [candidate.name for candidate in ties]
+            names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
+            yield f"Not significantly different in throughput: {names}."
+            yield from self._detectable()
         slower = self._slower()
         if slower and not (self._first == [chosen] and len(slower) == 1):
             factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)
             span = formatting.span([max(1.0, factor) for factor in factors], "{:.1f}".format)
-            name = f"Server {chosen.number}" if chosen.number.isdecimal() else chosen.name
-            others = _names([candidate.number for candidate in slower])
-            yield f"{name} is {span} times as fast as {others}."
+            name = f"server {chosen.number}" if chosen.number.isdecimal() else chosen.name
+            yield f"Slower: {_names([candidate.number for candidate in slower])} ({name} is {span} times as fast)."
         yield from self._left_out(chosen)
 
     def _slower(self) -> list[_Candidate]:
@@ -243,16 +246,16 @@ class _SameLoad:
             return False
         return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
 
-    def _detectable(self) -> str:
-        """Return a text with the smallest difference between the fastest cases that 80 % of such runs would detect."""
+    def _detectable(self) -> Iterator[str]:
+        """Yield a sentence with the smallest difference between the fastest cases that 80 % of runs would detect."""
         rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
         if len(rates) < 2:
-            return ""
+            return
         error = (2 * median(rate.variance for rate in rates)) ** 0.5
         degrees = median(rate.degrees for rate in rates)
         needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
         difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
-        return f" ({power} of such runs would detect a difference of {difference})"
+        yield f"If their throughput differed by {difference}, {power} of runs like this one would detect it."
 
     def _fastest_verified(self) -> Iterator[str]:
         if self._first:

@@ -149,18 +149,20 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each server whose pings the bench itself sent late."""
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
-        late_s = max((_late_s(run) for run in rounds if run.record.pings.due_s), default=0.0)
+        late_s = _late_s(rounds)
         p99_s = case.ping_s.p99 if case.ping_s else None
         if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
             yield (
                 case.server,
-                f"pings were sent up to {formatting.seconds(late_s)} late (p99); this delay counts as latency",
+                f"the bench sent 1 % of pings over {formatting.seconds(late_s)} late, which counts as latency",
             )
 
 
-def _late_s(run: Round) -> float:
-    pings = run.record.pings
-    return float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
+def _late_s(rounds: Sequence[Round]) -> float:
+    """Return the 99th percentile of the delays with which the bench sent pings, or 0 if it sent none."""
+    pings = [run.record.pings for run in rounds]
+    delays_s = [sent_s - due_s for each in pings for sent_s, due_s in zip(each.sent_s, each.due_s, strict=True)]
+    return float(np.percentile(delays_s, 99)) if delays_s else 0.0
 
 
 def of_siege(result: Result, cases: Sequence[Summary]) -> str:
@@ -256,7 +258,7 @@ def _adjustment(comparison: Comparison) -> str:
         if case.rate_at_usual_speed_per_s and case.rate_per_s
     ]
     largest = formatting.share(max(shifts, default=0.0))
-    return f"trans/s is adjusted for CPU speed, by up to {largest}" if largest != "0 %" else ""
+    return f"trans/s is adjusted for CPU speed and lost CPU time, by up to {largest}" if largest != "0 %" else ""
 
 
 def load_tool_share(result: Result) -> str:

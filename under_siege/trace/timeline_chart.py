@@ -25,7 +25,7 @@ _LEGEND = {
     "ping, as long as it took": "pings",
     "not reported": "unreported",
 }
-_NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: another process used the core."
+_NOTE = "1, 2, 3: the order in which tasks started. Broken or fainter blue: another process used the core."
 
 
 class _Canvas:

@@ -9,16 +9,16 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.record import Result
-from under_siege.report.case_names import in_plain_words, with_name
+from under_siege.report.case_names import in_brief, in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
 _MOST_NAMES = 3  # maximum number of names in the first line; if there are more, it counts them, and the next lists them
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
-    "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
+    "Each bar is a request, in the lane of its worker. Faint blue: it waits for its turn. Strong blue: its task "
     "computes. Yellow: its response is ready but not yet sent. The numbers show the order in which the tasks started. "
-    "Where the strong blue is broken or paler, another process used the core. Below are pings, one every 25 ms; each "
+    "Where the strong blue is broken or fainter, another process used the core. Below are pings, one every 25 ms; each "
     "line is as long as its ping took."
 )
 GIL_EXPLANATION = (
@@ -31,9 +31,13 @@ GIL_EXPLANATION = (
 
 
 def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name of the strategy in plain words, its file name (unless `is_plain`) and the settings."""
+    """Return the name in plain words, the file name (if `is_plain`, only its number) and the settings."""
     plain = in_plain_words(timeline.server, timeline.title)
-    name = plain if is_plain else with_name(plain, timeline.server, is_narrow=is_narrow)
+    if is_plain:
+        brief = in_brief(timeline.server, timeline.server, timeline.title)
+        name = plain if brief == timeline.server else brief
+    else:
+        name = with_name(plain, timeline.server, is_narrow=is_narrow)
     return " · ".join([name, *timeline.settings])
 
 
@@ -96,7 +100,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
         return "No strategy here both runs tasks in parallel and keeps pings quick"
     names = formatting.listed([full_name(timeline, is_plain=True) for timeline in members])
     if len(members) > _MOST_NAMES:
-        return f"{heading(kind, members)} ({len(members)} of {len(drawn)})\n{names}"
+        return f"{heading(kind, members)} ({len(members)} of {len(drawn)} servers)\n{names}"
     return f"{heading(kind, members)}: {names}"
 
 

@@ -150,7 +150,7 @@ def test_better_patterns_are_listed_first(result: Result) -> None:
 
 
 def test_the_headline_names_the_best_pattern_and_its_servers(result: Result) -> None:
-    assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
+    assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool (4)"
     assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
