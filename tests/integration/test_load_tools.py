@@ -143,7 +143,7 @@ def test_garbage_in_load_tool_output_causes_no_exception_and_no_negative_totals(
 def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error() -> None:
     refused = {
         ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
-        ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
+        ("siege", LoadSpec(4, 1.0, "", threads=2)): "always uses a thread for each user; remove threads = 2",
         ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
         ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 is not a multiple of 2",
         ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't stop after a given number of requests",

@@ -16,7 +16,8 @@ from under_siege.report.columns import NO_SERVER
 
 _DOT = 7.0  # half of the width of a point in pixels
 _CLOSE = (26.0, 14.0)  # points within these distances (horizontal and vertical, in pixels) share a bracket
-_WIDEST = 160.0  # maximum `_spread` in pixels of groups that are joined because their names overlap
+# Maximum `_spread`, in pixels, of groups that are joined because their names overlap, or because they are ambiguous.
+_WIDEST, _WIDEST_AMBIGUOUS = 160.0, 80.0
 # Vertical offsets to try for names, in pixels.
 _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)
 # A name within these distances (horizontal and vertical, in pixels) of another point seems to belong to it.
@@ -79,7 +80,7 @@ class PlotArea:
 
 
 def placed(points: Sequence[Point], room: PlotArea, lines: Sequence[Box] = ()) -> list[Block]:
-    """Place the names of each group of close points in a block; join groups whose names would overlap.
+    """Place the names of each group of close points in a block; join groups that can be confused.
 
     Args:
         lines: lines that names should not cross if there is room elsewhere.
@@ -103,12 +104,26 @@ def _join(groups: list[list[Point]], one: int, other: int) -> None:
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """Return which two groups to join, if any: close ones or, once blocks are placed, ones whose names overlap."""
+    """Return which two groups to join, if any: close ones or, once blocks are placed, ones that can be confused."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
-    cover = [pair for pair in pairs if blocks[pair[0]].names.touches(blocks[pair[1]].names)]
-    return next((pair for pair in cover if _spread(groups, pair) <= _WIDEST), None)
+    blocks_of = [(pair, blocks[pair[0]], blocks[pair[1]]) for pair in pairs]
+    confused = [
+        *(pair for pair, one, other in blocks_of if one.names.touches(other.names)),
+        *(
+            pair
+            for pair, one, other in blocks_of
+            if _is_ambiguous(one, other) and _spread(groups, pair) <= _WIDEST_AMBIGUOUS
+        ),
+    ]
+    return next((pair for pair in confused if _spread(groups, pair) <= _WIDEST), None)
+
+
+def _is_ambiguous(one: Block, other: Block) -> bool:
+    """Return whether the names of a block seem to belong to a point of the other block."""
+    sides = ((one, other.points), (other, one.points))
+    return any(block.names.touches(_dot(point).wider(*_APART)) for block, points in sides for point in points)
 
 
 def _are_within(groups: Sequence[Sequence[Point]], pair: tuple[int, int], across: float, down: float) -> bool:

@@ -6,6 +6,7 @@ import re
 import runpy
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -242,6 +243,12 @@ def test_labels_of_close_points_share_a_bracket_in_vertical_order() -> None:
     points = [Point(200, 110, "lower"), Point(205, 100, "upper"), Point(500, 100, "far away")]
     blocks = placed(points, ROOM)
     assert sorted([point.text for point in block.points] for block in blocks) == [["far away"], ["upper", "lower"]]
+
+
+def test_labels_that_would_be_closer_to_another_point_share_a_bracket() -> None:
+    points = [Point(191, 60, "process pool (4): 6.9 ms"), Point(235, 62, "process pool that can stop a task (9)")]
+    assert [len(block.points) for block in placed(points, ROOM)] == [2]
+    assert [len(block.points) for block in placed([points[0], replace(points[1], y=150)], ROOM)] == [1, 1]
 
 
 def test_labels_of_distant_points_never_share_a_bracket() -> None:
