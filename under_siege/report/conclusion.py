@@ -235,7 +235,7 @@ class _SameLoad:
         lean = [candidate for candidate in self._sound if self._is_leaner(candidate, chosen)]
         if lean:
             best = max(lean, key=lambda candidate: (candidate in self._first, candidate.rate.log))
-            part = "same throughput" if best in self._first else f"{_share_of(best, chosen)} of the throughput"
+            part = "similar throughput" if best in self._first else f"{_share_of(best, chosen)} of the throughput"
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
             pings = f", but health checks take {best.ping} (p99)" if blocks else ""
             yield f"Short of memory? {best.name}: {formatting.megabytes(best.memory_bytes)}, {part}{pings}."
@@ -255,7 +255,7 @@ class _SameLoad:
         degrees = median(rate.degrees for rate in rates)
         needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
         difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
-        yield f"If their throughput differed by {difference}, {power} of runs like this one would detect it."
+        yield f"A difference of {difference} would show in {power} of runs like this one; a smaller one may be missed."
 
     def _fastest_verified(self) -> Iterator[str]:
         if self._first:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.record import Result
-from under_siege.report.case_names import in_brief, in_plain_words, with_name
+from under_siege.report.case_names import in_brief, in_plain_words, with_name, without_capital
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
@@ -100,7 +100,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
         return "No strategy here both runs tasks in parallel and keeps pings quick"
     names = formatting.listed([full_name(timeline, is_plain=True) for timeline in members])
     if len(members) > _MOST_NAMES:
-        return f"{heading(kind, members)} ({len(members)} of {len(drawn)} servers)\n{names}"
+        return f"{len(members)} of {len(drawn)} servers: {without_capital(heading(kind, members))}\n{names}"
     return f"{heading(kind, members)}: {names}"
 
 

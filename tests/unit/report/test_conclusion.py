@@ -119,9 +119,9 @@ def test_ties_are_broken_by_pings_and_then_by_memory() -> None:
         record.samples.memory_bytes[:] = [int(factor * size) for size in record.samples.memory_bytes]
     answer = answer_to(result)
     assert answer.headline == "Use a process pool (3_c)."
-    assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take 412 ms (p99)."
+    assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, similar throughput, but health checks take 412 ms (p99)."
     assert answer.remarks[1] == "Not significantly different in throughput: 1_a and 4_d."
-    detectable = r"If their throughput differed by \d+ %, 80 % of runs like this one would detect it\."
+    detectable = r"A difference of \d+ % would show in 80 % of runs like this one; a smaller one may be missed\."
     assert re.fullmatch(detectable, answer.remarks[2])
 
 
