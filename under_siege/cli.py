@@ -38,7 +38,7 @@ PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "mem
 ONE_PICTURE = f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
-REVISION_ROUNDS = 8  # number of rounds with --against; it must not depend on the measured values
+REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
 WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
@@ -117,7 +117,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
 @click.option(
-    "--against", metavar="BASE", help="Compare with this git revision, or with the work tree in this directory."
+    "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
 )
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")

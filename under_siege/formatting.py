@@ -11,7 +11,7 @@ def rate(per_s: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with `digits` significant digits, and with commas between thousands."""
+    """Format a number with `digits` significant digits, and with commas as thousands separators."""
     if value == 0:
         return "0"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))

@@ -132,7 +132,7 @@ BAD = {
     ),
     "files_with_a_tool_for_one_path": (
         SERVER + '[load]\npath = "/{file}"\nfiles = "x"\n[ping]\npath = "/ping"',
-        'load has files, and siege requests one path only: expected tool = "wrk"',
+        'load.files is set, but siege requests only one path: expected tool = "wrk"',
     ),
     "headers_as_a_number": (SERVER + "headers = 3", "servers.one.headers = 3: expected a table"),
     "number_too_long_to_parse": (SERVER + "[load]\nusers = " + "9" * 5000, "is not TOML: Exceeds the limit"),

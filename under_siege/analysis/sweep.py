@@ -9,7 +9,7 @@ of the rates, weighted by the inverse of their variances.
 
 A difference is reported only if it exceeds two kinds of noise. It must be significant relative to the noise between
 rounds, after a Holm correction for all differences. It must also exceed every difference between identical cases with
-different names, such as the versions 3.14.5 and 3.14.5.0.
+different names, such as Python 3.14.5 and Python 3.14.5.0.
 """
 
 import math
@@ -44,7 +44,7 @@ from under_siege.stats.steady_rate import Floats
 
 FEWEST_FOR_SCALING = 5  # minimum number of points: three to fit the parameters, and two more to test the fit
 DOUBTED = 1 - CONFIDENCE
-FEWEST = 3  # minimum number of points for finding a knee or an increase of ping latency
+FEWEST = 3  # minimum number of points for finding a knee or an increase in ping latency
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
 
 
@@ -64,7 +64,7 @@ class Scaling:
     contention: Part  # sigma: waiting for a shared resource
     coherency: Part  # kappa: coordination between all pairs
     misfit: float  # largest relative deviation of a rate from the fit
-    chance: float  # p-value of the lack of fit
+    chance: float  # p-value of the lack-of-fit test
 
     @property
     def fits(self) -> bool:
@@ -346,7 +346,7 @@ def _version(value: Value) -> Version | None:
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return how throughput changes along the numeric axes, with one JSON object for each server and axis.
+    """Return how throughput changes along the numeric axes, with one JSON object for each `Line`.
 
     `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
     between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.

@@ -23,14 +23,14 @@ from under_siege.stats.round_statistics import Round
 INTERVAL = (0.025, 0.975)
 PRECISE = 1.08  # the search stops if the ratio of the upper to the lower bound is smaller
 FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
-# Shares of the time budget: maximum duration of a step before and after the first missed goal; least time for a step.
+# Shares of the time budget: longest step before and after the first missed goal; minimum time left for another step.
 OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
-MOST_REQUESTS = 3000  # maximum number of requests per step
+MOST_REQUESTS = 3000  # maximum number of requests per step, unless the step would take less than 2 % of the time budget
 TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
-STARTUP_S = 1.5  # assumed time for starting and stopping a server before it has been measured
+STARTUP_S = 1.5  # time for starting and stopping a server, assumed until it has been measured
 LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate is the lower of 1/s and 0.1 times the first guess
 ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
-MOST_PER_S = 2000.0  # highest rate that the load generator can send
+MOST_PER_S = 2000.0  # highest rate that the load generator can offer
 BELOW_LIMIT = 0.7  # highest rate after a step that the generator limited, as a share of the rate of that step
 CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
 EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed that the probe measures
@@ -253,12 +253,12 @@ class Capacity:
 
     @property
     def lower_per_s(self) -> float | None:
-        """Return the lower bound, or None if even the lowest offered rate misses a goal."""
+        """Return the lower bound of the interval, or None if it is unknown or below the rates that may be offered."""
         return self.interval[0]
 
     @property
     def upper_per_s(self) -> float | None:
-        """Return the upper bound, or None if it is higher than all offered rates."""
+        """Return the upper bound of the interval, or None if it is unknown or above the rates that may be offered."""
         return self.interval[1]
 
     @cached_property

@@ -27,7 +27,7 @@ USERS = 25  # number of users when the ceiling is measured in a closed loop; eno
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 FEWEST = 2  # minimum number of requests per step
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server if all limits are at most 1 s; the maximum factor for longer limits
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for limits up to 1 s; maximum factor by which longer ones extend it
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 

@@ -102,7 +102,7 @@ def cells(capacity: Capacity) -> list[str]:
 
 
 def _first_missed_goal(capacity: Capacity) -> str:
-    """Return the metric whose goal is missed first, and its value at the lowest such rate in or above the interval."""
+    """Return the first metric to miss a goal, and its value at the lowest rate in or above the interval to miss it."""
     goal = capacity.breaks
     if goal is None:
         return "none"

@@ -132,7 +132,7 @@ TRIES = 30  # number of replays that each step is compared with
 CHECKED = (50.0, 90.0, 99.0)  # percentiles of a step that are compared with its replays
 EXACT = 0.1  # minimum standard deviation of the logarithms of these percentiles
 ALIKE = 2.0  # maximum mismatch (root mean square, in standard deviations) of a queue accepted as a model
-INDEPENDENT = math.log(2)  # maximum difference between the logarithms of service times that don't depend on the load
+INDEPENDENT = math.log(2)  # maximum `dependence` of service times that count as independent of the load
 FEWEST_OF_STEP = 20  # minimum number of service times for the mean of a step
 TINY_S = 1e-6
 
@@ -155,7 +155,7 @@ class Queue:
     steady_s: Floats  # service times, adjusted to the mean speed of the machine
     real_s: Floats  # service times at the varying speed of the machine, divided by the mean slowness
     mismatch: float  # difference between the replays and the steps, in standard deviations
-    dependence: float  # logarithm of the ratio of the longest to the shortest mean service time of all steps
+    dependence: float  # logarithm of the ratio of the longest to the shortest mean service time among the steps
     follows_speed: bool
     most_wait_s: float = math.inf  # requests that would have to wait longer are refused
 

@@ -229,10 +229,10 @@ class Offer:
         self._keep(sending)
 
     async def _until_seen(self, sending: Generator) -> None:
-        """Wait until all requests are answered or timed out, or until a goal is clearly missed.
+        """Wait until all requests have been answered or have timed out, or until a goal is clearly missed.
 
         Slow responses don't end a step before all requests are due, because late responses also show service times.
-        Slow pings can end any step early except the first one, which measures the throughput under overload.
+        Slow pings can do so, except in the first step, which measures the throughput under overload.
         """
         began_s, answered = self.step.record.load_began_s or 0.0, 0
         due_s, longest = np.asarray(self.due_s), longest_s(self.goals)

@@ -17,7 +17,7 @@ from under_siege.stats.cpu_speed_over_time import speeds_of
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator is the limit
+LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator may be the limit
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
 PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is always busy
 SERVED_S = 0.1  # period before a response in which the request is assumed to be in service

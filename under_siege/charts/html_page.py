@@ -30,7 +30,7 @@ def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
 
 
 def page(name: str, result: Result, **values: Any) -> str:
-    """Render a page about a result; besides `values`, the template gets the glossary, command and machine."""
+    """Render a page about a result; its template also gets the glossary, start time, command and machine."""
     return rendered(
         name,
         explained=Explained(),
@@ -177,7 +177,7 @@ GLOSSARY = {
     "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
     "can exceed it, so a case that is significantly above it is flagged.",
     "workers": "How many tasks can be in progress at the same time, for example one in each thread or process. They "
-    "do not all compute at the same moment: threads of one Python process take turns.",
+    "can't always compute at the same moment: threads of one Python process take turns.",
     "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
     "request at a time.",
     "p50": "The median: half of all requests took no longer than this.",

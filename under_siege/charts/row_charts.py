@@ -17,11 +17,11 @@ from under_siege.stats.steady_rate import Floats
 
 _LINE, _GAP = 18, 12  # height of a line of text, and gap between rows, in pixels
 _AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide in pixels: above, left and right
-_LETTERS = 36  # maximum length of a name on a slide
+_LETTERS = 36  # maximum length of a name on a slide, in characters
 _RATE, _PING, _CPU = 20, 26, 16  # height of the marks in a row, in pixels
 _ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # heights in a row of the chart over time, in pixels
 _ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are labelled `off the scale`
-_LEAST_S = 0.0005  # shorter pings are drawn as this long, because the axis is logarithmic
+_LEAST_S = 0.0005  # shorter pings are drawn at this value, because the axis is logarithmic
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]
 
@@ -258,7 +258,7 @@ def _scattered(number: int) -> float:
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], theme: Theme, *, beside_task: bool) -> Drawing:
     """Draw the CPU time of each case as a bar with an interval.
 
-    With `beside_task`, bars that are not significantly above 0 are faint; otherwise, bars of cases without a star are.
+    With `beside_task`, bars not significantly above 0 are faint; otherwise, if a case has a star, the others are.
 
     Args:
         spent: CPU seconds per response, for each case.

@@ -155,7 +155,7 @@ def paced_by_the_tool(measured: Round) -> bool:
 
 
 def too_fast(measured: Round, evidence: Evidence) -> str | None:
-    """Report responses that took less time than the task: any to a check or without load, or many under load."""
+    """Report responses that took less time than the task: one to a check or without load, or many under load."""
     needs = evidence.needs(measured)
     if needs is None:
         return None

@@ -240,11 +240,11 @@ def _wrong_answer(measured: Round) -> str | None:
     if contents := sum(columns.wrong_contents):
         return f"{contents} of {measured.attempts} responses under load had the right status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):
-        wrong = f"the {measured.completed:,} responses under load were wrong"
-        return f"{wrong}: their total size differs from that of the requested files by {odd:,} bytes"
+        wrong = f"some or all of the {measured.completed:,} responses under load were wrong"
+        return f"{wrong}: the total size differs from that of the requested files by {odd:,} bytes"
     size, count = measured.totals.bytes_of_answers()
     # The byte count may include responses that were in flight at the end.
     if expected > 0 and count and abs(size - count * expected) > len(columns.took_s) * record.users * expected:
-        wrong = f"the {count:,} responses under load were wrong"
-        return f"{wrong}: {size / count:.1f} bytes long on average instead of {expected}"
+        wrong = f"some or all of the {count:,} responses under load were wrong"
+        return f"{wrong}: responses were {size / count:.1f} bytes long on average instead of {expected}"
     return None

@@ -1,7 +1,7 @@
 """Compare two results: compute how much each case changed at the same CPU speed, and whether the change is significant.
 
 Within a result, the rounds are measured at various CPU speeds, so they show how strongly a metric depends on the speed.
-However, the machine may have been faster throughout one result than throughout the other. Queueing theory and the
+However, the machine may have been faster throughout one run than throughout the other. Queueing theory and the
 dependence measured within the results limit the effect of this difference. In a closed queueing network, the elasticity
 of the rate with respect to the speed of a station is at most the utilization of the station, and 1 if there is no other
 station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
@@ -42,7 +42,7 @@ SAME_MEMORY = 0.01  # maximum relative difference that is ignored, because usabl
 
 
 class Bounds(NamedTuple):
-    """The possible range of a slope, which is 1 if the metric is proportional to the speed and 0 if it is constant."""
+    """The possible range of a slope: at 1, the metric is (inversely) proportional to speed; at 0, it is constant."""
 
     least: float
     most: float
@@ -402,7 +402,7 @@ def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate
 
 
 def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
-    """Adjust the p-values of all changes for the number of tests by Holm's procedure."""
+    """Apply Holm's correction for multiple testing to the p-values of all changes."""
     changes = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in changes if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))

@@ -19,7 +19,7 @@ Each figure, with null for unknown values:
     {base, new, change, low, high, p, smallest_visible, judgement}
     base, new: the values as measured, without speed adjustment
     change, low, high: the relative change (-0.5 means half) and its 95 % confidence interval, both speed-adjusted
-    p: p-value corrected for all tests of the comparison (Holm); a change is significant below 0.05
+    p: p-value corrected for all tests of the comparison (Holm); a change is significant if p < 0.05
     smallest_visible: the smallest relative change that would have been significant
     judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`, or both values are null
 
@@ -152,7 +152,7 @@ def percent(fraction: float) -> str:
 
 
 def _verdicts(case: CasePair) -> str:
-    """Return the old and the new verdict, such as `ok → suspect`, or one if they are equal; return nothing for `ok`."""
+    """Return both verdicts, such as `ok → suspect`; one if they are equal; or an empty string if both are `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
@@ -255,7 +255,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
     """Yield remarks that name the metrics that are too noisy, and explain how to measure them more precisely."""
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
-        yield "One round is not enough to tell a change from noise: measure both results with --rounds 3 or more."
+        yield "One round is not enough to tell a change from noise: measure again with --rounds 3 or more."
     for figure in FIGURES:
         pairs = [(case, change) for case in comparison.cases for change in case.changes if change.figure == figure]
         blind = [full_name(case.case, cases) for case, change in pairs if (change.smallest_visible or 0) > 1]

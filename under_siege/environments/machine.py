@@ -142,7 +142,7 @@ def _cpus() -> Iterator[Finding]:
             f"lift the limit, or read the results as those of a {usable}-CPU machine",
         )
     if usable == 1:
-        yield Finding("there is only one CPU, so no strategy can compute in parallel", "measure on more CPUs")
+        yield Finding("only one CPU can be used, so no strategy can compute in parallel", "measure on more CPUs")
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on battery power and may slow down", "plug it in")

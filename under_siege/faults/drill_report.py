@@ -262,7 +262,7 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
                 f"drill-{fault.name}",
                 fault.heading,
                 f"{capitalized(fault.description)}. The area is the rate of correct responses; each lane has its own "
-                "scale. Vertical lines are pings: the taller a line, the slower the ping (full height: 1 s or more).",
+                "scale. Vertical lines are pings: the taller, the slower (full height: 1 s or more, or failed).",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{fault.heading}: responses and pings over time for {names}",
             )

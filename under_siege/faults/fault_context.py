@@ -51,10 +51,10 @@ TIMEOUT_S = 5.0  # timeout of a request
 # The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
 # number is multiplied by the number of listening processes.
 IN_A_ROW = 20
-AT_ONCE = 4  # number of concurrent requests in the recovery check; few enough that no server sheds load
-RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then again for the recovery check
+AT_ONCE = 4  # minimum number of concurrent requests in the recovery check; few enough that no server sheds load
+RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then minimum timeout of the recovery check
 FINE_S = 0.1  # timeout of a ping
-QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response is quick within 4 times the idle response time, or within 0.2 s
+QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
 
 
 class RestartableBroker:
@@ -162,7 +162,7 @@ class FaultContext:
         new.rename(self.folder / LASTS)  # atomic, so that no task reads half of it
 
     def make_next_task_endless(self, name: str) -> None:
-        """Make the next task that starts run forever."""
+        """Ensure that the next task to start never ends."""
         (self.folder / f"{ENDLESS}{name}").touch()
 
     def has_pending_endless_task(self) -> bool:

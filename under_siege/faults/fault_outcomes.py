@@ -57,7 +57,7 @@ def exit_code(result: Result) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return why faults can't be judged if requests failed in the control; otherwise, return an empty string."""
+    """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
     return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""

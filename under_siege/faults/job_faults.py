@@ -78,7 +78,7 @@ async def _post_all(context: FaultContext) -> list[str]:
     if context.incident.without:
         return []
     if first is None:
-        raise CaseFailedError("no_job", "POST /jobs failed before the fault: expected 202 with a Location")
+        raise CaseFailedError("no_job", "POST /jobs failed before the fault: expected 202 with a Location header")
     others = await _at_once(_post(context) for _ in range(JOBS - 1))
     jobs = [first, *filter(None, others)]
     context.incident.seen["accepted"] = len(jobs)

@@ -34,7 +34,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # Texts for a ratio near 1. The key is whether the interval of the ratio contains 1, within `ACCURACY`.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
-SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest factor off for `about`
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # largest ratio for `same`, smallest for `more`, largest deviation factor for `about`
 MARGIN = 1.1  # largest factor by which an interval may exceed the limit of its claim; too small to matter in practice
 
 

@@ -57,7 +57,7 @@ class LessonSession:
             raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
         for (step, question), letter in zip(questions, self._answers, strict=False):  # no letters without --answer
             if letter not in question.letters:
-                raise BadInputError(f"--answer {letter}: step {step.number} expects {', '.join(question.letters)}")
+                raise BadInputError(f"--answer {letter}: step {step.number} accepts {', '.join(question.letters)}")
 
     def _step(self, step: LessonStep) -> None:
         predictions, right, instead, file = "", "", "", ""
@@ -95,7 +95,7 @@ class LessonSession:
             self._print(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
-        """Return a result, the reason if it was measured elsewhere, and its file name if it was measured here."""
+        """Return a result, the reason if it could not be measured here, and its file name if it was measured here."""
         if question.run is None:
             self._print(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""

@@ -33,11 +33,11 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
 
     metric: str  # metric name, as in ResultView.figure
     of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
-    # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` if the interval of
-    # the ratio contains 1, or else `decided`; for counts, `there` (at least 1) or `none` (0); for
+    # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` (the interval of
+    # the ratio contains 1) or `decided` (it doesn't); for counts, `there` (at least 1) or `none` (0); for
     # times, `never`; for displayed values, `identical` or `different`.
     relation: str
-    against: str = ""  # another case, a capacity metric, `task` (its time without a server), `users`, or `50 ms`
+    against: str = ""  # a case, a capacity metric, `task` (its time without a server), `users`, or an amount: `50 ms`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
     says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
@@ -77,7 +77,7 @@ class Run(_Strict, frozen=True):
 
 
 class Code(_Strict, frozen=True):
-    """An excerpt of a file. It begins with the first line that contains the text `line`."""
+    """An excerpt of a file. It begins with the first line that contains the text in `line`."""
 
     file: str
     line: str
@@ -165,7 +165,7 @@ class Exercise(_Strict, frozen=True):
     beside: str = "1"  # the strategy to compare with
     task: str = "primes"
     users: int = 4
-    workers: int | None = None  # number of workers of both servers; None for their defaults
+    workers: int | None = None  # number of workers of each server; None for its default
     hint: str = ""
     claims: tuple[Claim, ...] = ()
 

@@ -32,7 +32,7 @@ class JobsTool(Driver):
     least_s = start_s = 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
-        return "the tool jobs accepts no load-tool options; remove `options`" if spec.options else super().refusal(spec)
+        return "the jobs tool accepts no load-tool options; remove `options`" if spec.options else super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         return {_BODY: spec.request.body, _HEADERS: json.dumps(dict(spec.request.headers))}

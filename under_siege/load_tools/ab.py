@@ -1,4 +1,4 @@
-"""Drive ab, the benchmark tool of the Apache HTTP server, which has one thread and reports only totals."""
+"""Drive ab (ApacheBench), which has one thread and reports only totals."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Drive Locust with one process per thread, and with a locustfile that reports totals."""
+"""Drive Locust with a process for each configured thread, and with a locustfile that reports totals."""
 
 import json
 from pathlib import Path

@@ -101,7 +101,7 @@ class Driver:
     results: Sequence[str] = ()  # files that the tool writes in its home
     version_options: Sequence[str] = ("--version",)
     version_pattern = ""
-    response_line: re.Pattern[str] | None = None  # matches a line of stdout; its groups are `ToolResponse` fields
+    response_line: re.Pattern[str] | None = None  # matches a line of stdout; groups: `user`, `status`, `took_s`, `size`
     streams_responses = False  # whether the tool reports every response as it arrives
     reports_percentiles = True
     is_replayed = False  # whether the bench replays the tool's requests itself to check the responses

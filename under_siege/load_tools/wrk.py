@@ -119,7 +119,7 @@ def _lua(text: bytes) -> str:
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
-    """Return how far received and requested bytes differ by more than the bytes in flight, or None if unknown."""
+    """Return by how much received and requested bytes differ beyond the bytes in flight, or None if unknown."""
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.

@@ -173,7 +173,7 @@ class TracedRequests(msgspec.Struct, frozen=True):
 
 
 class Requests(msgspec.Struct, frozen=True):
-    """The requests of the load during a fault."""
+    """The requests of the load before, during and after a fault."""
 
     sent_s: list[Moment] = []
     ended_s: list[Moment] = []
@@ -244,7 +244,7 @@ class Record(_CaseMeasurement, kw_only=True):
     began_at: str  # UTC, ISO 8601
     load_average: Cpus  # one-minute load average of the machine before the server was started
     time_s: Seconds  # planned duration of the load
-    workers: Positive | None = None  # number of tasks that the server can run at once, as it reports
+    workers: Positive | None = None  # number of tasks that the server can run at once, as reported by the server
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: Bytes = 0  # size of the correct response
@@ -322,7 +322,7 @@ class Incident(_CaseMeasurement, kw_only=True):
     fault_at_s: Moment | None = None
     ended_s: Moment = 0.0  # when the load ended
     idle_answer_s: Seconds | None = None  # response time of the idle server
-    left_whole: bool | None = None  # whether the server recovered, so that it can be reused; None: not checked
+    left_whole: bool | None = None  # whether the server recovered and can be reused; None: not checked
     recovery: Recovery = msgspec.field(default_factory=Recovery)
     recovery_answers: SmallCount = 0  # consecutive correct responses that count as a recovery
     recovery_processes: SmallCount = 0  # distinct processes that must send these responses

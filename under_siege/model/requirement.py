@@ -115,7 +115,7 @@ def goal_names() -> dict[str, str]:
 
 
 class Required(msgspec.Struct, frozen=True):
-    """A requirement that the cases of a result must meet, except the ceiling."""
+    """A requirement that the cases of a result, except the ceiling, must meet."""
 
     text: str  # such as `ping p99 < 50ms`
     server: str = ""  # empty: applies to all servers

@@ -181,7 +181,7 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def inconsistencies(struct: "msgspec.Struct", path: str = "") -> Iterator[str]:
-    """Yield a message for each value of a result that has the correct type but is invalid.
+    """Yield a message for each value that has the correct type but is invalid.
 
     Args:
         path: the field in the result that holds the struct, such as `records[0]`.

@@ -24,7 +24,7 @@ CPU_TIMES_EVERY_S = 0.25
 RECENT_S = 2.0  # seconds for which samples are kept for the next case
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of baseline runs, and the time within which they must start
-BUSY_PCT = 10.0  # threshold for other programs, as a percentage of all CPUs; an idle machine uses 1 or 2
+BUSY_PCT = 10.0  # threshold for other programs' CPU time, as a percentage of all CPUs; an idle machine uses 1 or 2
 FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 

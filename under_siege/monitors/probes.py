@@ -80,7 +80,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """While the context is active, send pings, the first at `began_s + first_s`; then wait for missing responses."""
+    """While the context is active, send pings, the first at `began_s + first_s`; then wait for pending responses."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -131,7 +131,7 @@ class AnswerCheck:
             append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Send checks at a fixed rate until `end_s()`, which may change, then wait for missing responses."""
+        """Send checks at a fixed rate until `end_s()`, which may change, then wait for pending responses."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
@@ -158,7 +158,7 @@ async def watch_drain(
 
     Args:
         cpu_s: a function that returns the CPU time of the server, or None if it is unknown.
-        jobs: a function that returns the number of queued jobs, or None if the server doesn't report this number.
+        jobs: None if the server doesn't report its queued jobs; otherwise, a function that returns their number.
         backlog: number of queued jobs at the end of the load.
         limit_s: maximum time to wait, in seconds.
         started: ids of the processes that the server has started since the end of the load; may grow during the wait.

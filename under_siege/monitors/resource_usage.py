@@ -49,7 +49,7 @@ class Wakefulness:
             self._samples.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """Return the mean number of CPUs used or waited for in the last `last_s`, or None if samples are too few."""
+        """Return the mean number of CPUs used or waited for in the last `last_s` seconds, or None if unknown."""
         samples = [sample for sample in self._samples if sample[0] >= self._samples[-1][0] - last_s]
         if len(samples) < FEWEST_SAMPLES:
             return None
@@ -64,7 +64,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _scheduled_s(pid: int) -> tuple[float, float]:
-    """Return the total seconds that the threads ran, and those that they waited for a CPU, or zeros if not reported."""
+    """Return the total running time of the threads and their total wait for a CPU, in seconds, or zeros if unknown."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:

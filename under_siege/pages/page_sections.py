@@ -100,7 +100,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
         yield Picture(
             "heatmap",
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
-            "Each cell shows requests per second and, below it, the share of the ceiling. Stronger colours mean "
+            "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
             "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
             lambda theme: heat_map(cases, theme),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
@@ -183,7 +183,7 @@ class Field:
 
     @property
     def alone_s(self) -> float | None:
-        """Return how long the task takes without a server, in seconds, or None if the cases have different tasks."""
+        """Return how long the task takes alone, in seconds, or None if this is unknown or differs between the cases."""
         works = {summary.case.work for summary in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 

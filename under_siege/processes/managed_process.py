@@ -173,7 +173,7 @@ class ManagedProcess:
 
 
 def offspring(pid: int) -> list[psutil.Process]:
-    """Return the descendants of a process that still exist."""
+    """Return those descendants of a process that still exist."""
     return processes(descendants(pid))
 
 

@@ -23,7 +23,7 @@ from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 TIMEOUT_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S starts faster; only psutil needs site-packages
+FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S speeds up the start; only psutil needs site-packages
 
 
 class SupervisorClient:

@@ -14,8 +14,8 @@ from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.sampler import Frame, stacks_of
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and minimum number of samples, of a reported function
-LEAST_BLOCKED_S = 0.002  # minimum time per request for which a reported function blocks the event loop
-BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds, as shares of the time (IDLE: of the busiest process's)
+LEAST_BLOCKED_S = 0.002  # a reported function blocks the event loop for at least this time per request
+BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds: shares of time (IDLE: of the busiest process's CPU time)
 MANY = 1.3  # if more threads than this compute on average, they compete for the GIL
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
@@ -209,7 +209,7 @@ class Diagnosis:
         return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
-        """Return how many processes are idle while others that do the same work are busy, and how many there are."""
+        """Return how many processes are idle while others that do the same work are busy, and how many do this work."""
         use = [
             _total(part, "cpu") for part in _grouped(self.in_threads or self.on_loop, lambda stack: stack.pid).values()
         ]

@@ -57,7 +57,7 @@ class Frame(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the display name of the function; a comprehension has the name of its enclosing function."""
+        """Return the display name of the function; a comprehension or lambda has that of its enclosing function."""
         return _INNER.sub("", self.function).replace("<locals>.", "")
 
     @property
@@ -183,7 +183,7 @@ async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
 
 
 def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], Counter[str]]) -> None:
-    """Add the samples of one process and pass to `counts`, whose keys are process, thread and stack."""
+    """Update `counts`, whose keys are process, thread and stack, with the samples of one process in one pass."""
     text = read_limited(file, most_bytes=MOST_BYTES).decode(errors="replace") if file.exists() else ""
     for number, thread, stack, count in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
         thread = "MainThread" if number == str(pid) else thread or number  # gevent hides thread names

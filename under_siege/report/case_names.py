@@ -9,7 +9,8 @@ from under_siege.model.case import Case, Value, axis, load_axes
 
 SHORT = 8  # maximum number of letters of a short name
 _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
-# A title with more than LONGEST_PLAIN letters is not used as a name. A name with more than BRIEF letters is cut.
+# The part of a title before the colon is used as a name unless it has more than LONGEST_PLAIN letters. If it has more
+# than BRIEF letters, it is cut.
 LONGEST_PLAIN, BRIEF = 70, 30
 
 

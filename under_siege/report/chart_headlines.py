@@ -46,7 +46,7 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     within = span(sorted(map(_ping_s, short)), formatting.seconds)
     text = (
         f"answer{'s' if len(short) == 1 else ''} pings (p99) in {within}, "
-        f"the others in {span([rest[0], rest[-1]], formatting.seconds)}"
+        f"the rest in {span([rest[0], rest[-1]], formatting.seconds)}"
     )
     return _said(short, cases, text, "Quick")
 

@@ -163,7 +163,7 @@ class _SameLoad:
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
-        """Return the recommended case, or None: of the fastest cases, prefer short pings, then the least memory."""
+        """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
         if not self._first or self._faster_but_unclear():
             return None
         best = max(candidate.rate.log for candidate in self._first)

@@ -30,7 +30,7 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
 
 CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
 NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
-LATE_S = 0.010  # a note is shown if pings are sent later than this: they measure the bench, not the server
+LATE_S = 0.010  # a note is shown if 1 % of pings are sent more than this late: they measure the bench, not the server
 WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
 
 
@@ -262,7 +262,7 @@ def _adjustment(comparison: Comparison) -> str:
 
 
 def load_tool_share(result: Result) -> str:
-    """Return a text with the share of CPU time that the load tool and the bench used, or an empty string."""
+    """Return a text with the share of CPU time that the load tool and the bench used, or an empty string if unknown."""
     watched = [record for record in result.records if record.machine]
     used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
     total_s = sum(record.machine.total_s for record in watched if record.machine)

@@ -114,7 +114,7 @@ class CaseRun:
                 await go_on(self, server)
 
     def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
-        """Return a function that requests the number of queued jobs, or None if the server doesn't report it."""
+        """Return a function that requests the number of queued jobs; if the suite has no `backlog`, return `None`."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
         return partial(pending, session, server.url, backlog, self.expected.timeout_s(self.record.users))
@@ -197,7 +197,7 @@ class CaseRun:
         return waiting
 
     async def _run_own_check(self, server: Server) -> None:
-        """Run the suite's check, if there is one; raise CaseFailedError with its last output line if it fails."""
+        """Run the suite's check, if there is one; raise CaseFailedError with the reason if it fails."""
         if not self.plan.suite.expect.check:
             return
         record = self.record

@@ -25,7 +25,7 @@ from under_siege.targets.strategies import all_strategies
 _NO_JOBS = "accepts no jobs"
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
-# Minimum length of a siege. If the machine's speed varies, shorter sieges rank equal servers differently more often.
+# Minimum length of a siege. If the machine's speed varies, shorter sieges more often rank equal servers differently.
 LEAST_S = 3.0
 SETTLED_USERS = 0.9  # the settled part begins when this share of users has a response, as in the report
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a

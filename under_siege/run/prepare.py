@@ -59,7 +59,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Run each prepare command once; return the plan with the reason for each case whose command failed."""
+    """Run each prepare command once; return the plan with the reason for each failure, by case."""
     everything = (*plan.cases, *plan.ceilings)
     for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
         if why := await _why_not_prepared(prepare_command(plan, folder), watcher):

@@ -200,7 +200,7 @@ class Server:
         return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
-        """Return the response that shows whether the server is ready, or None if only a connection was tried."""
+        """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
             return await fetch(session, self.url + self.ping.path, limit_s)
         if self._load_request.may_be_repeated or self._posts_jobs:
@@ -209,7 +209,7 @@ class Server:
         return None
 
     async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
-        """Wait until the server is ready, and return the response to the ping or, if there is none, the load's request.
+        """Wait until the server is ready; return the response to the ping or, without a ping, to the load's request.
 
         A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
         listening.
@@ -272,7 +272,7 @@ def _begun(start: Start) -> ManagedProcess:
         why = f"{start.words[0]!r} can't be started: {error.strerror}"
         raise CaseFailedError(
             "no_command",
-            f"{why}; check the spelling, and install it, for example with requirements in the suite",
+            f"{why}; check the spelling, or install the program, for example with requirements in the suite",
         ) from None
 
 

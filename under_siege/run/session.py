@@ -71,7 +71,7 @@ def run_plan(
     """Run the plan and write the file after every case. A plan without rounds is only traced.
 
     `wanted` returns the cases that need another round; `adapted` changes the plan after the expected responses are
-    known. Return the result, the signal that stopped the run or None, and whether the file contains the whole result.
+    known. Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
 
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
@@ -137,7 +137,7 @@ def _chosen(
     cases: list[Case],
     took_s: Mapping[Case, float],
 ) -> list[Case]:
-    """Return the wanted cases of a round and their ceilings, as far as they fit into the remaining time."""
+    """Return the wanted cases of a round and their ceilings, as many as fit into the remaining time."""
     if wanted is None or not result.records:
         return cases
     chosen, left_s = set[Case](), deadline_s - time.monotonic()
@@ -192,7 +192,7 @@ class ResultWriter:
 
 
 def traced_case(case: Case) -> Case:
-    """Return the case of a trace, which does not depend on the number of users."""
+    """Return the case without the number of users, because traces don't depend on it."""
     return case.without(["users"])
 
 

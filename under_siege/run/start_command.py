@@ -134,7 +134,7 @@ def _libraries(target: Target) -> list[str]:
 
 
 def _completed(word: str, suite: Path | None, folder: Path, values: Mapping[str, object]) -> str:
-    """Return the argument or, for a suite file that contains `{port}`, the path of a copy with the port filled in."""
+    """Return the argument or, for a suite file that contains `{port}`, the path of a copy with all values filled in."""
     text = template_text(word, suite) if suite is not None else None
     if text is None:
         return word

@@ -17,7 +17,7 @@ from under_siege.model.suite import Request
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import ManagedProcess, Tail
 
-FIRST_LIMIT_S = 10.0  # timeout for the first request of a tool, which usually takes 0.02 s
+FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
 IN_A_ROW = 3  # number of requests on one connection, if the tool uses keep-alive
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -173,5 +173,5 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:
-    """Return whether the bytes are this request of a mix. The order may differ: wrk begins with the second one."""
+    """Return whether the bytes are this request of a mix. The order may differ: wrk sends the second request first."""
     return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

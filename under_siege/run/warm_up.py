@@ -59,7 +59,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:
-    """Return whether the started process performed the task itself, so that no other process needs a warm-up."""
+    """Return whether the started process performed the task itself; if so, no other process needs a warm-up."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
     return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share no modules
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 CONFIDENCE = 0.95
-ACCURACY = 0.02  # relative accuracy of the rate estimator in tests; smaller differences are never reported
+ACCURACY = 0.02  # relative accuracy of the rate estimator in its unit tests; smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical variance between rounds
 LEAST_DEGREES = 2.0  # minimum degrees of freedom of a case; with fewer, no difference would ever be significant
 LEAST_VARIANCE = 1e-8  # minimum variance, which corresponds to a standard deviation of 0.01 %

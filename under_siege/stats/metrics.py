@@ -1,4 +1,4 @@
-"""Define the metrics that compare cases, compute them for each round, and estimate them from all rounds."""
+"""Define the metrics for comparing cases, compute them for each round, and estimate them from all rounds."""
 
 import itertools
 import math

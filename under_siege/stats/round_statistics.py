@@ -156,7 +156,7 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """Return the lowest and highest of the mean speed and the speeds in each half second of the steady part."""
+        """Return the lowest and highest of these speeds: the mean, and those in each half second of the steady part."""
         if self.speeds is None or self.speed is None:
             return None
         speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)

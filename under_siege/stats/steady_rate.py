@@ -205,7 +205,7 @@ class BurstTotals:
         return len(self.took_s) > 0
 
     def bytes_of_answers(self) -> tuple[int, int]:
-        """Return the number of bytes and of responses in all bursts that reported bytes and had no wrong status."""
+        """Return the numbers of bytes and responses in all bursts with a known size and without a wrong status."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return sum(size for size, _ in known), sum(right for _, right in known)

@@ -17,7 +17,7 @@ from common.cpus import usable_cpu_numbers
 # Half of the variance of the speed comes from changes that last less than 50 ms. With 20 samples a second, the error of
 # the mean speed of a siege would double. With 100 samples a second, the probe would use 1 % of each CPU.
 INTERVAL_S = 0.02
-# Multiplying the integers takes about 0.02 ms. The fastest of 3 runs counts, because a timer interrupt adds 0.04 ms. A
+# Each run of `_work` takes about 0.02 ms. The fastest of 3 runs counts, because a timer interrupt adds 0.04 ms. A
 # loop in Python is unsuitable, because its speed depends on its memory address, which differs between processes.
 TIMES, PRODUCTS = 3, 5
 ONE, OTHER = 3**1131, 7**638

@@ -2,7 +2,7 @@
 
 The script prints `ready`, and starts when it reads a line. For each finished job, it prints
 `user,status,seconds,bytes`, where the seconds count from the post to the result. After SIGTERM, or when stdin is
-closed, the script drops unfinished jobs, and prints to stderr how many jobs failed earlier, such as `lost: 3`.
+closed, the script drops unfinished jobs, and prints to stderr how many earlier jobs had no result, as in `lost: 3`.
 """
 
 import argparse

@@ -27,7 +27,7 @@ from common.parent_watch import exit_with_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
 CHECK_USER = -1  # runs the task as often as the bench checks responses; printed as `check`
-# Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
+# Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that ran a Python
 # loop did 2 to 6 % less work per CPU second than one thread. With 0.1 s, they did at most 1 % less (medians on a busy
 # 2-CPU machine).
 SWITCH_S = 0.1
@@ -149,7 +149,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 
 
 def _follow_parent() -> None:
-    """Also use a signal to end the process with its parent: a watching thread might have to wait for the GIL."""
+    """End this process when its parent ends, also by a signal: a watching thread might have to wait for the GIL."""
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -175,7 +175,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
             run = _perform(task)
-            # Timing begins with the request, because a user also waits for other threads of its process.
+            # Timing begins when the user asks for the task, because users also wait for other threads of their process.
             _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:

@@ -23,13 +23,13 @@ from under_siege.targets.interpreter import Interpreter
 LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
 TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of queued check requests that it allows for
-QUEUE_S = 0.05  # time that queueing adds to each job
+QUEUE_S = 0.05  # time that the timeout allows for queueing, per job
 
 Work = tuple[tuple[str, Value], ...]
 
 
 class Files:
-    """The files of a directory, which are requested at random. The expected body is the contents of the file."""
+    """The files of a directory, requested at random. The expected body is the contents of the chosen file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -150,7 +150,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
             raise BadInputError(lines[-1].removeprefix("trial: "))
         raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
     try:
-        run = json.loads(printed[-1])  # the task may have printed the lines before
+        run = json.loads(printed[-1])  # earlier lines may be output of the task
         return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
     except (ValueError, LookupError, TypeError):
         raise BadInputError(

@@ -214,14 +214,14 @@ def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: in
                 ast.Name("path"), [ast.Constant(str(route)), ast.Call(ast.Name("include"), [ast.Constant(inner)])]
             ):
                 yield from _django_paths(str(inner), folder, prefix + route, depth + 1)
-            case ast.Call(ast.Name("path"), [ast.Constant(str()), ast.Attribute(attr="urls")]):  # such as admin.site
+            case ast.Call(ast.Name("path"), [ast.Constant(str()), ast.Attribute(attr="urls")]):  # as in admin.site.urls
                 pass
             case ast.Call(ast.Name("path"), [ast.Constant(str(route)), *_]) if is_path(prefix + route):
                 yield prefix + route
 
 
 def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the installed servers (or all if none is), the packages of all servers, and whether any is installed."""
+    """Return the installed servers, or all if there are none; the packages of all servers; whether any is installed."""
     module, _, name = app.partition(":")
     twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
     own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
@@ -239,7 +239,7 @@ def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[lis
 
 
 def _completed(command: str, app: str) -> str:
-    """Insert the application into a server's command, with `--factory` if `app` is a call such as `module:create()`."""
+    """Insert the application into a command; for `module:create()`, `APP` becomes `module:create --factory`."""
     option = f"{app.removesuffix('()')} --factory" if app.endswith("()") else app
     return command.replace("APP", option).replace("CALL", app)
 

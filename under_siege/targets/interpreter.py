@@ -98,7 +98,7 @@ def evaluate(python: str, source: str, *options: str) -> Any:
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return the interpreters without duplicates; an interpreter under another name is a duplicate, too."""
+    """Return the interpreters without duplicates; the same interpreter under another name is a duplicate, too."""
     return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 

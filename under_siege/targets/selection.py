@@ -1,4 +1,4 @@
-"""Turn command-line arguments into the suite to measure: strategies, an application, servers of a suite, or URLs."""
+"""Turn command-line arguments (strategies, an application, servers of a suite, or URLs) into the suite to measure."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -198,7 +198,7 @@ def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     if table.requests is not None and table.time is not None:
         raise BadInputError("load.time and load.requests can't be combined; use only one of them")
     if table.files and not DRIVERS[tool].supports_multiple_paths:
-        raise BadInputError(f'load has files, and {tool} requests one path only: expected tool = "wrk"')
+        raise BadInputError(f'load.files is set, but {tool} requests only one path: expected tool = "wrk"')
     if table.locust_workers and (tool != "locust" or table.threads):
         raise BadInputError('load.locust_workers needs tool = "locust", and can\'t be combined with threads')
     request = request_of(table, folder)
@@ -208,7 +208,7 @@ def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     ):
         others = "path, task, files, " if replaced == "requests_file" else ""
         raise BadInputError(
-            f"load.{replaced} replaces the request: remove {others}method, headers, body and content_type"
+            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
         )
     return Load(
         tool=tool,
@@ -242,7 +242,7 @@ def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
 def _backlog(table: DrainTable) -> Backlog | None:
     if (table.path is None) != (table.json is None):
         raise BadInputError(
-            'drain.path and drain.json must be set together, such as path = "/metrics" and json = "pending"'
+            'drain.path and drain.json must be set together, for example path = "/metrics" and json = "pending"'
         )
     return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 
@@ -330,13 +330,13 @@ def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Pa
     texts = [*command, *table.environment, *map(str, table.environment.values())]
     if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
         expected = (
-            "{port} in the command, such as --port {port}, in the environment, or in a file that the command names"
+            "{port} in the command (such as --port {port}), in the environment, or in a file that the command names"
         )
         raise BadInputError(f"{key} = {shown(table.command)} without {{port}}: expected {expected}")
 
 
 def template_text(word: str, folder: Path) -> str | None:
-    """Return the text of the file that a word of a command names if it contains `{port}`; otherwise, return `None`."""
+    """If a word of a command names a file that contains `{port}`, return the text of the file, or else `None`."""
     path = folder / word
     try:
         if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:

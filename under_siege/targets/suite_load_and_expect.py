@@ -113,7 +113,7 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
 
 
 def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
-    """Return the method, headers and body of the request; the body is JSON if it is, or encodes, a table or list."""
+    """Return the request; its default content type is JSON if the body is a table or list, or JSON text of one."""
     if table.body is not None and table.body_file is not None:
         raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""

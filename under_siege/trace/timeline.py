@@ -14,7 +14,7 @@ from under_siege.report.case_names import varying
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time
-PARALLEL = 1.2  # tasks ran in parallel if more than this number ran at once on average; clock errors can explain less
+PARALLEL = 1.2  # tasks ran in parallel if more than this number ran at once on average; less can be a clock error
 IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
 BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
 STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
@@ -144,7 +144,7 @@ class Timeline(NamedTuple):
     def parallelism(self) -> int | None:
         """Return the average number of tasks that ran at the same time, rounded, but at least 2 if any ran in parallel.
 
-        I/O-bound tasks count from their start to their end. Return None if the server doesn't report enough, or if
+        I/O-bound tasks count as running from start to end. Return None if the server doesn't report enough, or if
         tasks were waiting or other programs used the CPUs.
         """
         bars = self.bars
@@ -170,7 +170,7 @@ class Timeline(NamedTuple):
 
     @property
     def takes_turns(self) -> bool:
-        """Return whether tasks took turns: clearly more tasks were in progress than ran at any one moment."""
+        """Return whether tasks took turns: on average, clearly more tasks were in progress than ran in parallel."""
         return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
 
     @property
@@ -241,7 +241,7 @@ def axis_end_s(drawn: Sequence[Timeline]) -> float:
 
 
 def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timeline]]]:
-    """Group the timelines by pattern, and return the groups with the best pattern first."""
+    """Group the timelines by pattern, and return the groups, the best pattern first."""
     groups: dict[TimelinePattern, list[Timeline]] = {}
     for timeline in drawn:
         groups.setdefault(timeline.pattern, []).append(timeline)

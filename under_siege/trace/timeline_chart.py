@@ -16,7 +16,7 @@ _LABEL = 11  # height in pixels that is reserved for each label, so that labels 
 _COLUMN_GAP = 24
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # approximate width of a letter in pixels
-_MOST_PANELS = 4  # maximum number of panels on a slide
+_MOST_PANELS = 4  # maximum number of panels on a slide, unless several columns are requested
 _LEGEND = {
     "waits for its turn": "waiting",
     "waits for something other than a core": "elsewhere",
@@ -161,7 +161,7 @@ def timeline_chart(drawn: Sequence[Timeline], theme: Theme, columns: int = 1, mi
     timelines if there are several columns.
 
     Args:
-        missing: a sentence for each strategy that could not be traced, to be shown below the timelines.
+        missing: a sentence for each strategy that could not be traced, shown below the groups, but not on slides.
     """
     if theme.is_slide and len(drawn) > 1:
         groups = [members for _, members in grouped(drawn)]

@@ -13,7 +13,7 @@ from under_siege.report.case_names import in_brief, in_plain_words, with_name, w
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # maximum number of names in the first line; if there are more, it counts them, and the next lists them
+_MOST_NAMES = 3  # maximum number of names in line 1 of the headline; if exceeded, it counts them, and line 2 lists them
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Faint blue: it waits for its turn. Strong blue: its task "
@@ -26,12 +26,12 @@ GIL_EXPLANATION = (
     "(global interpreter lock), and only the thread that holds it can run Python code. The event loop runs in such a "
     "thread, so pings wait even if each task has its own thread. Threads switch every few milliseconds, but in no fair "
     "order, and the loop competes for the lock at each step of a ping: to accept, to read, and to answer. Each process "
-    "has its own lock, so two processes compute at the same moment."
+    "has its own lock, so two processes can compute at the same moment."
 )
 
 
 def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name in plain words, the file name (if `is_plain`, only its number) and the settings."""
+    """Return the name in plain words, the file name (only its number if `is_narrow` or `is_plain`) and the settings."""
     plain = in_plain_words(timeline.server, timeline.title)
     if is_plain:
         brief = in_brief(timeline.server, timeline.server, timeline.title)

@@ -29,7 +29,7 @@ from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
-PINGS_AROUND = 3  # number of pings before the requests and after their responses, as a baseline
+PINGS_AROUND = 3  # number of baseline pings before the requests, and again after the last response
 CLOCK_ACCURACY_S = 0.005  # tolerance for spans that begin before the request or end after the response
 
 SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time (None if unknown) of each span in seconds
@@ -154,6 +154,6 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
 
 
 def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
-    """Return one span with the duration in `Server-Timing` that ends with the response, or `[]` without this header."""
+    """Return one span that ends with the response and has the `Server-Timing` duration, or `[]` without this header."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

@@ -44,7 +44,7 @@ class TaskTraits:
 
     @property
     def is_cached(self) -> bool:
-        """Return whether later runs may be cache hits, because the first run took much longer."""
+        """Return whether the first run took so much longer that later runs may be cache hits."""
         first_run, again = self.profile.alone, self.again
         if first_run is None or again is None or first_run.error:
             return False
@@ -210,7 +210,7 @@ def _if_io_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
         case Kind.GREENLETS if not task.yields:
             return YES, "if it waits in calls that gevent can patch, such as Python's sockets, sleep and locks"
     if task.yields:
-        return YES, "it yields while it waits, so any number of tasks can wait on one thread"
+        return YES, "it yields while it waits, so any number of tasks can wait in one thread"
     return NO, "it waits without yielding, which blocks the event loop"
 
 

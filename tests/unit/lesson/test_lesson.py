@@ -364,7 +364,7 @@ def test_lesson_list_shows_every_step(tmp_path: Path) -> None:
     [
         (["99"], "no step '99': expected 1 to 13"),
         (["1", "2"], "more than one step"),
-        (["12", "--answer", "Z"], "step 12 expects A, B, C"),
+        (["12", "--answer", "Z"], "step 12 accepts A, B, C"),
         (["12", "--answer", "AB"], "2 letters for 5 questions"),
         (["12", "--answer", "?"], "is not a letter"),
         (["12"], "no prediction on stdin: expected one of A, B, C"),
