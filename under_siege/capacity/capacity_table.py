@@ -202,6 +202,8 @@ def in_one_sentence(capacity: Capacity) -> str:
         return f"{name}: search failed."
     if capacity.lower_per_s:
         return f"{name} {_interval(capacity)}."
+    if capacity.upper_per_s is None:
+        return f"{name}: the search found no limit."
     return f"{name} meets the goals at none of the offered rates; {_why_none(capacity)}."
 
 

@@ -195,7 +195,8 @@ def _load_differences(base: Result, new: Result) -> Iterator[str]:
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
             values_text = (", ".join(map(str, values)) or axis(name).default_label for values in (before, after))
-            yield f"{name.removesuffix('s')}s ({' and '.join(values_text)})"
+            plural = {"users": "numbers of users"}.get(name, f"{name.removesuffix('s')}s")
+            yield f"{plural} ({' and '.join(values_text)})"
 
 
 def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:

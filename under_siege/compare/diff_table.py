@@ -54,6 +54,7 @@ from under_siege.compare.diff import (
 )
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import SCHEMA, Result
+from under_siege.paths import PROGRAM
 from under_siege.report import columns
 from under_siege.report.case_names import at, full_name, varying
 from under_siege.report.notes import footnote, notes
@@ -63,7 +64,7 @@ from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
-    "before → now: the values that bench.py report shows; %: change of the mean over all rounds",
+    f"before → now: the values that {PROGRAM} report shows; %: change of the mean over all rounds",
     "better, worse: a change of more than 2 % that is significant at 5 % after Holm's correction for multiple testing",
 )
 NOTHING = "-"

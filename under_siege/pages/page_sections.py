@@ -78,7 +78,8 @@ def traced(result: Result, columns: int = 1) -> Picture:
     untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
     untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
     users = max((record.users for record in result.records), default=0)
-    longer = f" Under siege, {users} users send requests all the time, so requests take longer than here."
+    who = "one user sends" if users == 1 else f"{users} users send"
+    longer = f" Under siege, {who} requests all the time, so requests take longer than here."
     asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
     return Picture(
         "timeline",

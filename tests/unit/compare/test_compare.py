@@ -198,7 +198,7 @@ def test_results_with_different_tasks_or_users_are_never_compared(anyway) -> Non
     users = a_result(("1_a", 1, 1.0))
     for record in users.records:
         record.values["users"] = 50
-    with pytest.raises(BadInputError, match=r"different users \(5 and 50\)"):
+    with pytest.raises(BadInputError, match=r"different numbers of users \(5 and 50\)"):
         check_comparable(base, users, anyway=anyway)
     with pytest.raises(BadInputError, match="the second result is empty"):
         check_comparable(base, result_of([]), anyway=anyway)
