@@ -98,7 +98,7 @@ class _Worker(SyncWorker):  # type: ignore[misc]
 
 
 class _Workers:
-    """State that the workers share: the numbers of ready workers and of dropped requests."""
+    """The shared state of the workers: the numbers of ready workers and of dropped requests."""
 
     def __init__(self, options: Options, admission: KernelQueue, listener: socket.socket) -> None:
         self._options, self._admission, self._listener = options, admission, listener

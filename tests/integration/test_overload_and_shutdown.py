@@ -114,7 +114,7 @@ def test_a_killed_server_leaves_no_worker_processes(script: Path, tmp_path: Path
 def check_load_shedding(served: Served) -> None:
     """Check that some of eight simultaneous requests are refused.
 
-    Try up to three times, because a busy machine may delay the client so that its requests do not overlap.
+    Try up to three times, because a busy machine may delay the client so much that its requests do not overlap.
     """
     for _ in range(3):
         answers = [receive(connection) for connection in [served.send("/") for _ in range(8)]]

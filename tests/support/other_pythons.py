@@ -16,7 +16,7 @@ NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", 
 
 @functools.cache
 def other_pythons() -> tuple[Interpreter, ...]:
-    """Return one interpreter for each other version on the PATH, in ascending order."""
+    """Return one interpreter for each version on the PATH except that of the tests, in ascending order."""
     found = []
     for name in NAMES:
         try:

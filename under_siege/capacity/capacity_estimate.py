@@ -329,7 +329,7 @@ class Capacity:
 
 
 def capacities_of(result: Result) -> list[Capacity]:
-    """Return the capacity of every server and task, ordered by server number."""
+    """Return the capacity of each case, ordered by server number."""
     cases = list(dict.fromkeys(step.case for step in result.steps))
     return [Capacity(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
 

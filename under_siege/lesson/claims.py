@@ -201,7 +201,7 @@ def _in_flight(trace: Trace) -> Figure:
 
 
 def _doubt(summary: Summary) -> str:
-    """Return why a case's figures can't be trusted, or an empty string. Noise is ignored: intervals include it."""
+    """Return why a case's figures can't be trusted, or an empty string. Noise is no reason: intervals contain it."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
     return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"

@@ -121,7 +121,7 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
 
 
 def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
-    """Return the factor for the duration of a step on a slow or busy machine, and announce the extra time."""
+    """Return the factor by which to lengthen a step if the machine is slow or busy, and announce the extra time."""
     other_work = min(0.99, psutil.cpu_percent(CPU_SAMPLE_S) / 100)
     times = min(LONGEST, slow / (1 - other_work))
     if (more_s := (times - 1) * total_s) < NOTICEABLE_S:

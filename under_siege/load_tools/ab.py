@@ -89,8 +89,8 @@ class Ab(Driver):
 def _percentiles_s(text: str, complete: int) -> dict[int, float]:
     """Return the response time in seconds for each percentage in the file that `-e` writes.
 
-    For high percentages of few requests, ab reads beyond the last time that it has measured (ab.c, `output_results`).
-    These values are replaced by the longest time.
+    If there are few requests, ab reads past the end of its measured times for high percentages (ab.c,
+    `output_results`). These values are replaced by the longest time.
     """
     times_s = {int(percent): float(time_ms) / 1000 for percent, time_ms in _PERCENTILE.findall(text)}
     return {
