@@ -111,7 +111,7 @@ def test_the_recovery_time_ends_when_the_request_rate_is_back_at_80_percent(gap_
     assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
     assert figures["whole_s"] == pytest.approx(
         max(0.0, gap_s - 0.1), abs=0.11
-    )  # 80 % of the rate over 0.5 s counts as recovered
+    )  # a window of 0.5 s with 80 % of the rate counts as recovered
 
 
 def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:

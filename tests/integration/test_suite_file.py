@@ -44,7 +44,7 @@ BAD = {
     "unused_axis": (SERVER + "[axes]\nworkers = [1, 2]", "axes.workers: no server uses it"),
     "unknown_axis_in_command": (
         '[servers.one]\ncommand = "serve {port} {size}"',
-        "contains {size}, which is not an axis",
+        "contains the unknown placeholder {size}",
     ),
     "unknown_axis_in_path": (
         SERVER + '[load]\npath = "/{size}"',
@@ -112,7 +112,7 @@ BAD = {
         'prepare = "make {port}"\n' + SERVER,
         "prepare = 'make {port}' has the placeholder {port}: expected one of suite,",
     ),
-    "unknown_axis_in_prepare": (SERVER + 'prepare = "make {size}"', "contains {size}, which is not an axis"),
+    "unknown_axis_in_prepare": (SERVER + 'prepare = "make {size}"', "contains the unknown placeholder {size}"),
     "unclosed_quote_in_prepare": (
         SERVER + 'prepare = "make \'x"',
         "servers.one.prepare = \"make 'x\" can't be split into words",

@@ -29,7 +29,7 @@ SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds for `suspec
 # second limit.
 TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
-LEAST_CPU_S = 0.001  # minimum CPU time of a task to check: the resolution of the CPU clock
+LEAST_CPU_S = 0.001  # tasks with less CPU time are not checked: it is the resolution of the CPU clock
 USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
 HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of a response proves little
 

@@ -20,8 +20,8 @@ _LONGEST_ID = 40  # maximum length of a process id in a header; longer values ar
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
 LIMIT_S = 2.0  # timeout for connecting, and for the response to a malformed request
 QUIET_S = 0.05  # how long to wait for a second response
-# After PATIENT requests, wait only HASTY_S for a second response, because some servers serve one client at a time. By
-# then, a server that answers smuggled requests has been detected.
+# After PATIENT requests, a server that answers smuggled requests has been detected. From then on, wait only HASTY_S for
+# a second response: if a server serves one client at a time, the waits add up.
 PATIENT, HASTY_S = 200, 0.002
 MOST_BYTES = 65536  # maximum number of bytes to read from a response
 AT_ONCE = 64

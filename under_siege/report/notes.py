@@ -154,7 +154,7 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
         if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
             yield (
                 case.server,
-                f"the bench sent 1 % of pings over {formatting.seconds(late_s)} late, which counts as latency",
+                f"the bench sent 1 % of pings at least {formatting.seconds(late_s)} late; latencies include this delay",
             )
 
 

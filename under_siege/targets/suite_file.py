@@ -319,7 +319,7 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
     for name in names:
         if name not in (*PLACEHOLDERS, *axes):
             known = ", ".join((*PLACEHOLDERS, *own_axes))
-            raise BadInputError(f"{key} contains {{{name}}}, which is not an axis: expected one of {known}")
+            raise BadInputError(f"{key} contains the unknown placeholder {{{name}}}: expected one of {known}")
     services = [name for name in names if name in SERVICES and name not in target.needs]
     depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))

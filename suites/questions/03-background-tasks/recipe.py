@@ -8,7 +8,7 @@ from fastapi import FastAPI, HTTPException
 from jobs import build_report, send_email, start_worker
 from limited import LimitedJobs
 
-WORKERS = 2  # the number of CPUs
+WORKERS = 2  # set this to the number of CPUs
 reports = LimitedJobs(8 * WORKERS)
 emails = LimitedJobs(20)
 

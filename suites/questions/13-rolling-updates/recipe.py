@@ -8,7 +8,7 @@ from types import FrameType
 import uvicorn
 from app import app
 
-DRAIN_S = 5  # longer than the load balancer needs to notice: health-check interval × failures
+DRAIN_S = 5  # longer than the load balancer takes to notice: interval × failure threshold
 
 
 class DrainingServer(uvicorn.Server):

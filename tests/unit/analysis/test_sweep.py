@@ -126,7 +126,7 @@ def test_sweeps_of_a_single_round_are_not_described() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
-def test_reports_name_servers_whose_throughput_still_grows_at_the_highest_value() -> None:
+def test_reports_list_the_servers_whose_throughput_still_grows_at_the_highest_value() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
     text = Report(result).formatted("markdown")

@@ -286,7 +286,7 @@ def test_tables_do_not_truncate_figures_at_80_columns(one: LessonStep, page: Que
     result = msgspec.structs.replace(result, traces=[])
     for picture in terminal.charts_and_tables(page, result, view):
         Console(file=paper, width=terminal.WIDTH, color_system=None).print(picture)
-    if not result.incidents:  # the table of a drill wraps its lines
+    if not result.incidents:  # the table of a drill is split instead of truncated
         assert "…" not in paper.getvalue()
 
 

@@ -127,7 +127,7 @@ def test_wrong_responses_are_not_included_in_the_rate() -> None:
 
 def test_a_request_starts_when_the_previous_request_of_the_same_user_is_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
-    assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for the request before 8.79 s
+    assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for this request
 
 
 @pytest.mark.figures
