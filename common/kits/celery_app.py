@@ -22,7 +22,7 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # the broker keeps a task until its worker has finished it
     task_reject_on_worker_lost=True,
-    task_retry_on_worker_lost=True,  # max_retries limits the retries of a task that always kills its process
+    task_retry_on_worker_lost=True,  # so max_retries also limits a task that always kills its process
     worker_prefetch_multiplier=1,
     result_expires=3600,
     result_backend_always_retry=True,  # no result is lost if the broker is briefly unavailable
