@@ -31,9 +31,10 @@ besiege() {
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
     'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
-  # Siege sometimes hangs after SIGTERM; `timeout`, if it is installed, then kills it.
-  local bounded=() siege status=0
-  if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 0); fi
+  # Siege sometimes hangs at the end or after SIGTERM; `timeout`, if it is installed, then kills it.
+  local bounded=() siege status=0 limit_s=$((${duration%[SMH]} + 30))
+  case $duration in *M) limit_s=$((${duration%M} * 60 + 30)) ;; *H) limit_s=$((${duration%H} * 3600 + 30)) ;; esac
+  if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 "$limit_s"); fi
   # Ctrl-C must not stop tee before siege has printed its report.
   exec 3> >(trap '' INT TERM; exec tee "$home/report" >&2)
   local tee=$!
@@ -42,7 +43,7 @@ besiege() {
   trap 'kill -TERM "$siege" 2>/dev/null' INT TERM
   # A signal ends the first wait early; siege then still prints its report.
   wait "$siege" || wait "$siege" || status=$?
-  if ((status == 137)); then echo "run_benchmark.sh: siege did not end after SIGTERM and was killed" >&2; fi
+  if ((status == 124 || status == 137)); then echo "run_benchmark.sh: siege did not end and was stopped" >&2; fi
   exec 3>&-
   wait "$tee" || true
   explain_failures "$home/report" "$users"

@@ -61,7 +61,7 @@ def test_stopping_run_benchmark_stops_siege(tmp_path) -> None:
         process.terminate()
         process.wait(timeout=60)
     # About one siege in ten hangs or crashes if it is stopped while it starts its threads.
-    assert re.search("Transactions:|siege did not end after SIGTERM|Segmentation fault", shown.read_text())
+    assert re.search("Transactions:|siege did not end|Segmentation fault", shown.read_text())
 
 
 @pytest.mark.parametrize(
