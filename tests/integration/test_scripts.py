@@ -52,6 +52,17 @@ def test_run_benchmark_requires_only_siege(tmp_path) -> None:
     assert "Transactions:" in shown.stderr
 
 
+@pytest.mark.parametrize(("duration", "limit_s"), [("20", 50), ("20S", 50), ("2m", 150), ("1H", 3630)])
+def test_run_benchmark_stops_siege_if_it_hangs_30_s_longer_than_its_duration(duration, limit_s, tmp_path) -> None:
+    """Replace `timeout`, because siege hangs too rarely, and the real limit takes too long."""
+    (tmp_path / "timeout").write_text("#!/bin/bash\necho limits: $*\nexit 124\n")
+    (tmp_path / "timeout").chmod(0o755)
+    with serving(SERVERS[1]) as served:
+        shown = call(f"127.0.0.1:{served.port}", DURATION=duration, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert f"--kill-after=5 {limit_s} siege" in shown.stderr
+    assert "siege did not end and was stopped" in shown.stderr
+
+
 def test_stopping_run_benchmark_stops_siege(tmp_path) -> None:
     shown = tmp_path / "shown"
     with serving(SERVERS[1]) as served, shown.open("w") as file:

@@ -4,6 +4,7 @@ import functools
 import html
 import io
 import json
+import math
 import re
 from pathlib import Path
 
@@ -128,6 +129,11 @@ def test_a_claim_is_undecided_if_its_interval_includes_a_limit(is_: str) -> None
 )
 def test_the_limits_of_a_claim_include_a_margin(is_: str, between: tuple[float, float, float], expected: str) -> None:
     assert outcome_of(is_, between) == expected
+
+
+@pytest.mark.parametrize(("between", "expected"), [((math.inf,) * 3, HOLDS), ((1.9, 2.0, 2.1), NOT_HERE)])
+def test_never_holds_only_for_an_infinite_time(between: tuple[float, float, float], expected: str) -> None:
+    assert outcome_of("never", between) == expected
 
 
 def test_a_claim_about_pings_is_undecided_after_one_round() -> None:

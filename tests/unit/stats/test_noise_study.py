@@ -189,6 +189,12 @@ def test_notes_state_the_size_of_speed_variations_and_steal_time() -> None:
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 
+def test_fewer_than_1_percent_of_late_pings_in_all_rounds_add_no_note() -> None:
+    records = [record for number in (1, 2) for record in (bare_record(number), record_of("1_a", number))]
+    records[1].pings.sent_s[0] = records[1].pings.due_s[0] + 0.5  # more than 1 % of the pings of this round
+    assert "of pings at least" not in Report(result_of(records)).formatted("table")
+
+
 def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect() -> None:
     records = [bare_record(), record_of("1_a")]
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
