@@ -108,16 +108,12 @@ def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tupl
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
-    blocks_of = [(pair, blocks[pair[0]], blocks[pair[1]]) for pair in pairs]
-    confused = [
-        *(pair for pair, one, other in blocks_of if one.names.touches(other.names)),
-        *(
-            pair
-            for pair, one, other in blocks_of
-            if _is_ambiguous(one, other) and _spread(groups, pair) <= _WIDEST_AMBIGUOUS
-        ),
-    ]
-    return next((pair for pair in confused if _spread(groups, pair) <= _WIDEST), None)
+    for pair in pairs:
+        one, other = (blocks[number] for number in pair)
+        widest = _WIDEST if one.names.touches(other.names) else _WIDEST_AMBIGUOUS if _is_ambiguous(one, other) else 0.0
+        if _spread(groups, pair) < widest:
+            return pair
+    return None
 
 
 def _is_ambiguous(one: Block, other: Block) -> bool:
