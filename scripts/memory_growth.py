@@ -21,7 +21,7 @@ from measured_table import Cell, MeasuredTable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege import formatting
 from under_siege.environments.services import Services
 from under_siege.faults.drill_run import drill_plan

@@ -1,9 +1,8 @@
 """FastAPI with a plain `def`: it runs in a pool of 40 threads, and the GIL lets only one of them compute at a time."""
 
-from fastapi import Request, Response
+from fastapi import Response
 
-from common.kits.fastapi_kit import answer, disconnect_check, serve, task_app
-from common.kits.fastapi_kit import anyio_threads as default_workers
+from common.fastapi_kit import answer, serve, task_app
 from common.options import server_options
 from common.task import perform
 
@@ -11,10 +10,10 @@ app = task_app()
 
 
 @app.get("/")
-def long_task(request: Request) -> Response:
-    return answer(request, perform(options.task, disconnect_check(request)))
+def long_task() -> Response:
+    return answer(perform(options.task))
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers(), most_waiting=10)
+    options = server_options(40)  # the default of AnyIO, whose threads FastAPI uses
     serve(app, options)

@@ -1,21 +1,19 @@
 """In a job queue: Celery sends the task through Redis to a worker, on this machine or elsewhere (CELERY_BROKER_URL)."""
 
-from common.cpus import usable_cpus as default_workers
-from common.kits.celery_app import perform
-from common.kits.celery_kit import job_queue
-from common.kits.job_endpoints import JOBS
-from common.kits.tornado_kit import TaskHandler, serve
+from common.celery_kit import job_queue
+from common.job_endpoints import JOBS
 from common.options import server_options
+from common.tornado_kit import TaskHandler, serve
+from common.workers import usable_cpus
 
 REQUIRES = "redis-server"
 
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        job = self.resource.result_of(perform.s(self.task))
-        self.answer(await self.cancel_on_disconnect(job))
+        self.answer(await self.resource.perform(self.task))
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers())
+    options = server_options(usable_cpus())
     serve(LongTask, options, job_queue(options), JOBS)

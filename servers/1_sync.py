@@ -1,8 +1,8 @@
-"""One request at a time: all others queue, including pings; needs a proxy for protection from slow clients."""
+"""One request at a time (Flask's development server): all others queue, including pings."""
 
 from flask import Response
 
-from common.kits.flask_kit import answer, serve, task_app
+from common.flask_kit import answer, serve, task_app
 from common.options import server_options
 from common.task import perform
 

@@ -1,8 +1,8 @@
 """On the event loop itself: `async def` alone does not help, because the loop is blocked until the task is done."""
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

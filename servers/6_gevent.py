@@ -6,8 +6,7 @@ monkey.patch_all()
 
 from flask import Response
 
-from common.kits.flask_kit import answer, task_app
-from common.kits.gevent_kit import serve
+from common.flask_kit import answer, serve_with_gevent, task_app
 from common.options import server_options
 from common.task import perform
 
@@ -21,4 +20,4 @@ def long_task() -> Response:
 
 if __name__ == "__main__":
     options = server_options()
-    serve(app, options)
+    serve_with_gevent(app, options)

@@ -2,11 +2,10 @@
 
 from flask import Response
 
-from common.cpus import usable_cpus as default_workers
-from common.kits.flask_kit import answer, task_app
-from common.kits.gunicorn_kit import serve
+from common.flask_kit import answer, serve_with_gunicorn, task_app
 from common.options import server_options
 from common.task import perform
+from common.workers import usable_cpus
 
 app = task_app()
 
@@ -17,5 +16,5 @@ def long_task() -> Response:
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers())
-    serve(app, options)
+    options = server_options(usable_cpus())
+    serve_with_gunicorn(app, options, workers=options.workers)

@@ -24,11 +24,11 @@ from leftover_processes import Look, described, end, marking
 from other_pythons import other_pythons
 from scheduling import OrderedScheduling, ordered
 
-from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas, html_page
 from under_siege.environments.installation import with_packages
 from under_siege.processes.managed_process import offspring
+from under_siege.system_packages import unmet
 from under_siege.targets.interpreter import Interpreter
 from under_siege.targets.strategies import read_strategy
 

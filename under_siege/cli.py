@@ -322,7 +322,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     TASK is a built-in task or your own function: module:function or, with literal arguments, "module:function('acme',
     3)". Without TASK, all built-in tasks are tried. Exit 1 if, for any of the tasks, no strategy is worth a run.
     """
-    from common.task.builtin import BUILTIN_TASKS
+    from common.task import BUILTIN_TASKS
     from under_siege.result_output import show
     from under_siege.targets.interpreter import interpreter
     from under_siege.targets.strategies import all_strategies

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import click
 
 from common.errors import BadInputError
-from common.server_contract import MOST_WORKERS
-from common.task.builtin import BUILTIN_TASKS
+from common.options import MOST_WORKERS
+from common.task import BUILTIN_TASKS
 from under_siege.model.result_file import check_writable, is_pipe, legible
 from under_siege.paths import IS_INSTALLED, PROGRAM
 

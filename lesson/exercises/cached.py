@@ -6,9 +6,9 @@ To do: perform the task for every request.
 
 from functools import cache
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import TaskRun, perform
+from common.tornado_kit import TaskHandler, serve
 
 
 @cache

@@ -5,8 +5,8 @@ To do: let FastAPI run this endpoint in its thread pool, as it does with one kin
 
 from fastapi import Request, Response
 
-from common.kits.fastapi_kit import answer, serve, task_app
-from common.kits.fastapi_kit import anyio_threads as default_workers
+from common.fastapi_kit import answer, serve, task_app
+from common.fastapi_kit import anyio_threads as default_workers
 from common.options import server_options
 from common.task import perform
 

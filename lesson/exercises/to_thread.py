@@ -3,9 +3,9 @@
 To do: import asyncio, and call `perform` with `asyncio.to_thread`.
 """
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

@@ -1,8 +1,8 @@
 """Solved: the server performs the task for every request, so its rate no longer exceeds what is possible."""
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

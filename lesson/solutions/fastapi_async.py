@@ -2,8 +2,8 @@
 
 from fastapi import Request, Response
 
-from common.kits.fastapi_kit import answer, serve, task_app
-from common.kits.fastapi_kit import anyio_threads as default_workers
+from common.fastapi_kit import answer, serve, task_app
+from common.fastapi_kit import anyio_threads as default_workers
 from common.options import server_options
 from common.task import perform
 

@@ -3,11 +3,11 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from common.cpus import usable_cpus as default_workers
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
-from common.parent_watch import exit_with_server
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
+from common.workers import exit_with_server
+from common.workers import usable_cpus as default_workers
 
 
 class LongTask(TaskHandler):

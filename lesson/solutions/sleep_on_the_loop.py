@@ -4,7 +4,7 @@ import asyncio
 
 from aiohttp.web import Request, Response
 
-from common.kits.aiohttp_kit import answer, serve
+from common.aiohttp_kit import answer, serve
 from common.options import server_options
 from common.task import perform_in_slices
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, SUPPORT, gone, wait_until
 from plans import plan_of
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.probes import check_interval_s

@@ -16,8 +16,8 @@ import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
 
 from common import server_contract
-from common.server_contract import path_of, remedy, unmet
 from under_siege.run.plan import make_plan
+from under_siege.system_packages import path_of, remedy, unmet
 from under_siege.targets.strategies import catalogue_as_text, strategies_suite
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
@@ -61,7 +61,7 @@ class ExternalCelery:
     def start_worker(self) -> None:
         celery = str(Path(sys.executable).with_name("celery"))
         words = ("worker", "--concurrency", "2", "--without-gossip", "--without-mingle")
-        self.worker = self._stack.enter_context(started(celery, "--app", "common.kits.celery_app", *words))
+        self.worker = self._stack.enter_context(started(celery, "--app", "common.celery_kit", *words))
 
     def keep_worker(self) -> None:
         """Restart the worker if it has exited, as a service manager would.

@@ -9,7 +9,7 @@ from bench_runs import MeasuredCase, run_servers, server_path
 from conftest import ROOT, server_flags
 from plans import plan_of
 
-from common.server_contract import FIRST_PORT
+from common.options import FIRST_PORT
 from under_siege.environments.services import Services
 from under_siege.paths import HOST
 from under_siege.processes.ports import claimed_port, port_is_free

@@ -64,7 +64,7 @@ def test_a_user_module_named_common_that_fails_to_import_causes_an_error(run_cli
 
 def test_common_is_the_project_package_if_the_user_has_no_module_of_that_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
+    assert asyncio.run(try_task("common.task:primes", interpreter())).answer == b"4017"
 
 
 SERVER = f"""'''Serves, on a --port.'''

@@ -11,12 +11,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from common.admission_queue import LoopThrottle
 from conftest import LIMIT_S, ROOT, SERVERS, SUPPORT, Served, gone, is_free, receive, serving, wait_until
 
 from common import admission_queue
-from common.admission_queue import LoopThrottle
 from common.options import Options, server_options
-from common.server_contract import LONGEST_QUEUE
 from under_siege.faults.drill_run import drill_plan
 from under_siege.targets.strategies import all_strategies, read_strategy, strategies_suite, with_default_queue
 

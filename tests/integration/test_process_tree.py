@@ -1,4 +1,4 @@
-"""common.process_tree finds the same processes as psutil."""
+"""under_siege.processes.process_tree finds the same processes as psutil."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import pytest
 from conftest import wait_until
 
 from common import process_tree
-from common.process_tree import children, descendants
+from under_siege.processes.process_tree import children, descendants
 from under_siege.processes.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
 
 # Two threads start processes in new sessions. Processes without children have an empty environment.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from common.admission_queue import HEAD_LIMIT_S
 from conftest import (
     LIMIT_S,
     ROOT,
@@ -28,11 +29,9 @@ from conftest import (
 )
 from other_pythons import other_pythons
 
-from common.admission_queue import HEAD_LIMIT_S
 from common.options import default_port, server_options
-from common.server_contract import unmet
-from common.task import perform
-from common.task.builtin import BUILTIN_TASKS
+from common.task import BUILTIN_TASKS, perform
+from under_siege.system_packages import unmet
 from under_siege.targets.interpreter import Interpreter
 from under_siege.targets.strategies import all_strategies, read_strategy
 

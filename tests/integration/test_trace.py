@@ -16,7 +16,7 @@ from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 from simulated_trace import beside_other_work, by_two, one_by_one, trace_of
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege.charts.canvas import FILE
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import CaseFailedError, Trace, load, save

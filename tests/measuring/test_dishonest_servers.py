@@ -7,10 +7,10 @@ import pytest
 from bench_runs import run_servers, without_a_ceiling
 from conftest import SERVERS, SUPPORT, TESTS, server_flags
 
-from common.server_contract import unmet
 from under_siege.analysis.ranking import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import load
+from under_siege.system_packages import unmet
 from under_siege.targets.strategies import read_strategy
 
 DISHONEST = TESTS / "servers" / "dishonest"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 
-from common.cpus import usable_cpu_numbers
+from common.workers import usable_cpu_numbers
 from under_siege.model.record import Record
 from under_siege.monitors import machine_speed, resource_usage
 from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine

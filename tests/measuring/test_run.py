@@ -10,7 +10,7 @@ from command import invoke
 from conftest import MACHINE_FLAGS, SUPPORT, server_flags
 from machine_stalls import watching
 
-from common.cpus import usable_cpu_numbers
+from common.workers import usable_cpu_numbers
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import SCHEMA, load
 

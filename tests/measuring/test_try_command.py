@@ -19,7 +19,7 @@ import pytest
 from conftest import SERVERS, SUPPORT
 from rich.console import Console
 
-from common.task.builtin import BUILTIN_TASKS
+from common.task import BUILTIN_TASKS
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from types import MappingProxyType
 
 from common.options import Options
-from common.responses import now_s, ping_headers, task_headers
+from common.server import now_s, ping_headers, task_headers
 from common.task import TaskRun, perform
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -2,7 +2,7 @@
 
 from flask import Response
 
-from common.kits.flask_kit import serve, task_app
+from common.flask_kit import serve, task_app
 from common.options import server_options
 from common.task import perform
 

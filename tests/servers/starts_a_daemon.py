@@ -3,11 +3,11 @@
 import os
 import sys
 
+from common.lifecycle import listening_socket
 from flask import Response
 from werkzeug.serving import make_server
 
-from common.kits.flask_kit import answer, task_app
-from common.lifecycle import listening_socket
+from common.flask_kit import answer, task_app
 from common.options import server_options
 from common.task import perform
 

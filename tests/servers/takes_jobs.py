@@ -6,10 +6,10 @@ import dataclasses
 import os
 import uuid
 
-from common.kits.job_endpoints import JOBS, FindJob, Job, PostJob
-from common.kits.tornado_kit import Handler, TaskHandler, serve
+from common.job_endpoints import JOBS, FindJob, Job, PostJob
 from common.options import server_options
 from common.task import TaskRun, perform
+from common.tornado_kit import Handler, TaskHandler, serve
 
 ARE = os.environ.get("JOBS_ARE", "right")
 

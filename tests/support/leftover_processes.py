@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from common.process_tree import children
 from under_siege.processes.managed_process import processes
+from under_siege.processes.process_tree import children
 from under_siege.processes.supervisor import inherited, is_running
 
 MARK = "UNDER_SIEGE_TEST"

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from common.task.builtin import BUILTIN_TASKS, is_prime
+from common.task import BUILTIN_TASKS, is_prime
 
 
 def record_exit(path):

@@ -21,7 +21,6 @@ from under_siege.run.plan import Length, Plan, ProgressListener, in_words, make_
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
-from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # number of users when the ceiling is measured in a closed loop; enough to keep every CPU busy
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
@@ -40,8 +39,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
         check_goal(goal(text), suite)
-    targets = tuple(with_default_queue(target) for target in suite.targets)
-    ceiling = suite.ceiling
+    targets, ceiling = suite.targets, suite.ceiling
     if ceiling is not None and not ceiling.has_no_server:
         targets, ceiling = (*targets, ceiling), None
     searched = replace(suite, targets=targets, ceiling=ceiling, axes={**suite.axes, "users": (USERS,)})

@@ -22,10 +22,10 @@ from packaging.version import InvalidVersion
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from common.server_contract import install_one_of
 from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.paths import ROOT, cache_directory, server_environment
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
+from under_siege.system_packages import install_one_of
 from under_siege.targets.interpreter import Interpreter, interpreter
 
 DIRECTORY = cache_directory() / ".pythons"  # ignored by git

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
-from common.server_contract import BACKLOG
+from common.workers import usable_cpus
 from under_siege.environments.installation import isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.model.record import Environment
@@ -149,6 +148,9 @@ def _cpus() -> Iterator[Finding]:
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()
     if _settings("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == ["powersave"] and not has_pstate:
         yield Finding("the CPUs are in power-saving mode", "cpupower frequency-set -g performance")
+
+
+BACKLOG = 2048  # the default of gunicorn and uvicorn
 
 
 def _network() -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from packaging.version import Version
 
 from common.errors import BadInputError
-from common.server_contract import install_command
 from under_siege.environments.installation import run_command
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.resource_usage import tree_usage
@@ -23,6 +22,7 @@ from under_siege.paths import HOST
 from under_siege.processes.managed_process import ManagedProcess, Tail, how_it_ended, until
 from under_siege.processes.ports import claimed_port
 from under_siege.processes.supervisor_client import kept
+from under_siege.system_packages import install_command
 
 READY_LIMIT_S = 30.0
 NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists

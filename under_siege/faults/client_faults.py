@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege.faults.fault import (
     DEAD,
     HIDDEN,

@@ -1,6 +1,7 @@
 """Plan and run a drill: inject each fault into each server in each round, and record every incident."""
 
 import contextlib
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,11 @@ from under_siege.faults.job_faults import NO_JOBS
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, Incident, Result
 from under_siege.model.suite import Suite
+from under_siege.paths import PACKAGE, environment_variable
 from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import DRILL, refuse_unsupported
-from under_siege.targets.strategies import with_default_queue
 
 Chain = list[tuple[Case, Incident]]
 
@@ -34,8 +35,7 @@ def drill_plan(
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the default queue, as in production
-    no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
+    no_ceiling = replace(suite, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
@@ -60,7 +60,9 @@ def run_drill(
         for chain in chains(ready, selected(options)):
             await drill.run_chain(chain)
 
-    return run_and_save(plan, out, watcher, command, work, meanwhile)
+    paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task
+        return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:

@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
-from common.server_contract import path_of
 from under_siege.environments.services import Services
 from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.users import Users
@@ -28,6 +27,8 @@ from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.run.plan import Plan, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
+from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
+from under_siege.system_packages import path_of
 from under_siege.targets.expectation import Expectation
 
 PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker need PROGRAM, and read VARIABLE
@@ -37,8 +38,6 @@ RESTART_DELAY_S = 0.5
 _ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
 _IN_MEMORY = ("--appendonly", "no")
 
-# Keep these values in sync with common.task.drill_tasks.
-FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
 USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
 PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # duration of the load before the fault
@@ -106,7 +105,7 @@ async def separate_broker(python: str, workers: int | None, *, on_disk: bool) ->
         stack.enter_context(environment_variable(VARIABLE, f"redis://{HOST}:{port}/0"))
         await broker.wait_until_ready()
         processes = ["--concurrency", str(workers)] if workers else []
-        celery = ["celery", "--quiet", "--app", "common.kits.celery_app", "worker", *processes]
+        celery = ["celery", "--quiet", "--app", "common.celery_kit", "worker", *processes]
         worker = _start([python, "-P", "-m", *celery])
         stack.push_async_callback(worker.stop)
         yield broker
@@ -114,7 +113,7 @@ async def separate_broker(python: str, workers: int | None, *, on_disk: bool) ->
 
 def compute_task(cpu_s: float) -> str:
     """Return the specification of a task that uses this much CPU time."""
-    return f"common.task.drill_tasks:compute({cpu_s:g})"
+    return f"drill_task:compute({cpu_s:g})"
 
 
 def quick_s(idle_answer_s: float | None) -> float:

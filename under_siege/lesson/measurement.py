@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
-from common.server_contract import unmet
+from common.workers import usable_cpus
 from under_siege import formatting
 from under_siege.capacity.capacity_run import capacity_plan, run_capacity
 from under_siege.checks.suspicions import OTHER_WORK
@@ -25,6 +24,7 @@ from under_siege.paths import PROGRAM, ROOT
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import run_plan
+from under_siege.system_packages import unmet
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter
 from under_siege.targets.selection import suite_of

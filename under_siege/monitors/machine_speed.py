@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from common.cpus import usable_cpu_numbers
+from common.workers import usable_cpu_numbers
 from under_siege.model.record import Machine, Record, append_row
 from under_siege.monitors.probes import in_background
 from under_siege.paths import script, server_environment

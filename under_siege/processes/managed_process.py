@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import psutil
 
-from common.process_tree import descendants
 from under_siege.model.result_file import legible
+from under_siege.processes.process_tree import descendants
 from under_siege.processes.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
 from under_siege.processes.supervisor_client import Child
 

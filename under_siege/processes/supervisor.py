@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any
 
-from common.process_tree import HAS_CHILDREN_FILES, PROC, children, descendants, read_proc
+from under_siege.processes.process_tree import HAS_CHILDREN_FILES, PROC, children, descendants, read_proc
 
 if not HAS_CHILDREN_FILES:
     import psutil

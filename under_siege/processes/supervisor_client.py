@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import psutil
 
-from common.process_tree import HAS_CHILDREN_FILES, children
 from under_siege.paths import ROOT
+from under_siege.processes.process_tree import HAS_CHILDREN_FILES, children
 from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 TIMEOUT_S = 0.5

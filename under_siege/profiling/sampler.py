@@ -22,13 +22,13 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
-from common.process_tree import descendants
 from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import LARGEST_INDEX, legible, read_limited
 from under_siege.model.sampled_stacks import Frames, Profile, Stacks
 from under_siege.monitors.probes import in_background
 from under_siege.paths import ROOT
 from under_siege.processes.managed_process import ManagedProcess, Tail, processes, until
+from under_siege.processes.process_tree import descendants
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}

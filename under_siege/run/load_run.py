@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege.environments.installation import Tool
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.model.case import Case

@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 import psutil
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
-from common.server_contract import remedy, unmet
+from common.workers import usable_cpus
 from under_siege.model.case import REVISION, Case, Value, case_of
 from under_siege.model.record import Record, SkippedServer
 from under_siege.model.suite import Load, Suite, Target, WarmUp, filled, filled_all
+from under_siege.system_packages import remedy, unmet
 from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.interpreter import Interpreter, distinct, interpreter, with_unique_versions
 from under_siege.targets.strategies import all_strategies

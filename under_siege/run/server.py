@@ -13,8 +13,7 @@ from typing import TypeVar
 import aiohttp
 import psutil
 
-from common.process_tree import descendants
-from common.server_contract import default_port
+from common.options import default_port
 from under_siege.environments.services import Services
 from under_siege.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
 from under_siege.model.case import Case
@@ -40,6 +39,7 @@ from under_siege.processes.ports import (
     port_is_free,
     where_it_listens,
 )
+from under_siege.processes.process_tree import descendants
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import msgspec
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
+from common.workers import usable_cpus
 from under_siege.environments.installation import Tool, check, tool_in
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services

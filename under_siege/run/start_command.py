@@ -9,13 +9,13 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.server_contract import SYSTEM, install_command
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError
 from under_siege.model.suite import SERVICES, Target, filled, filled_all
 from under_siege.paths import HOST, server_environment
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
+from under_siege.system_packages import SYSTEM, install_command
 from under_siege.targets.suite_file import template_text
 
 _LIBRARY = "lib"  # prefix of libraries in `Target.needs`

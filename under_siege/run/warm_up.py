@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from common.cpus import usable_cpus
-from common.server_contract import MOST_WORKERS
+from common.options import MOST_WORKERS
+from common.workers import usable_cpus
 from under_siege.http_client import HttpResponse, fetch, fetch_job
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.run.server import Server

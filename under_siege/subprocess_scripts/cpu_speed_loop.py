@@ -12,7 +12,7 @@ import sys
 import time
 from typing import NoReturn
 
-from common.cpus import usable_cpu_numbers
+from common.workers import usable_cpu_numbers
 
 # Half of the variance of the speed comes from changes that last less than 50 ms. With 20 samples a second, the error of
 # the mean speed of a siege would double. With 100 samples a second, the probe would use 1 % of each CPU.

@@ -11,8 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import NoReturn
 
-from common.parent_watch import exit_with_server
-from common.task import TaskError, UnknownTaskError, perform, resolve
+from common.task import TaskError, perform, resolve
+from common.task_name import UnknownTaskError
+from common.workers import exit_with_server
 
 
 def main(spec: str) -> None:

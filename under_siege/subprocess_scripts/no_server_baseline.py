@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from common.errors import one_line
-from common.parent_watch import exit_with_server
-from common.task import TaskError, TaskRun, UnknownTaskError, perform
+from common.task import TaskError, TaskRun, perform
+from common.task_name import UnknownTaskError
+from common.workers import exit_with_server
 
 CHECK_USER = -1  # runs the task as often as the bench checks responses; printed as `check`
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that ran a Python
@@ -84,7 +85,7 @@ def _silence_task() -> None:
 def _forkserver() -> ForkServerContext:
     """Start the fork server early, so that it imports its modules before the import of the task changes sys.path."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["common.task", "common.parent_watch"])
+    context.set_forkserver_preload(["common.task", "common.workers"])
     first = context.Process(target=int)
     first.start()
     first.join()

@@ -23,9 +23,9 @@ from typing import Any, cast
 import psutil
 
 from common.errors import one_line
-from common.parent_watch import exit_with_server
-from common.process_tree import descendants
-from common.task import TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
+from common.task import Steps, TaskError, TaskRun, perform, resolve
+from common.task_name import UnknownTaskError
+from common.workers import exit_with_server
 
 RUNS, ENOUGH_S = 5, 2.0  # maximum number of runs, and seconds after which no other run starts
 TICK_S = 0.001
@@ -47,7 +47,7 @@ def main(spec: str) -> None:
         alone = _step(report, "alone", lambda: _alone(spec))
         report.flush()
         if "error" not in alone:
-            processes = {"forks": len(forks), "children": len(descendants(os.getpid()))}
+            processes = {"forks": len(forks), "children": len(psutil.Process().children(recursive=True))}
             _step(report, "effects", lambda: {**processes, "printed_bytes": printed.seek(0, os.SEEK_END)})
             _step(report, "again", lambda: _again(spec))
             _step(report, "yields", lambda: _yields(spec))
@@ -154,18 +154,19 @@ def _yields(spec: str) -> StepResult:
     if inspect.iscoroutine(value):
         import asyncio  # a slow import that few tasks need
 
-        from common.task.coroutine_runner import on_running_loop
+        async def main() -> None:
+            await Steps(value, lambda begin: pauses.add_step(begin[0]))
 
-        asyncio.run(on_running_loop(as_text(value), pauses))
+        asyncio.run(main())
         waits = pauses.long
     elif inspect.isgenerator(value):
-        pauses.start()
+        began_s = time.monotonic()
         for pause_s in cast("Iterator[float | None]", value):
-            pauses.stop()
+            pauses.add_step(began_s)
             waits += bool(pause_s)
             time.sleep(pause_s or 0.0)
-            pauses.start()
-        pauses.stop()
+            began_s = time.monotonic()
+        pauses.add_step(began_s)
     else:
         return {"yields": 0}
     return {"yields": len(pauses.ran_s) - 1, "waits": waits, "longest_s": max(pauses.ran_s)}
@@ -176,17 +177,13 @@ class _Pauses:
 
     def __init__(self) -> None:
         self.ran_s: list[float] = []
-        self.long, self._at_s = 0, math.inf
+        self.long, self._ended_s = 0, math.inf
 
-    def start(self) -> None:
-        now_s = time.monotonic()
-        self.long += now_s - self._at_s > TICK_S
-        self._at_s = now_s
-
-    def stop(self) -> None:
-        now_s = time.monotonic()
-        self.ran_s.append(now_s - self._at_s)
-        self._at_s = now_s
+    def add_step(self, began_s: float) -> None:
+        """Add a step that began at that time (`time.monotonic`) and ends now."""
+        self.long += began_s - self._ended_s > TICK_S
+        self._ended_s = time.monotonic()
+        self.ran_s.append(self._ended_s - began_s)
 
 
 def _threads(spec: str) -> StepResult:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from jinja2 import Template
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
+from common.workers import usable_cpus
 from under_siege.load_tools import DRIVERS
 from under_siege.model.result_file import legible
 from under_siege.model.suite import JOBS, Ping, Suite

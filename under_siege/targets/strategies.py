@@ -3,25 +3,22 @@
 import ast
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from common.server_contract import LONGEST_QUEUE, default_port, remedy, unmet
+from common.options import default_port
 from under_siege.model.result_file import legible
 from under_siege.model.suite import NO_SERVER, Kind, Suite, Target
 from under_siege.paths import ROOT
+from under_siege.system_packages import remedy, unmet
 
 SERVERS = ROOT / "servers"
-# The bench compares throughput at a given number of users, so servers must not reject requests. By default, each
-# server rejects requests that its workers can't start soon.
-_UNLIMITED_QUEUE = ("--queue", str(LONGEST_QUEUE))
 
 _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
-    (Kind.GREENLETS, {"gevent", "gevent_kit"}),
+    (Kind.GREENLETS, {"gevent"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
-    (Kind.PREFORK, {"gunicorn", "gunicorn_kit"}),
-    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "dask_kit", "celery", "celery_kit"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "dask_kit", "celery", "celery_kit", "DirtyApp"}),
+    (Kind.PREFORK, {"gunicorn", "serve_with_gunicorn"}),
     (Kind.THREADS, {"ThreadPoolExecutor", "to_thread", "fastapi"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),
@@ -32,12 +29,6 @@ def strategies_suite(names: Sequence[str]) -> Suite:
     """Return a suite of the strategies with these names, or of all strategies; for errors, see `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
-
-
-def with_default_queue(target: Target) -> Target:
-    """Return the strategy with its default queue length, as when a user starts the server."""
-    size = len(_UNLIMITED_QUEUE)
-    return replace(target, command=target.command[:-size]) if target.command[-size:] == _UNLIMITED_QUEUE else target
 
 
 def all_strategies() -> list[Target]:
@@ -94,7 +85,7 @@ def read_strategy(path: Path) -> Target:
         requires,
         next((kind for kind, signs in _KIND_BY_NAME if signs & names), Kind.UNKNOWN),
         axes=tuple(name for name in Target.AXES if workers or name != "workers"),
-        command=(*command, *(_UNLIMITED_QUEUE if options else ())),
+        command=command,
         command_if=workers,
         takes_jobs="JOBS" in names or "JOBS" in constants,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from common.errors import BadInputError
-from common.server_contract import MOST_WORKERS
+from common.options import MOST_WORKERS
 from under_siege.formatting import listed
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from common.cpus import usable_cpus
 from common.errors import BadInputError
+from common.workers import usable_cpus
 from under_siege.environments.installation import with_packages
 from under_siege.model.result_file import made_legible
 from under_siege.monitors.machine_speed import BUSY_PCT

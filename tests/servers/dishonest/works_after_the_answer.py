@@ -2,9 +2,9 @@
 
 from tornado.ioloop import IOLoop
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

@@ -3,9 +3,9 @@
 import dataclasses
 import itertools
 
-from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
+from common.tornado_kit import TaskHandler, serve
 
 requests = itertools.count()
 

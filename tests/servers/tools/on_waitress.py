@@ -5,7 +5,7 @@ import sys
 import waitress
 from flask import Response
 
-from common.kits.flask_kit import answer, task_app
+from common.flask_kit import answer, task_app
 from common.options import server_options
 from common.task import perform
 

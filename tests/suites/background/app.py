@@ -4,7 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from fastapi import BackgroundTasks, FastAPI
 
-from common.task.builtin import is_prime
+from common.task import is_prime
 
 app = FastAPI()
 pool = ProcessPoolExecutor(1)

@@ -14,7 +14,7 @@ from common import cpus
 def test_cpu_affinity_limits_the_usable_cpus() -> None:
     script = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-        "from common.cpus import *; print(usable_cpus(), default_threads())"
+        "from common.workers import *; print(usable_cpus(), default_threads())"
     )
     told = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["1", "5"]

@@ -10,8 +10,7 @@ import pytest
 from conftest import SUPPORT
 from greenlet import GreenletExit
 
-from common.task import TaskError, UnknownTaskError, perform, perform_in_slices, resolve
-from common.task.builtin import BUILTIN_TASKS
+from common.task import BUILTIN_TASKS, TaskError, UnknownTaskError, perform, perform_in_slices, resolve
 
 
 @pytest.fixture(autouse=True)

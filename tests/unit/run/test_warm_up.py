@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from plans import plan_of
 
-from common.cpus import usable_cpus
+from common.workers import usable_cpus
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.run import warm_up

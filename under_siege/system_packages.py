@@ -1,4 +1,4 @@
-"""Define the contract between servers and the bench: ports, workers, queues, and the meaning of `REQUIRES`."""
+"""Find system packages: what a server requires, whether it is installed, and the command that installs it."""
 
 import os
 import platform
@@ -42,18 +42,8 @@ def install_one_of(packages: Mapping[str, str], name: str) -> str:
     return f"your system's package manager, package {name}"
 
 
-FIRST_PORT = 8000
-MOST_WORKERS = 1000
-LONGEST_QUEUE = 1_000_000  # practically unlimited
-BACKLOG = 2048  # gunicorn's default; with a smaller backlog, clients in a burst retransmit SYNs or are reset
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of programs that are not on every user's PATH
 _URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # by program: if this variable is set, the program is not needed
-
-
-def default_port(stem: str) -> int:
-    """Return the default port of a server: 8000 for `1_…` or without a number, 8001 for `2_…`, and so on."""
-    number = re.match(r"\d+", stem)
-    return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:

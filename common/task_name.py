@@ -3,6 +3,7 @@
 import ast
 import copy
 import importlib
+import inspect
 import sys
 import warnings
 from collections.abc import Callable
@@ -129,3 +130,22 @@ def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
         f"task {spec!r} has an argument that is not a literal: {'**' * unpacked}{ast.unparse(node)}; "
         "expected strings, numbers, True, False, None, and lists, tuples, sets and dicts of them"
     )
+
+
+def checked(function: object, arguments: Arguments, spec: str) -> Callable[..., object]:
+    """Return the function if it can be called with these arguments as a task, or raise UnknownTaskError."""
+    if not callable(function):
+        raise UnknownTaskError(f"task {spec!r} has the type {type(function).__name__}; expected a function")
+    if inspect.isasyncgenfunction(function):
+        raise UnknownTaskError(
+            f"task {spec!r} is an async generator function; expected an async function that returns the result, "
+            "or a generator function that yields the seconds to wait"
+        )
+    try:
+        inspect.signature(function).bind(*arguments.positional, **arguments.named)
+    except TypeError as error:
+        how = f"with {arguments.text}" if arguments.text else "without arguments"
+        raise UnknownTaskError(f"task {spec!r} can't be called {how}: {error}") from None
+    except ValueError:
+        pass  # some builtins have no signature
+    return function

@@ -1,24 +1,33 @@
-"""Count the CPUs that this process may use, and derive the default number of workers."""
+"""Count the CPUs that this process may use, choose the default number of workers, and set up worker processes."""
 
+import ctypes
 import math
 import os
+import signal
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def usable_cpus() -> int:
     """Return how many CPUs this process may use (at least 1), given its CPU affinity and cgroup quotas."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
+    return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
 def usable_cpu_numbers() -> list[int]:
-    """Return the numbers of the CPUs that this process may run on, or `[0]` on systems without CPU affinity."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    """Return the numbers of the CPUs that this process may run on."""
+    return sorted(os.sched_getaffinity(0))
 
 
 def default_threads() -> int:
     """Return how many threads `ThreadPoolExecutor` would have by default if the machine had only the usable CPUs."""
     return min(32, usable_cpus() + 4)
+
+
+def exit_with_server() -> None:
+    """Set up a worker process: it ignores Ctrl-C, which the server handles, and exits when the server is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
@@ -34,12 +43,8 @@ def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/s
 
 
 def _cgroup_directories(proc: Path, root: Path) -> list[Path]:
-    try:
-        lines = proc.read_text().splitlines()
-    except OSError:  # not Linux
-        return []
     directories = []
-    for line in lines:
+    for line in proc.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "" or "cpu" in controllers.split(","):
             top = root / controllers if controllers else root

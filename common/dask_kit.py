@@ -1,0 +1,87 @@
+"""Provide a Dask cluster for the server: a LocalCluster, or the cluster that Dask's configuration names."""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import dask
+from distributed import Client, Future
+
+from common.errors import one_line
+from common.job_endpoints import Job
+from common.options import Options, quit_with
+from common.task import TaskError, TaskRun, perform
+
+CONNECT_LIMIT_S = 5
+KEPT_S = 3600  # how long to keep the result of a job
+
+
+class Cluster:
+    """A Dask client and its jobs, which are known only to this process."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # id → (time of submission, result)
+
+    @property
+    def broken(self) -> str:
+        """The reason why the cluster can't work, or an empty string if it can."""
+        return "" if self.client.status == "running" else f"the Dask cluster is {self.client.status}"
+
+    async def post(self, task: str) -> str:
+        """Accept a job and return its id."""
+        old_s = time.monotonic() - KEPT_S
+        self._jobs = {name: job for name, job in self._jobs.items() if job[0] > old_s or not job[1].done()}
+        name = uuid.uuid4().hex
+        result = asyncio.create_task(result_of(self.client.submit(perform, task, pure=False)))
+        self._jobs[name] = time.monotonic(), result
+        return name
+
+    async def find(self, name: str, wait_s: float) -> Job | None:
+        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown."""
+        if name not in self._jobs:
+            return None
+        _, job = self._jobs[name]
+        await asyncio.wait([job], timeout=wait_s)
+        if not job.done():
+            return Job("queued or running")  # only the scheduler can distinguish these states
+        error = job.exception()
+        return Job(error=str(error)) if error else Job(run=job.result())
+
+
+async def result_of(future: Future[TaskRun]) -> TaskRun:
+    """Return the result of a Dask future; raise TaskError if the cluster could not perform the task."""
+    try:
+        run: TaskRun = await future
+    except TaskError:
+        raise
+    except Exception as error:  # for example, a task that has killed several workers
+        raise TaskError(one_line(error)) from None
+    return run
+
+
+@contextlib.asynccontextmanager
+async def cluster(options: Options) -> AsyncIterator[Cluster]:
+    """Connect to the configured scheduler, or start a LocalCluster with one single-threaded process per worker."""
+    address = dask.config.get("scheduler-address", None)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    local: dict[str, Any] = {
+        "n_workers": options.workers,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": logging.CRITICAL,
+    }
+    try:
+        client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))
+    except (OSError, ValueError) as error:
+        warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
+        if not address:
+            quit_with(f"the local Dask cluster did not start: {one_line(error)}")
+        quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
+    async with client:
+        yield Cluster(client)

@@ -1,0 +1,92 @@
+"""Serve the long task with FastAPI under uvicorn: health checks, response headers, start and shutdown."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+import uvicorn
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from common.load_shedding import REFUSAL, RETRY_LATER, Queue
+from common.options import Options
+from common.server import (
+    GRACE_S,
+    PLAIN_TEXT,
+    announce,
+    exit_at_sigterm,
+    listening_socket,
+    now_s,
+    ping_headers,
+    task_headers,
+)
+from common.task import TaskError, TaskRun
+
+received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the context of a request to its thread
+
+
+def task_app() -> FastAPI:
+    """Return a FastAPI application with all endpoints except the long task."""
+    app = FastAPI(openapi_url=None, lifespan=lifespan)
+    app.add_middleware(Received)
+
+    @app.get("/ping")  # with a plain `def`, a ping would wait for a thread of the pool, as tasks do
+    async def ping() -> Response:
+        return text("pong", 200, ping_headers(app.state.options))
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        return text("ready")
+
+    @app.exception_handler(TaskError)
+    async def fail(_request: Request, error: TaskError) -> Response:
+        return text(str(error), 500)
+
+    return app
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = app.state.options.workers
+    yield
+
+
+class Received:
+    """Middleware that notes when a request for the long task arrives, and refuses it if the queue is full."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/":
+            await self.app(scope, receive, send)
+            return
+        received_s.set(now_s())
+        queue = scope["app"].state.queue
+        if not queue.enter():
+            await text(REFUSAL, 503, RETRY_LATER)(scope, receive, send)
+            return
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            queue.leave()
+
+
+def text(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, media_type=PLAIN_TEXT)
+
+
+def answer(run: TaskRun) -> Response:
+    """Return a response with the task's result, and with headers that describe the run."""
+    return text(run.answer, 200, task_headers(run, received_s.get()))
+
+
+def serve(app: FastAPI, options: Options) -> None:
+    """Serve the application until SIGTERM or Ctrl-C, with `options.workers` threads for plain `def` endpoints."""
+    app.state.options, app.state.queue = options, Queue(options)
+    listener = listening_socket(options)
+    config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S)
+    exit_at_sigterm()  # after its graceful shutdown, uvicorn raises the signal again
+    announce(options, listener)
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,124 @@
+"""Serve the long task with Flask: health checks, response headers, and three servers that run the application.
+
+Each server is imported where it starts, so that a process imports only its own.
+"""
+
+import logging
+import os
+import signal
+import socket
+from typing import Any
+
+from flask import Flask, Response, g, request
+
+from common.load_shedding import REFUSAL, RETRY_LATER, Queue
+from common.options import Options
+from common.server import (
+    GRACE_S,
+    PLAIN_TEXT,
+    announce,
+    exit_at_sigterm,
+    listening_socket,
+    now_s,
+    ping_headers,
+    task_headers,
+)
+from common.task import TaskError, TaskRun
+
+
+def task_app() -> Flask:
+    """Return a Flask application with all endpoints except the long task."""
+    app = Flask("under_siege", static_folder=None)
+
+    @app.before_request
+    def enter() -> Response | None:
+        g.received_s = now_s()
+        if request.path == "/":
+            g.is_admitted = app.config["QUEUE"].enter()
+            if not g.is_admitted:
+                return text(REFUSAL, 503, RETRY_LATER)
+        return None
+
+    @app.teardown_request
+    def leave(_error: BaseException | None) -> None:
+        if g.get("is_admitted"):
+            app.config["QUEUE"].leave()
+
+    @app.get("/ping")
+    def ping() -> Response:
+        return text("pong", 200, ping_headers(app.config["OPTIONS"]))
+
+    @app.get("/ready")
+    def ready() -> Response:
+        return text("ready")
+
+    @app.errorhandler(TaskError)
+    def fail(error: TaskError) -> Response:
+        return text(str(error), 500)
+
+    return app
+
+
+def text(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, content_type=PLAIN_TEXT)
+
+
+def answer(run: TaskRun) -> Response:
+    """Return a response with the task's result, and with headers that describe the run."""
+    return text(run.answer, 200, task_headers(run, g.received_s))
+
+
+def configured(app: Flask, options: Options) -> socket.socket:
+    """Give the application its options, and return the socket on which it is to listen."""
+    app.config.update(OPTIONS=options, QUEUE=Queue(options))
+    return listening_socket(options)
+
+
+def serve(app: Flask, options: Options, *, threaded: bool) -> None:
+    """Serve the application with Flask's development server, which SIGTERM and Ctrl-C end at once."""
+    from werkzeug.serving import make_server
+
+    listener = configured(app, options)
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)  # it logs each request
+    port = listener.getsockname()[1]
+    server = make_server(options.host, port, app, threaded=threaded, fd=listener.fileno())
+    exit_at_sigterm()
+    announce(options, listener)
+    server.serve_forever()
+
+
+def serve_with_gevent(app: Flask, options: Options) -> None:
+    """Serve the application with a greenlet for each connection until SIGTERM or Ctrl-C."""
+    import gevent
+    from gevent.pool import Pool
+    from gevent.pywsgi import WSGIServer
+
+    listener = configured(app, options)
+    server = WSGIServer(listener, app, spawn=Pool(), log=None)  # with a pool, stop() waits for requests
+    for number in (signal.SIGTERM, signal.SIGINT):
+        gevent.signal_handler(number, server.stop, GRACE_S)
+    announce(options, listener)
+    server.serve_forever()
+
+
+def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
+    """Serve the application in processes of gunicorn with these settings until SIGTERM or Ctrl-C."""
+    from gunicorn.app.base import BaseApplication
+
+    class Application(BaseApplication):  # type: ignore[misc]
+        def load_config(self) -> None:
+            for name, value in settings.items():
+                self.cfg.set(name, value)
+
+        def load(self) -> Flask:
+            return app
+
+    settings |= {
+        "bind": f"fd://{configured(app, options).detach()}",
+        "proc_name": f"{options.name}-{os.getpid()}",  # gunicorn ends the dirty workers of a server of the same name
+        "loglevel": "critical",
+        "graceful_timeout": GRACE_S,
+        "control_socket_disable": True,
+        "when_ready": lambda arbiter: announce(options, arbiter.LISTENERS[0].sock),
+    }
+    Application().run()

@@ -1,1 +1,0 @@
-"""Provide a kit for each web framework or library: the code that all servers based on it share."""
