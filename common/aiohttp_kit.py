@@ -1,12 +1,13 @@
 """Serve the long task with aiohttp: health checks, response headers, start and shutdown."""
 
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, announce, listening_socket, now_s, ping_headers, task_headers
+from common.server import GRACE_S, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -23,7 +24,7 @@ def serve(long_task: Handler, options: Options) -> None:
     queue = Queue(options)
 
     async def admitted(request: web.Request) -> web.StreamResponse:
-        request[RECEIVED_S] = now_s()
+        request[RECEIVED_S] = time.monotonic()
         if not queue.enter():
             return web.Response(text=REFUSAL, status=503, headers=RETRY_LATER)
         try:

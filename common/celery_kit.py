@@ -27,16 +27,16 @@ from celery.utils import uuid
 from common.errors import one_line
 from common.job_endpoints import Job
 from common.options import Options, quit_with
+from common.server import error_text
 from common.task import TaskError, TaskRun
 from common.task import perform as perform_here
 from common.workers import exit_with_server
 
 ROOT = Path(__file__).parents[1]
-SBIN = "/usr/local/sbin:/usr/sbin"  # where redis-server may be, if it is not on the PATH
 START_LIMIT_S, POLL_INTERVAL_S = 20.0, 0.01
 LOOK_S = 0.5  # how often a thread that waits for a result checks whether the server is shutting down
 MOST_WAITING = 1000  # each request waits for its result in a thread
-POSTED = "POSTED"  # our state for a job that no worker has started; Celery has no such state
+POSTED = "POSTED"  # state of a job that no worker has started; Celery itself can't tell it from an unknown id
 _URL = os.environ.get("CELERY_BROKER_URL", "")
 
 app = Celery("under_siege", broker=_URL, backend=_URL, set_as_current=False)
@@ -88,46 +88,37 @@ class JobQueue:
     async def post(self, task: str) -> str:
         """Send a job, and return its id once the broker has accepted the job."""
         job_id: str = uuid()
-
-        def send() -> None:
-            app.backend.store_result(job_id, None, POSTED)  # distinguishes a queued job from an unknown id
-            perform.apply_async((task,), task_id=job_id)
-
-        await self._on_thread(send)
+        await self._on_thread(lambda: app.backend.store_result(job_id, None, POSTED))
+        await self._on_thread(lambda: perform.apply_async((task,), task_id=job_id))
         return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
         """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown or has expired."""
-        job: Job | None = await self._on_thread(lambda: self._find(AsyncResult(name, app=app), wait_s))
-        return job
+        result = AsyncResult(name, app=app)
+        state = await self._on_thread(lambda: result.state)
+        if state == states.PENDING:
+            return None
+        try:
+            return Job(run=await self._on_thread(lambda: self._result(result, wait_s)))
+        except NotFinishedError:
+            app.backend.remove_pending_result(result)  # otherwise, each poll would leave a pending result
+            return Job("running" if state == states.STARTED else "queued")
+        except TaskError as error:
+            return Job(error=str(error))
 
     async def _on_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def _find(self, result: AsyncResult, wait_s: float) -> Job | None:
-        if result.state == states.PENDING:
-            return None
-        try:
-            return Job(run=self._result(result, wait_s))
-        except NotFinishedError:
-            app.backend.remove_pending_result(result)  # otherwise, each poll would leave a pending result
-            return Job("running" if result.state == states.STARTED else "queued")
-        except TaskError as error:
-            return Job(error=str(error))
-
     def _result(self, result: AsyncResult, wait_s: float = float("inf")) -> TaskRun:
         deadline_s = time.monotonic() + wait_s
         while self._is_open:
-            left_s = max(0.0, deadline_s - time.monotonic())
-            try:
-                value = result.get(timeout=min(left_s, LOOK_S), propagate=False)
-            except NotFinishedError:
-                if left_s <= LOOK_S:
-                    raise
-                continue
-            if isinstance(value, BaseException):
-                raise TaskError(str(value) if isinstance(value, TaskError) else one_line(value))
-            return TaskRun(**value)
+            with contextlib.suppress(NotFinishedError):
+                value = result.get(timeout=max(0.0, min(deadline_s - time.monotonic(), LOOK_S)), propagate=False)
+                if isinstance(value, BaseException):
+                    raise TaskError(error_text(value))
+                return TaskRun(**value)
+            if time.monotonic() >= deadline_s:
+                raise NotFinishedError
         raise TaskError("the server is shutting down")
 
 
@@ -142,47 +133,44 @@ async def job_queue(options: Options) -> AsyncIterator[JobQueue]:
             url, ended = stack.enter_context(private_broker(options.workers))
             app.conf.update(broker_url=url, result_backend=url)
         queue = stack.enter_context(contextlib.closing(JobQueue(ended)))
-        await asyncio.to_thread(_wait_for_worker, queue)
+        await asyncio.to_thread(_wait_for_worker, ended)
         yield queue
 
 
-def _wait_for_worker(queue: JobQueue) -> None:
+def _wait_for_worker(ended: Callable[[], str]) -> None:
     """Exit with a one-line error unless a worker answers in time."""
     deadline_s = time.monotonic() + START_LIMIT_S
     try:
         while not app.control.ping(timeout=1.0, limit=1):
-            if queue.broken or time.monotonic() > deadline_s:
-                why = queue.broken or "no Celery worker answers"
-                quit_with(f"{why}; start one with: celery --app common.celery_kit worker")
+            if ended() or time.monotonic() > deadline_s:
+                quit_with(ended() or "no Celery worker answers; start one: celery --app common.celery_kit worker")
     except Exception as error:  # redis and kombu raise various errors
         quit_with(f"no Redis at CELERY_BROKER_URL={_URL!r}: {one_line(error)}; start one, or unset the variable")
 
 
 @contextlib.contextmanager
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Start a Redis that only this user can reach, and a Celery worker with `workers` processes; stop both at the end.
+    """Run a Redis that only this user can reach, and a Celery worker with `workers` processes.
 
     Yields:
         The broker's URL, and a function that returns a message if either has exited, or else an empty string.
     """
-    program = which("redis-server") or which("redis-server", path=SBIN)
+    program = which("redis-server", path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin")
     if program is None:
         quit_with("needs redis-server, which is not installed; install it, or run scripts/setup")
     with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
         socket = Path(folder) / "redis.sock"
-        listen = ("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700")
         in_memory = ("--dir", folder, "--logfile", f"{folder}/log", "--save", "", "--appendonly", "no")
-        with _running(program, *listen, *in_memory) as redis:
+        with _running(program, "--port", "0", "--unixsocket", str(socket), *in_memory) as redis:
             deadline_s = time.monotonic() + START_LIMIT_S
             while not socket.exists():
                 if redis.poll() is not None or time.monotonic() > deadline_s:
                     quit_with("redis-server can't be started; run it by hand to see why")
                 time.sleep(POLL_INTERVAL_S)
-            url = f"redis+socket://{socket}"
+            url, how_many = f"redis+socket://{socket}", ("--concurrency", str(workers))
             celery = (sys.executable, "-P", "-W", "ignore", "-m", "celery", "--quiet", "--app", "common.celery_kit")
             alone = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there are no other workers
-            how_many = ("--concurrency", str(workers), "--loglevel", "CRITICAL")
-            with _running(*celery, "worker", *how_many, *alone, CELERY_BROKER_URL=url) as worker:
+            with _running(*celery, "worker", "--loglevel", "CRITICAL", *how_many, *alone, url=url) as worker:
                 processes = {"Redis": redis, "Celery worker": worker}
 
                 def ended() -> str:
@@ -193,15 +181,15 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 @contextlib.contextmanager
-def _running(*command: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def _running(*command: str, url: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Run a process in its own process group; stop it at the end, or when this process is killed."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, **variables}
+    environment = {**os.environ, "PYTHONPATH": path, "CELERY_BROKER_URL": url}
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=exit_with_server
     )
     try:
         yield process
     finally:
-        process.kill()  # not terminate(): nobody waits for the tasks of this server any more
+        process.kill()  # its tasks are those of this server, whose clients are gone
         process.wait()

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import dask
-from distributed import Client, Future
+from distributed import Client
 
 from common.errors import one_line
 from common.job_endpoints import Job
 from common.options import Options, quit_with
-from common.task import TaskError, TaskRun, perform
+from common.server import error_text
+from common.task import TaskRun, perform
 
 CONNECT_LIMIT_S = 5
 KEPT_S = 3600  # how long to keep the result of a job
@@ -26,7 +27,7 @@ class Cluster:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # id → (time of submission, result)
+        self._jobs: dict[str, tuple[float, asyncio.Future[TaskRun]]] = {}  # id → (time of submission, result)
 
     @property
     def broken(self) -> str:
@@ -38,8 +39,7 @@ class Cluster:
         old_s = time.monotonic() - KEPT_S
         self._jobs = {name: job for name, job in self._jobs.items() if job[0] > old_s or not job[1].done()}
         name = uuid.uuid4().hex
-        result = asyncio.create_task(result_of(self.client.submit(perform, task, pure=False)))
-        self._jobs[name] = time.monotonic(), result
+        self._jobs[name] = time.monotonic(), asyncio.ensure_future(self.client.submit(perform, task, pure=False))
         return name
 
     async def find(self, name: str, wait_s: float) -> Job | None:
@@ -51,18 +51,7 @@ class Cluster:
         if not job.done():
             return Job("queued or running")  # only the scheduler can distinguish these states
         error = job.exception()
-        return Job(error=str(error)) if error else Job(run=job.result())
-
-
-async def result_of(future: Future[TaskRun]) -> TaskRun:
-    """Return the result of a Dask future; raise TaskError if the cluster could not perform the task."""
-    try:
-        run: TaskRun = await future
-    except TaskError:
-        raise
-    except Exception as error:  # for example, a task that has killed several workers
-        raise TaskError(one_line(error)) from None
-    return run
+        return Job(error=error_text(error)) if error else Job(run=job.result())
 
 
 @contextlib.asynccontextmanager

@@ -1,5 +1,6 @@
 """Serve the long task with FastAPI under uvicorn: health checks, response headers, start and shutdown."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -7,20 +8,11 @@ from contextvars import ContextVar
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.middleware.base import RequestResponseEndpoint
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import (
-    GRACE_S,
-    PLAIN_TEXT,
-    announce,
-    exit_at_sigterm,
-    listening_socket,
-    now_s,
-    ping_headers,
-    task_headers,
-)
+from common.server import GRACE_S, PLAIN_TEXT, announce, exit_at_sigterm, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the context of a request to its thread
@@ -29,7 +21,18 @@ received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the con
 def task_app() -> FastAPI:
     """Return a FastAPI application with all endpoints except the long task."""
     app = FastAPI(openapi_url=None, lifespan=lifespan)
-    app.add_middleware(Received)
+
+    @app.middleware("http")
+    async def receive(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        received_s.set(time.monotonic())
+        if request.url.path != "/":
+            return await call_next(request)
+        if not app.state.queue.enter():
+            return text(REFUSAL, 503, RETRY_LATER)
+        try:
+            return await call_next(request)
+        finally:
+            app.state.queue.leave()
 
     @app.get("/ping")  # with a plain `def`, a ping would wait for a thread of the pool, as tasks do
     async def ping() -> Response:
@@ -50,27 +53,6 @@ def task_app() -> FastAPI:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = app.state.options.workers
     yield
-
-
-class Received:
-    """Middleware that notes when a request for the long task arrives, and refuses it if the queue is full."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/":
-            await self.app(scope, receive, send)
-            return
-        received_s.set(now_s())
-        queue = scope["app"].state.queue
-        if not queue.enter():
-            await text(REFUSAL, 503, RETRY_LATER)(scope, receive, send)
-            return
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            queue.leave()
 
 
 def text(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -7,22 +7,14 @@ import logging
 import os
 import signal
 import socket
+import time
 from typing import Any
 
 from flask import Flask, Response, g, request
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import (
-    GRACE_S,
-    PLAIN_TEXT,
-    announce,
-    exit_at_sigterm,
-    listening_socket,
-    now_s,
-    ping_headers,
-    task_headers,
-)
+from common.server import GRACE_S, PLAIN_TEXT, announce, exit_at_sigterm, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 
@@ -32,7 +24,7 @@ def task_app() -> Flask:
 
     @app.before_request
     def enter() -> Response | None:
-        g.received_s = now_s()
+        g.received_s = time.monotonic()
         if request.path == "/":
             g.is_admitted = app.config["QUEUE"].enter()
             if not g.is_admitted:

@@ -1,8 +1,11 @@
-"""Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or result."""
+"""Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or result.
+
+The resource that the server keeps open has the methods `post(task)`, which returns the id of a new job, and
+`find(id, wait_s)`, which waits up to `wait_s` for the job to finish, and returns a `Job`, or None if the id is unknown.
+"""
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
 
 from common.server import task_headers
 from common.task import TaskError, TaskRun
@@ -19,16 +22,6 @@ class Job:
     state: str = ""
     run: TaskRun | None = None
     error: str = ""
-
-
-class Jobs(Protocol):
-    """A queue of jobs, which the server must keep open as its resource."""
-
-    async def post(self, task: str) -> str:
-        """Accept a job and return its id."""
-
-    async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown or has expired."""
 
 
 class PostJob(Handler):

@@ -4,11 +4,11 @@ import os
 import signal
 import socket
 import sys
-import time
 from typing import NoReturn
 
+from common.errors import one_line
 from common.options import Options, quit_with
-from common.task import TaskRun
+from common.task import TaskError, TaskRun
 
 GRACE_S = 5  # how long a server may take to finish its requests after SIGTERM or Ctrl-C
 PLAIN_TEXT = "text/plain; charset=utf-8"
@@ -43,11 +43,6 @@ def exit_at_sigterm() -> None:
     signal.signal(signal.SIGINT, leave)
 
 
-def now_s() -> float:
-    """Return the current time on the clock that `TaskRun` uses."""
-    return time.monotonic()
-
-
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     """Return `Server-Timing` (W3C, milliseconds), `X-Worker` and `X-Ran` for a request received at `received_s`.
 
@@ -65,6 +60,11 @@ def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
         "X-Worker": run.worker.encode("ascii", "replace").decode(),
         "X-Ran": " ".join([f"{run.started_s:.6f}", *spans]),
     }
+
+
+def error_text(error: BaseException) -> str:
+    """Return the body of a 500 response."""
+    return str(error) if isinstance(error, TaskError) else one_line(error)
 
 
 def ping_headers(options: Options) -> dict[str, str]:

@@ -8,52 +8,31 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-import common
 from common.errors import BadInputError, one_line
 
-USER_COMMON = "common_of_the_user"  # the name of the user's own module `common` in sys.modules
-_OURS = Path(str(common.__file__))
+ROOT = str(Path(__file__).parents[1])
 
 
 def import_from(folder: str, name: str) -> ModuleType:
-    """Import a module as a script in that folder would; exceptions of the module propagate."""
-    user_common = _user_common(folder)
-    # Worker processes inherit sys.path, and must import this project's `common`.
-    first = [str(_OURS.parents[1]), folder] if user_common else [folder]
-    if sys.path[: len(first)] != first:
-        sys.path[:0] = first
-    top, dot, rest = name.partition(".")
-    if user_common is None or top != common.__name__:
+    """Import a module as a script in that folder would, even if the folder has a `common` of its own."""
+    theirs = PathFinder.find_spec("common", [folder])
+    ours = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == "common"}
+    if theirs is None or theirs.origin == ours["common"].__file__:
+        if sys.path[0] != folder:
+            sys.path.insert(0, folder)
         return importlib.import_module(name)
-    if USER_COMMON not in sys.modules:
-        _import_user_common(user_common)
-    return importlib.import_module(USER_COMMON + dot + rest)
-
-
-def _user_common(folder: str) -> ModuleSpec | None:
-    spec = PathFinder.find_spec(common.__name__, [folder])
-    return None if spec and spec.origin and _OURS.samefile(spec.origin) else spec
-
-
-def _import_user_common(module_spec: ModuleSpec) -> None:
-    spec = ModuleSpec(USER_COMMON, None, is_package=True)
-    if module_spec.origin is None:  # a folder without __init__.py
-        spec.submodule_search_locations = module_spec.submodule_search_locations
-    else:
-        locations = module_spec.submodule_search_locations
-        spec = spec_from_file_location(USER_COMMON, module_spec.origin, submodule_search_locations=locations) or spec
-    module = sys.modules[USER_COMMON] = module_from_spec(spec)
+    for key in ours:
+        del sys.modules[key]
+    sys.path.insert(0, folder)
     try:
-        if spec.loader is not None:
-            spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[USER_COMMON]
-        raise
+        return importlib.import_module(name)
+    finally:
+        sys.modules.update(ours)
+        sys.path.insert(0, ROOT)  # worker processes inherit sys.path, and must import this project's `common`
 
 
 class UnknownTaskError(BadInputError):
@@ -74,7 +53,7 @@ class Call:
     """A task: a function and its arguments."""
 
     function: Callable[..., object]
-    arguments: Arguments = Arguments()
+    arguments: Arguments
 
     def __call__(self) -> object:
         """Call the function with copies of the arguments, so that a run can't change them for the next run."""
@@ -99,35 +78,32 @@ def _arguments(spec: str, text: str) -> Arguments:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
-            whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
-                raise UnknownTaskError(f"task {spec!r} has text after its arguments; remove it")
-            positional = tuple(_literal(spec, argument) for argument in call.args)
-            named = [
-                (keyword.arg or "**", _literal(spec, keyword.value, keyword.arg is None)) for keyword in call.keywords
-            ]
+        whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
+            raise UnknownTaskError(f"task {spec!r} has text after its arguments; remove it")
+        named = {keyword.arg or "**": _literal(spec, keyword.value, keyword.arg or "") for keyword in call.keywords}
+        positional = tuple(_literal(spec, argument) for argument in call.args)
     except UnknownTaskError:
         raise
-    except SyntaxError as error:
-        raise UnknownTaskError(f"task {spec!r} can't be read: {error.msg}; expected {_EXAMPLE}") from None
-    except (ValueError, MemoryError, RecursionError) as error:
-        raise UnknownTaskError(f"task {spec!r} can't be read: {one_line(error)}; expected {_EXAMPLE}") from None
-    if len(dict(named)) < len(named):
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else one_line(error)
+        raise UnknownTaskError(f"task {spec!r} can't be read: {reason}; expected {_EXAMPLE}") from None
+    if len(named) < len(call.keywords):
         raise UnknownTaskError(f"task {spec!r} has the same argument twice; remove one")
-    return Arguments(text, positional, dict(named))
+    return Arguments(text, positional, named)
 
 
 _EXAMPLE = "a call such as module:function('acme', 3, lines=[1, 2])"
 
 
-def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
+def _literal(spec: str, node: ast.expr, keyword: str | None = None) -> object:
     try:
-        if not unpacked:
+        if keyword != "":  # not `**argument`
             return ast.literal_eval(node)
     except (ValueError, TypeError):  # TypeError: for example, a list as a dict key
         pass
     raise UnknownTaskError(
-        f"task {spec!r} has an argument that is not a literal: {'**' * unpacked}{ast.unparse(node)}; "
+        f"task {spec!r} has an argument that is not a literal: {'**' if keyword == '' else ''}{ast.unparse(node)}; "
         "expected strings, numbers, True, False, None, and lists, tuples, sets and dicts of them"
     )
 

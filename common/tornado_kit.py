@@ -4,18 +4,19 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import PLAIN_TEXT, announce, listening_socket, now_s, ping_headers, task_headers
-from common.task import TaskError, TaskRun
+from common.server import PLAIN_TEXT, announce, error_text, listening_socket, ping_headers, task_headers
+from common.task import TaskRun
 
 
 class Handler(RequestHandler):
@@ -39,7 +40,7 @@ class Handler(RequestHandler):
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
         if isinstance(error, BrokenExecutor):
             self.settings["broken"] = "the worker pool is broken; restart the server"
-        self.finish(str(error) if isinstance(error, TaskError | BrokenExecutor) else f"{status_code} {self._reason}")
+        self.finish(error_text(error or HTTPError(status_code)))
 
 
 class TaskHandler(Handler):
@@ -48,7 +49,7 @@ class TaskHandler(Handler):
     is_admitted = False
 
     def prepare(self) -> None:
-        self.received_s = now_s()
+        self.received_s = time.monotonic()
         self.is_admitted = self.settings["queue"].enter()
         if not self.is_admitted:
             self.send(503, REFUSAL, RETRY_LATER)
@@ -62,15 +63,13 @@ class TaskHandler(Handler):
             self.settings["queue"].leave()
 
 
-class Ping(Handler):
-    def get(self) -> None:
-        self.send(200, "pong", ping_headers(self.server))
-
-
-class Ready(Handler):
-    def get(self) -> None:
+class Health(Handler):
+    def get(self, path: str) -> None:
         broken = self.settings["broken"] or getattr(self.resource, "broken", "")
-        self.send(503 if broken else 200, broken or "ready", {})
+        if path == "ready":
+            self.send(503 if broken else 200, broken or "ready", {})
+        else:
+            self.send(200, "pong", ping_headers(self.server))
 
 
 def serve(
@@ -87,7 +86,7 @@ def serve(
     """
     for library in ("tornado", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    asyncio.run(_serve([("/", long_task), ("/ping", Ping), ("/ready", Ready), *more], options, resource))
+    asyncio.run(_serve([("/", long_task), ("/(ping|ready)", Health), *more], options, resource))
 
 
 async def _serve(

@@ -1,6 +1,6 @@
 """On a cluster: Dask runs the task in a worker on this machine, or in the cluster at DASK_SCHEDULER_ADDRESS."""
 
-from common.dask_kit import cluster, result_of
+from common.dask_kit import cluster
 from common.job_endpoints import JOBS
 from common.options import server_options
 from common.task import perform
@@ -10,8 +10,7 @@ from common.workers import usable_cpus
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        future = self.resource.client.submit(perform, self.task, pure=False)
-        self.answer(await result_of(future))
+        self.answer(await self.resource.client.submit(perform, self.task, pure=False))
 
 
 if __name__ == "__main__":
