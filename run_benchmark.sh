@@ -2,7 +2,8 @@
 # Which concurrency strategy should run a long task?
 #   ./run_benchmark.sh            installs all requirements and compares all strategies
 #   ./run_benchmark.sh HOST:PORT  besieges a running server and shows siege's own report
-# For HOST:PORT, USERS (default: 25) and DURATION (default: 60S; or, for example, 2M or 1H) set the load.
+# For HOST:PORT, USERS (default: 25) and DURATION (default: 60S; or, for example, 2M or 1H) set the load. The exit code is
+# 1 if many requests failed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -29,7 +30,7 @@ besiege() {
   trap 'rm -rf "$home"' EXIT
   mkdir "$home/.siege"
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
-    'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
+    'connection = close' 'follow-location = false' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
   # Siege sometimes hangs at the end or after SIGTERM; `timeout`, if it is installed, then kills it.
   local bounded=() siege status=0 limit_s=$((${duration%[SMH]} + 30))
@@ -46,11 +47,11 @@ besiege() {
   if ((status == 124 || status == 137)); then echo "run_benchmark.sh: siege did not end and was stopped" >&2; fi
   exec 3>&-
   wait "$tee" || true
-  explain_failures "$home/report" "$users"
+  check_failures "$home/report" "$users"
 }
 
-# explain_failures REPORT USERS: if many requests failed, print a likely reason, because siege only counts them
-explain_failures() {
+# check_failures REPORT USERS: fail if many requests failed, or if none was successful
+check_failures() {
   local line words good=0 failed=0
   while read -r line; do
     read -ra words <<<"$line"
@@ -59,9 +60,9 @@ explain_failures() {
       "Failed transactions:"*) failed=${words[2]} ;;
     esac
   done <"$1"
-  if ((failed <= $2)); then return; fi # at the end, siege drops one request of each user
-  echo "run_benchmark.sh: $failed of $((good + failed)) requests failed; siege's transaction rate counts only the others." \
-    "Servers of this project refuse requests (503) if their queue is full: start the server with --queue $2, or set a lower USERS." >&2
+  if ((failed <= $2 && good)); then return; fi # at the end, siege drops one request of each user
+  echo "run_benchmark.sh: $failed of $((good + failed)) requests failed; siege's transaction rate counts only the others." >&2
+  return 1
 }
 
 is_port() { [[ $1 =~ ^[0-9]{1,5}$ ]] && ((10#$1 >= 1 && 10#$1 <= 65535)); }

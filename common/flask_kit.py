@@ -105,6 +105,7 @@ def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
         def load(self) -> Flask:
             return app
 
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # for the end of the process that manages dirty workers
     settings |= {
         "bind": f"fd://{configured(app, options).detach()}",
         "proc_name": f"{options.name}-{os.getpid()}",  # gunicorn ends the dirty workers of a server of the same name

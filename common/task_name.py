@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from common.errors import BadInputError, one_line
+from common.errors import BadInputError
 
 ROOT = str(Path(__file__).parents[1])
 
@@ -78,34 +78,17 @@ def _arguments(spec: str, text: str) -> Arguments:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
-        whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
-            raise UnknownTaskError(f"task {spec!r} has text after its arguments; remove it")
-        named = {keyword.arg or "**": _literal(spec, keyword.value, keyword.arg or "") for keyword in call.keywords}
-        positional = tuple(_literal(spec, argument) for argument in call.args)
-    except UnknownTaskError:
-        raise
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else one_line(error)
-        raise UnknownTaskError(f"task {spec!r} can't be read: {reason}; expected {_EXAMPLE}") from None
-    if len(named) < len(call.keywords):
-        raise UnknownTaskError(f"task {spec!r} has the same argument twice; remove one")
-    return Arguments(text, positional, named)
-
-
-_EXAMPLE = "a call such as module:function('acme', 3, lines=[1, 2])"
-
-
-def _literal(spec: str, node: ast.expr, keyword: str | None = None) -> object:
-    try:
-        if keyword != "":  # not `**argument`
-            return ast.literal_eval(node)
-    except (ValueError, TypeError):  # TypeError: for example, a list as a dict key
-        pass
-    raise UnknownTaskError(
-        f"task {spec!r} has an argument that is not a literal: {'**' if keyword == '' else ''}{ast.unparse(node)}; "
-        "expected strings, numbers, True, False, None, and lists, tuples, sets and dicts of them"
-    )
+        is_whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not is_whole:
+            raise ValueError(text)
+        if not all(keyword.arg for keyword in call.keywords):  # `**values`
+            raise ValueError(text)
+        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        return Arguments(text, tuple(map(ast.literal_eval, call.args)), named)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise UnknownTaskError(
+            f"task {spec!r} has arguments that can't be read; expected literals: module:function('acme', lines=[1, 2])"
+        ) from None
 
 
 def checked(function: object, arguments: Arguments, spec: str) -> Callable[..., object]:

@@ -28,6 +28,7 @@ from under_siege.cli_options import (
     writable,
 )
 from under_siege.model.result_file import write_atomically
+from under_siege.model.suite import USERS
 from under_siege.paths import INVOCATION, PROGRAM
 
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
@@ -102,7 +103,10 @@ def init(app: str, out: Path) -> None:
 @bench.command()
 @target_options
 @click.option(
-    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
+    "--users",
+    type=click.IntRange(1),
+    multiple=True,
+    help=f"Concurrent users; {USERS} unless a suite sets it.",
 )
 @click.option(
     "--style",

@@ -6,11 +6,15 @@ from pathlib import Path
 import click
 
 from under_siege.cli_options import FILE, Duration, target_options, writable
+from under_siege.model.suite import USERS
 
 
 @click.command()
 @click.option(
-    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
+    "--users",
+    type=click.IntRange(1),
+    multiple=True,
+    help=f"Concurrent users; {USERS} unless a suite sets it.",
 )
 @click.option("--time", "time_s", type=Duration(), default="20s", help="How long to sample each server.")
 @target_options

@@ -330,7 +330,7 @@ def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
 def in_words(least_s: float, most_s: float) -> str:
     """Format a range of durations as text, such as `about 2 min` or `2 to 7 min`."""
     least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
-    return f"about {least}" if most_s < 1.3 * least_s else f"{least} to {most}"
+    return f"about {most}" if most_s < 1.3 * least_s or most == least else f"{least} to {most}"
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:

@@ -9,7 +9,7 @@ from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
 from under_siege.model.requirement import goal_names, required
 from under_siege.model.result_file import legible
-from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite, Target, WarmUp
+from under_siege.model.suite import JOBS, OPEN, USERS, Load, Ping, Suite, Target, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM
 from under_siege.targets.first_suite import is_application, suite_of_application
 from under_siege.targets.strategies import strategies_suite
@@ -171,7 +171,7 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
         tuple(targets),
         ceiling=None,
         load=Load(),
-        axes={"users": (25,), "path": (paths[0],)},
+        axes={"users": (USERS,), "path": (paths[0],)},
         ping=Ping(ping_path("--ping", ping)) if ping is not None else None,
         title="Servers that are already running",
         has_task=False,

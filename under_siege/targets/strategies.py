@@ -8,7 +8,7 @@ from pathlib import Path
 from common.errors import BadInputError
 from common.options import default_port
 from under_siege.model.result_file import legible
-from under_siege.model.suite import NO_SERVER, Kind, Suite, Target
+from under_siege.model.suite import NO_SERVER, USERS, Kind, Suite, Target
 from under_siege.paths import ROOT
 from under_siege.system_packages import remedy, unmet
 
@@ -28,7 +28,7 @@ _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
 def strategies_suite(names: Sequence[str]) -> Suite:
     """Return a suite of the strategies with these names, or of all strategies; for errors, see `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
-    return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
+    return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (USERS,)})
 
 
 def all_strategies() -> list[Target]:
@@ -57,7 +57,7 @@ def read_strategy(path: Path) -> Target:
 
     Raises:
         BadInputError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an invalid
-            REQUIRES.
+            REQUIRES or KIND.
     """
     module = parsed_source(path, "server ")
     docstring = ast.get_docstring(module) or ""
@@ -73,6 +73,13 @@ def read_strategy(path: Path) -> Target:
     except BadInputError as error:
         raise BadInputError(f"server {str(path)!r}: {error}") from None
     names = set(_names(module))
+    kind = next((kind for kind, signs in _KIND_BY_NAME if signs & names), Kind.UNKNOWN)
+    if "KIND" in constants:
+        try:
+            kind = Kind(str(constants["KIND"]))
+        except ValueError:
+            kinds = ", ".join(repr(str(one)) for one in Kind if one)
+            raise BadInputError(f"server {str(path)!r}: KIND must be one of {kinds}") from None
     calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     options = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
     # Without an argument, `server_options()` declares a strategy with a single worker.
@@ -83,7 +90,7 @@ def read_strategy(path: Path) -> Target:
         legible(docstring.splitlines()[0] if docstring else path.stem),
         path.resolve(),
         requires,
-        next((kind for kind, signs in _KIND_BY_NAME if signs & names), Kind.UNKNOWN),
+        kind,
         axes=tuple(name for name in Target.AXES if workers or name != "workers"),
         command=command,
         command_if=workers,

@@ -13,7 +13,7 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.model.body_rule import SAME
 from under_siege.model.result_file import legible
-from under_siege.model.suite import WarmUp, parse_time_s, placeholders
+from under_siege.model.suite import USERS, WarmUp, parse_time_s, placeholders
 
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
@@ -75,7 +75,7 @@ class LoadTable(RequestTable, frozen=True):
     order: str = "random"
     files: str = ""
     script: str | None = None
-    users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = 25
+    users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = USERS
     time: Time | None = None
     requests: RequestCount | None = None
     warm_up: WarmUpValue = 0
