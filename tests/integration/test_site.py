@@ -1,4 +1,4 @@
-"""The documentation site builds without warnings, and its links to the repository point to existing files."""
+"""The documentation site builds without warnings, and its links lead somewhere."""
 
 import os
 import re
@@ -27,14 +27,16 @@ def test_the_site_contains_every_page_in_docs(site: Path) -> None:
         assert built.is_file(), page.name
 
 
-def test_links_to_the_repository_point_to_existing_files(site: Path) -> None:
+def test_links_to_other_files_of_the_repository_point_to_existing_files_and_are_not_on_the_site(site: Path) -> None:
     linked = {
-        path.partition("#")[0]
-        for page in site.rglob("*.html")
-        for path in re.findall(r'href="https://github.com/[\w-]+/[\w-]+/blob/main/([^"]+)"', page.read_text())
+        (page.parent / path.partition("#")[0]).resolve()
+        for page in (ROOT / "docs").rglob("*.md")
+        for path in re.findall(r"\]\(((?:\.\./)+[^)]+)\)", page.read_text())
     }
-    assert "README.md" in linked
-    assert [path for path in linked if not (ROOT / path).is_file()] == []
+    assert ROOT / "README.md" in linked
+    assert [path for path in linked if not path.exists()] == []
+    outside = [path.name for path in linked if not path.is_relative_to(ROOT / "docs")]
+    assert not [page for page in site.rglob("*.html") for name in outside if f"../{name}\"" in page.read_text()]
 
 
 def test_documentation_pages_load_nothing_from_other_sites(site: Path) -> None:
