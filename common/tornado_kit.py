@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -105,3 +106,5 @@ async def _serve(
         await stop.wait()
         server.stop()
         await server.close_all_connections()
+    for process in multiprocessing.active_children():
+        process.kill()  # nobody waits any more for the tasks of a pool

@@ -26,3 +26,4 @@ if __name__ == "__main__":
     options = server_options(usable_cpus())
     with ProcessPool(options.workers, initializer=exit_with_server, context=get_context("forkserver")) as pool:
         serve(LongTask, options)
+        pool.stop()

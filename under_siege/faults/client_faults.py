@@ -3,10 +3,8 @@
 import asyncio
 import time
 
-from common.workers import usable_cpus
 from under_siege.faults.fault import (
     DEAD,
-    HIDDEN,
     HURT,
     NEVER,
     NEVER_S,
@@ -14,14 +12,13 @@ from under_siege.faults.fault import (
     PING_FINE_S,
     QUICK_RECOVERY_S,
     Fault,
-    after,
     count,
     mark_of_rate,
     ping,
     seconds,
     share,
 )
-from under_siege.faults.fault_context import USERS, FaultContext, quick_s
+from under_siege.faults.fault_context import FaultContext, quick_s
 from under_siege.faults.incident_metrics import Figures, ping_p99_s, rate_between, under_load
 from under_siege.faults.users import (
     LATE,
@@ -30,20 +27,18 @@ from under_siege.faults.users import (
     WRONG,
     incomplete_requests,
     send_and_disconnect,
-    send_malformed,
 )
 from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault
 LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds until they do
-TIMES_USERS = 10
-SLOW_CONNECTIONS, MALFORMED = 50, 10_000
-LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task for each of these faults
-CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
-MOST_WASTED_CPU = 0.15  # tasks that use at most this share of their full CPU time count as cancelled
+FLOOD, FLOOD_LIMIT_S = 800, 30.0  # number of requests, and the timeout of each
+SLOW_CONNECTIONS = 50
+LEAVE_CPU_S, FLOOD_CPU_S = 0.3, 0.01  # CPU time of a task for each of these faults
+CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
+MOST_WASTED_CPU = 0.5  # tasks that use at most this share of their full CPU time count as cancelled
 TASKS_LONGER = 2.0  # maximum number of other tasks that the next request is allowed to wait for
-WATCHED_S = 0.8  # how long endless tasks were measured in older results, which don't record this duration
 
 
 async def disconnect_clients(context: FaultContext) -> None:
@@ -74,12 +69,15 @@ async def disconnect_clients(context: FaultContext) -> None:
 
 
 async def overload(context: FaultContext) -> None:
-    """Send ten times the usual number of concurrent requests, then single requests until one is quick again."""
+    """Send FLOOD requests at once, then single requests until one is quick again."""
     requests, seen = context.incident.requests, context.incident.seen
+    context.set_task_cpu(FLOOD_CPU_S)
     context.began_s = time.monotonic()
     context.mark_fault()
     users = context.users
-    outcomes = await asyncio.gather(*(users.send(requests, context.began_s) for _ in range(TIMES_USERS * USERS)))
+    flood = [users.send(requests, context.began_s, timeout_s=FLOOD_LIMIT_S) for _ in range(FLOOD)]
+    outcomes = await asyncio.gather(*flood)
+    seen["done_s"] = context.now_s()
     for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
         seen[name] = outcomes.count(outcome)
     seen["quick_s"] = await _until_quick(context)
@@ -99,25 +97,17 @@ async def _until_quick(context: FaultContext) -> float:
     return NEVER
 
 
-async def start_endless_tasks(context: FaultContext) -> None:
-    """Start one endless task, then more until there is one for each worker (at most one for each user)."""
-    seen, workers = context.incident.seen, min(USERS, context.incident.workers or usable_cpus())
+async def start_an_endless_task(context: FaultContext) -> None:
+    """Start one endless task, and measure the remaining rate."""
     async with context.under_load():
         context.mark_fault()
         before = context.rate_before()
-        for name, tasks in (("one", 1), ("all", workers - 1)):
-            if not tasks:  # there is only one worker
-                seen |= {f"all_{name}": seen[f"one_{name}"] for name in ("left", "from_s", "to_s")}
-                break
-            for number in range(tasks):
-                context.make_next_task_endless(f"{name}{number}")
-            await until(lambda: not context.has_pending_endless_task(), 1.0)
-            from_s = context.now_s()
-            await asyncio.sleep(AFTER_S)
-            to_s = context.now_s()
-            left = rate_between(context.incident, from_s, to_s) / before if before else 0.0
-            seen |= {f"{name}_left": left, f"{name}_from_s": from_s, f"{name}_to_s": to_s}
-    seen["before_per_s"] = before
+        context.make_next_task_endless("one")
+        await until(lambda: not context.has_pending_endless_task(), 1.0)
+        from_s = context.now_s()
+        await asyncio.sleep(AFTER_S)
+        left = rate_between(context.incident, from_s, context.now_s()) / before if before else 0.0
+        context.incident.seen |= {"left": left, "from_s": from_s}
 
 
 async def send_incomplete_requests(context: FaultContext) -> None:
@@ -130,20 +120,6 @@ async def send_incomplete_requests(context: FaultContext) -> None:
             await asyncio.sleep(AFTER_S)
             left = rate_between(context.incident, from_s, context.now_s()) / before if before else 0.0
             context.incident.seen |= {"left": left, "from_s": from_s}
-
-
-async def send_malformed_requests(context: FaultContext) -> None:
-    """Send invalid or ambiguous HTTP requests; record survival, log lines and responses to smuggled requests."""
-    context.set_task_cpu(MALFORMED_CPU_S)
-    incident, server = context.incident, context.server
-    lines = server.lines_said()
-    context.began_s = time.monotonic()
-    context.mark_fault()
-    sent, smuggled = await send_malformed(*context.address, MALFORMED, incident.round)
-    outcome = await context.users.send(incident.requests, context.began_s)
-    incident.seen |= {"sent": sent, "smuggled": smuggled, "alive": float(server.alive() and not outcome)}
-    incident.seen["lines"] = server.lines_said() - lines
-    incident.ended_s = context.now_s()
 
 
 def _leave_texts(figures: Figures) -> tuple[str, str]:
@@ -166,7 +142,7 @@ def _unanswered(figures: Figures) -> float:
 
 def _overload_texts(figures: Figures) -> tuple[str, str]:
     counts = figures["answered"], figures["refused"], _unanswered(figures)
-    return "/".join(map(count, counts)), after(figures["quick_s"])
+    return "/".join(map(count, counts)), seconds(figures["done_s"])
 
 
 def _mark_overload(figures: Figures) -> str:
@@ -175,37 +151,20 @@ def _mark_overload(figures: Figures) -> str:
     return OK if not _unanswered(figures) and figures["quick_s"] <= QUICK_RECOVERY_S else HURT
 
 
+def _left_texts(figures: Figures) -> tuple[str, str]:
+    return share(figures["left"]), ping(figures)
+
+
+def _mark_left(figures: Figures) -> str:
+    return mark_of_rate(figures["left"], figures.get("ping_p99_s"))
+
+
 def _measure_endless(incident: Incident) -> Figures:
+    """Return the figures under load, with the pings from the start of the endless task on."""
     figures = under_load(incident)
-    for name in ("one", "all"):
-        if f"{name}_from_s" in incident.seen and incident.pings.due_s:
-            from_s = incident.seen[f"{name}_from_s"]
-            to_s = incident.seen.get(f"{name}_to_s", from_s + WATCHED_S)
-            figures[f"{name}_ping_p99_s"] = ping_p99_s(incident, from_s, to_s)
+    if "from_s" in incident.seen and incident.pings.due_s:
+        figures["ping_p99_s"] = ping_p99_s(incident, incident.seen["from_s"], incident.ended_s)
     return figures
-
-
-def _endless_texts(figures: Figures) -> tuple[str, str]:
-    one, every = (
-        f"{share(figures.get(f'{name}_left'))}, {ping(figures, f'{name}_ping_p99_s')}" for name in ("one", "all")
-    )
-    return one, every
-
-
-def _mark_endless(figures: Figures) -> str:
-    """Return the worse of the marks for one endless task and for one endless task per worker."""
-    marks = (mark_of_rate(figures.get(f"{name}_left"), figures.get(f"{name}_ping_p99_s")) for name in ("one", "all"))
-    return max(marks, key=[OK, HURT, DEAD, HIDDEN].index)
-
-
-def _malformed_texts(figures: Figures) -> tuple[str, str]:
-    return "alive" if figures["alive"] else "dead", f"{count(figures['lines'])}, {count(figures['smuggled'])}"
-
-
-def _mark_malformed(figures: Figures) -> str:
-    if not figures["alive"]:
-        return DEAD
-    return OK if not figures["lines"] and not figures["smuggled"] else HURT
 
 
 CLIENT_FAULTS = (
@@ -220,9 +179,9 @@ CLIENT_FAULTS = (
     ),
     Fault(
         "overload",
-        "ten times as many users as before",
-        "10 times the users",
-        ("correct/refused/lost", "quick after"),
+        "800 requests at once",
+        "800 at once",
+        ("correct/refused/lost", "all done after"),
         overload,
         _overload_texts,
         _mark_overload,
@@ -230,12 +189,12 @@ CLIENT_FAULTS = (
     ),
     Fault(
         "endless",
-        "one task that never ends, then one for each worker",
+        "one task that never ends",
         "endless task",
-        ("one: rate left, ping", "all: rate left, ping"),
-        start_endless_tasks,
-        _endless_texts,
-        _mark_endless,
+        ("rate left", "ping p99"),
+        start_an_endless_task,
+        _left_texts,
+        _mark_left,
         _measure_endless,
         ends_server=True,
         is_remote=True,
@@ -247,19 +206,9 @@ CLIENT_FAULTS = (
         "50 slow connections",
         ("rate left", "ping p99"),
         send_incomplete_requests,
-        lambda figures: (share(figures["left"]), ping(figures)),
-        lambda figures: mark_of_rate(figures["left"], figures.get("ping_p99_s")),
+        _left_texts,
+        _mark_left,
         under_load,
         is_remote=True,
-    ),
-    Fault(
-        "malformed",
-        "10,000 invalid or ambiguous HTTP requests",
-        "10,000 malformed",
-        ("alive", "log lines, smuggled"),
-        send_malformed_requests,
-        _malformed_texts,
-        _mark_malformed,
-        is_once=True,
     ),
 )

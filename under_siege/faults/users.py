@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import aiohttp
 
@@ -18,40 +17,7 @@ from under_siege.targets.expectation import Expectation
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
-LIMIT_S = 2.0  # timeout for connecting, and for the response to a malformed request
-QUIET_S = 0.05  # how long to wait for a second response
-# After PATIENT requests, a server that answers smuggled requests has been detected. From then on, wait only HASTY_S for
-# a second response: if a server serves one client at a time, the waits add up.
-PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # maximum number of bytes to read from a response
-AT_ONCE = 64
-
-_HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
-_HEAD = b"POST /nowhere HTTP/1.1\r\nHost: x\r\n"
-
-# A correct parser reads each of these messages as a single request or rejects it. A parser that finds a second request
-# in a message allows request smuggling.
-AMBIGUOUS = (
-    _HEAD + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _HIDDEN,
-    _HEAD + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_HIDDEN) + _HIDDEN,
-    _HEAD + b"Transfer-Encoding: xchunked\r\n\r\n" + _HIDDEN,
-    _HEAD + b"Transfer-Encoding : chunked\r\nContent-Length: 0\r\n\r\n" + _HIDDEN,
-)
-NO_HTTP = (
-    b"\x00" * 64 + b"\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(48)),  # TLS
-    b"GET\r\n\r\n",
-    b"GET / HTTP/9.9\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nX\x00Y: 1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
-    b"GET /" + b"%ff" * 100 + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"\r\n\r\n\r\n\r\n",
-    b"G",
-)
-LARGE = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"H%d: %b\r\n" % (number, b"v" * 1000) for number in range(1000))
+LIMIT_S = 2.0  # timeout for connecting
 
 
 class Users:
@@ -125,64 +91,6 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
     columns.sent_s.append(round(sent_s - began_s, 6))
     columns.ended_s.append(round(time.monotonic() - began_s, 6))
     columns.outcome.append(outcome)
-
-
-def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield pairs: a malformed request, and whether `pong` in the response would prove request smuggling."""
-    choice = random.Random(seed)  # noqa: S311 (not for secrets)
-    yield LARGE, False
-    for number in range(count - 1):
-        if number % 4 == 0:
-            yield choice.choice(AMBIGUOUS), True
-        elif number % 4 == 1:
-            yield choice.randbytes(choice.randrange(1, 200)) + b"\r\n\r\n", False
-        else:
-            yield choice.choice(NO_HTTP), False
-
-
-async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[int, int]:
-    """Send malformed requests, and return how many were sent and how many smuggled requests were answered."""
-    requests, sent, smuggled = enumerate(malformed(count, seed)), 0, 0
-
-    async def sender() -> None:
-        nonlocal sent, smuggled
-        for number, (request, is_ambiguous) in requests:
-            quiet_s = QUIET_S if number < PATIENT else HASTY_S
-            answer = await _answer(host, port, request, quiet_s if is_ambiguous else None)
-            sent += answer is not None
-            smuggled += is_ambiguous and b"pong" in (answer or b"")
-
-    await asyncio.gather(*(sender() for _ in range(AT_ONCE)))
-    return sent, smuggled
-
-
-async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -> bytes | None:
-    """Send a request, and return the response, or None if the server refuses the connection.
-
-    Args:
-        quiet_s: once the response has begun, stop reading after this many seconds without data, and keep the sending
-            side open. If None, close the sending side after the request, and read until the server closes the
-            connection.
-    """
-    try:
-        reader, writer = await asyncio.open_connection(host, port)
-    except OSError:
-        return None
-    answer = b""
-    try:
-        with contextlib.suppress(OSError, TimeoutError):
-            writer.write(request)
-            if quiet_s is None:
-                writer.write_eof()
-            while len(answer) < MOST_BYTES:
-                async with asyncio.timeout(quiet_s if answer and quiet_s else LIMIT_S):
-                    chunk = await reader.read(MOST_BYTES)
-                if not chunk:
-                    break
-                answer += chunk
-    finally:
-        writer.transport.abort()
-    return answer
 
 
 @contextlib.asynccontextmanager

@@ -100,9 +100,6 @@ class Server:
         """Return the ids of the server's descendant processes, or an empty set if they are unknown."""
         return set(descendants(self.pid)) if self.pid is not None else set()
 
-    def lines_said(self) -> int:
-        return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
-
     def exit_status(self) -> int | None:
         """Return the exit status (negative for a signal), or None if the server is running or its status is unknown."""
         return self._started.process.poll() if self._started else None
