@@ -86,6 +86,7 @@ def serve_with_gevent(app: Flask, options: Options) -> None:
     from gevent.pywsgi import WSGIServer
 
     listener = configured(app, options)
+    gevent.get_hub().exception_stream = None  # responses contain the errors of tasks
     server = WSGIServer(listener, app, spawn=Pool(), log=None)  # with a pool, stop() waits for requests
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, server.stop, GRACE_S)
@@ -96,6 +97,9 @@ def serve_with_gevent(app: Flask, options: Options) -> None:
 def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
     """Serve the application in processes of gunicorn with these settings until SIGTERM or Ctrl-C."""
     from gunicorn.app.base import BaseApplication
+    from gunicorn.dirty import DirtyError
+
+    app.register_error_handler(DirtyError, lambda error: text(error.message, 500))
 
     class Application(BaseApplication):  # type: ignore[misc]
         def load_config(self) -> None:
