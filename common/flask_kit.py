@@ -14,7 +14,7 @@ from flask import Flask, Response, g, request
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, PLAIN_TEXT, announce, exit_at_sigterm, listening_socket, ping_headers, task_headers
+from common.server import GRACE_S, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 
@@ -74,7 +74,7 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)  # it logs each request
     port = listener.getsockname()[1]
     server = make_server(options.host, port, app, threaded=threaded, fd=listener.fileno())
-    exit_at_sigterm()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # werkzeug ends when it is interrupted
     announce(options, listener)
     server.serve_forever()
 
@@ -88,6 +88,7 @@ def serve_with_gevent(app: Flask, options: Options) -> None:
     listener = configured(app, options)
     gevent.get_hub().exception_stream = None  # responses contain the errors of tasks
     server = WSGIServer(listener, app, spawn=Pool(), log=None)  # with a pool, stop() waits for requests
+    server.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, server.stop, GRACE_S)
     announce(options, listener)
