@@ -31,7 +31,7 @@ def exit_with_server() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if server := parent_process():  # the parent of a worker that a fork server started is the fork server
-        Thread(target=lambda: (server.join(), os._exit(1)), daemon=True).start()
+        Thread(target=lambda: (server.join(), os.kill(os.getpid(), signal.SIGKILL)), daemon=True).start()
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:

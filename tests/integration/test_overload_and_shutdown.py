@@ -1,6 +1,7 @@
 """Overload and shutdown of every server: `--queue` alone refuses requests, and no process and no port is left."""
 
 import contextlib
+import os
 import select
 import signal
 from pathlib import Path
@@ -44,8 +45,10 @@ def test_a_signal_ends_a_server_with_exit_code_0_and_without_a_process_or_port(
             served.send("/")
         wait_until(lambda: begun.exists() or not requests)
         family = served.family()
-        for process in family if by == signal.SIGINT else family[:1]:  # a terminal signals the whole process group
-            process.send_signal(by)
+        if by == signal.SIGINT:
+            os.killpg(served.process.pid, by)  # as a terminal does
+        else:
+            served.process.send_signal(by)
         output, errors = served.process.communicate(timeout=LIMIT_S)
         assert (served.process.returncode, output, printed(errors)) == (0, "", [])
         wait_until(lambda: all(map(gone, family)))

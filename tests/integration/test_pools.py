@@ -1,6 +1,7 @@
 """The worker pools of the libraries, when a worker is killed and when a client leaves."""
 
 import contextlib
+import http.client
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def a_worker(served: Served, folder: Path) -> psutil.Process:
     return next(process for process in served.family() if process.pid == pid)
 
 
+def busy_workers(served: Served, folder: Path) -> list[http.client.HTTPConnection]:
+    """Send requests until both workers run a task; a worker that has just started may get none of the first two."""
+    requests: list[http.client.HTTPConnection] = []
+
+    def both_run() -> bool:
+        requests.append(served.send("/"))
+        return begun(folder) >= 2
+
+    wait_until(both_run)
+    return requests
+
+
 def must_be_broken(served: Served) -> None:
     """Check that requests fail, `/ready` reports the reason, pings succeed and SIGTERM ends all processes."""
     for _ in range(2):
@@ -80,15 +93,14 @@ def test_an_idle_worker_that_is_killed_breaks_a_process_pool_executor(serve: Ser
         must_be_broken(served)
 
 
-@pytest.mark.parametrize(("name", "lost"), [(PREFORK, 1), (PEBBLE, 1), (DASK, 0), (DIRTY, 1)])
+@pytest.mark.parametrize(("name", "loses_an_answer"), [(PREFORK, True), (PEBBLE, True), (DASK, False), (DIRTY, True)])
 def test_the_other_pools_replace_a_worker_that_is_killed_during_a_task(
-    name: str, lost: int, serve: Serve, tmp_path: Path
+    name: str, loses_an_answer: bool, serve: Serve, tmp_path: Path
 ) -> None:
-    """At most one answer is lost; Dask starts the task again."""
+    """Only Dask runs the task of the killed worker again."""
     with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
-        requests = [served.send("/") for _ in range(2)]
-        wait_until(lambda: begun(tmp_path) == 2)
+        requests = busy_workers(served, tmp_path)
         worker.kill()
         wait_until(lambda: gone(worker))
         (tmp_path / "told").touch()
@@ -96,13 +108,13 @@ def test_the_other_pools_replace_a_worker_that_is_killed_during_a_task(
         for request in requests:
             with contextlib.suppress(ConnectionError):
                 bodies.append(receive(request).body)
-        assert bodies.count("told") == 2 - lost
+        assert (bodies.count("told") < len(requests)) == loses_an_answer
+        assert "told" in bodies
         (tmp_path / "told").unlink()
         (tmp_path / "begun").write_text("")
-        requests = [served.send("/") for _ in range(2)]
-        wait_until(lambda: begun(tmp_path) == 2)  # both workers run tasks again
+        requests = busy_workers(served, tmp_path)
         (tmp_path / "told").touch()
-        assert [receive(request).body for request in requests] == ["told"] * 2
+        assert {receive(request).body for request in requests} == {"told"}
         assert served.request("/ready").status == 200
 
 
