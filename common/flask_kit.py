@@ -3,6 +3,7 @@
 Each server is imported where it starts, so that a process imports only its own.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -75,8 +76,9 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     port = listener.getsockname()[1]
     server = make_server(options.host, port, app, threaded=threaded, fd=listener.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # werkzeug ends when it is interrupted
-    announce(options, listener)
-    server.serve_forever()
+    with contextlib.suppress(KeyboardInterrupt):  # before serve_forever, which handles it
+        announce(options, listener)
+        server.serve_forever()
 
 
 def serve_with_gevent(app: Flask, options: Options) -> None:
