@@ -5,6 +5,7 @@ import math
 import os
 import signal
 from multiprocessing import parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
 
@@ -31,7 +32,12 @@ def exit_with_server() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if server := parent_process():  # the parent of a worker that a fork server started is the fork server
-        Thread(target=lambda: (server.join(), os.kill(os.getpid(), signal.SIGKILL)), daemon=True).start()
+        Thread(target=_exit_after, args=[server], daemon=True).start()
+
+
+def _exit_after(server: BaseProcess) -> None:
+    server.join()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
