@@ -183,7 +183,8 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
 @contextlib.contextmanager
 def _running(*command: str, url: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Run a process in its own process group; stop it at the end, or when this process is killed."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # Celery inserts the current directory at the front of sys.path, unless sys.path contains it.
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
     environment = {**os.environ, "PYTHONPATH": path, "CELERY_BROKER_URL": url}
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=exit_with_server

@@ -64,6 +64,7 @@ async def cluster(options: Options) -> AsyncIterator[Cluster]:
         "threads_per_worker": 1,
         "dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
+        "preload": "from common.workers import exit_with_server; exit_with_server()",
     }
     try:
         client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))

@@ -52,6 +52,7 @@ def task_app() -> FastAPI:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = app.state.options.workers
+    announce(app.state.options, app.state.listener)
     yield
 
 
@@ -67,8 +68,7 @@ def answer(run: TaskRun) -> Response:
 def serve(app: FastAPI, options: Options) -> None:
     """Serve the application until SIGTERM or Ctrl-C, with `options.workers` threads for plain `def` endpoints."""
     app.state.options, app.state.queue = options, Queue(options)
-    listener = listening_socket(options)
+    app.state.listener = listening_socket(options)
     config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S)
     exit_at_sigterm()  # after its graceful shutdown, uvicorn raises the signal again
-    announce(options, listener)
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(config).run(sockets=[app.state.listener])

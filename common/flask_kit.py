@@ -3,6 +3,7 @@
 Each server is imported where it starts, so that a process imports only its own.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from flask import Flask, Response, g, request
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, PLAIN_TEXT, announce, exit_at_sigterm, listening_socket, ping_headers, task_headers
+from common.server import GRACE_S, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 
@@ -74,9 +75,10 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)  # it logs each request
     port = listener.getsockname()[1]
     server = make_server(options.host, port, app, threaded=threaded, fd=listener.fileno())
-    exit_at_sigterm()
-    announce(options, listener)
-    server.serve_forever()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # werkzeug ends when it is interrupted
+    with contextlib.suppress(KeyboardInterrupt):  # before serve_forever, which handles it
+        announce(options, listener)
+        server.serve_forever()
 
 
 def serve_with_gevent(app: Flask, options: Options) -> None:
@@ -86,7 +88,9 @@ def serve_with_gevent(app: Flask, options: Options) -> None:
     from gevent.pywsgi import WSGIServer
 
     listener = configured(app, options)
+    gevent.get_hub().exception_stream = None  # responses contain the errors of tasks
     server = WSGIServer(listener, app, spawn=Pool(), log=None)  # with a pool, stop() waits for requests
+    server.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, server.stop, GRACE_S)
     announce(options, listener)
@@ -96,6 +100,9 @@ def serve_with_gevent(app: Flask, options: Options) -> None:
 def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
     """Serve the application in processes of gunicorn with these settings until SIGTERM or Ctrl-C."""
     from gunicorn.app.base import BaseApplication
+    from gunicorn.dirty import DirtyError
+
+    app.register_error_handler(DirtyError, lambda error: text(error.message, 500))
 
     class Application(BaseApplication):  # type: ignore[misc]
         def load_config(self) -> None:

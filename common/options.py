@@ -40,11 +40,15 @@ def server_options(workers: int | None = None) -> Options:
     add, default = parser.add_argument, "default: %(default)s"
     add("--host", default="127.0.0.1", help=f"address to listen on; {default}")
     add("--port", type=_whole_number(0, 65535), default=default_port(script.stem), help=f"port to listen on; {default}")
-    add("--task", type=_task, default="primes", help="a built-in task, module:function, or module:function('acme', 3)")
+    add("--task", default="primes", help="a built-in task, module:function, or module:function('acme', 3)")
     workers_help = "ignored: one thread runs all tasks" if workers is None else f"number of workers; {default}"
     add("--workers", type=_whole_number(1, MOST_WORKERS), default=workers or 1, help=workers_help)
     add("--queue", type=_whole_number(0, 1_000_000), help="refuse requests (503) when this many wait; default: never")
     given = parser.parse_args()
+    try:
+        resolve(given.task)
+    except UnknownTaskError as error:
+        quit_with(str(error))
     given.workers = 1 if workers is None else given.workers
     return Options(script.stem, **vars(given))
 
@@ -73,11 +77,3 @@ def _whole_number(low: int, high: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
-
-
-def _task(spec: str) -> str:
-    try:
-        resolve(spec)
-    except UnknownTaskError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return spec

@@ -4,7 +4,10 @@ import ctypes
 import math
 import os
 import signal
+from multiprocessing import parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -28,6 +31,13 @@ def exit_with_server() -> None:
     """Set up a worker process: it ignores Ctrl-C, which the server handles, and exits when the server is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if server := parent_process():  # the parent of a worker that a fork server started is the fork server
+        Thread(target=_exit_after, args=[server], daemon=True).start()
+
+
+def _exit_after(server: BaseProcess) -> None:
+    server.join()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:

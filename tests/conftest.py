@@ -224,6 +224,14 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
+GIL_ENABLED = re.compile(r"RuntimeWarning: The global interpreter lock \(GIL\) has been enabled to load module 'gevent")
+
+
+def printed(errors: str) -> list[str]:
+    """Return the lines that a server printed on stderr, except the warning of free-threaded Pythons about gevent."""
+    return [line for line in errors.splitlines() if not GIL_ENABLED.search(line)]
+
+
 MACHINE_FLAGS = {
     "busy_machine",
     "unsteady_machine",

@@ -11,8 +11,7 @@ from multiprocessing import get_context
 from common.options import server_options
 from common.task import perform
 from common.tornado_kit import TaskHandler, serve
-from common.workers import exit_with_server
-from common.workers import usable_cpus as default_workers
+from common.workers import exit_with_server, usable_cpus
 
 
 class LongTask(TaskHandler):
@@ -22,6 +21,6 @@ class LongTask(TaskHandler):
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers())
+    options = server_options(usable_cpus())
     with ProcessPoolExecutor(options.workers, get_context("forkserver"), exit_with_server) as pool:
         serve(LongTask, options)

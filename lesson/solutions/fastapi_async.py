@@ -1,9 +1,8 @@
 """Solved: FastAPI runs a plain `def` function in a thread, so the event loop stays free."""
 
-from fastapi import Request, Response
+from fastapi import Response
 
 from common.fastapi_kit import answer, serve, task_app
-from common.fastapi_kit import anyio_threads as default_workers
 from common.options import server_options
 from common.task import perform
 
@@ -11,10 +10,10 @@ app = task_app()
 
 
 @app.get("/")
-def long_task(request: Request) -> Response:
-    return answer(request, perform(options.task))
+def long_task() -> Response:
+    return answer(perform(options.task))
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers())
+    options = server_options(40)
     serve(app, options)

@@ -101,19 +101,24 @@ def test_other_tasks_run_while_an_async_task_awaits() -> None:
     ("task", "line"),
     [
         ("raises_in_a_group", "KeyError: 'in a group'"),
-        ("raises_cancelled", "CancelledError: by hand"),
-        ("cancels_itself", "CancelledError"),
         ("times_out", "TimeoutError"),
         ("exits_in_a_task", "SystemExit: from within"),
         ("exits_later", "SystemExit: at last"),
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
-def test_every_exception_of_an_async_task_becomes_a_one_line_task_error(way, task: str, line: str) -> None:
+def test_an_exception_of_an_async_task_becomes_a_one_line_task_error(way, task: str, line: str) -> None:
     with pytest.raises(TaskError) as caught:
         way(task)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("way", [blocking, blocking_on_a_loop, in_a_thread])
+@pytest.mark.parametrize("task", ["raises_cancelled", "cancels_itself"])
+def test_an_async_task_that_cancels_itself_has_failed(way, task: str) -> None:
+    with pytest.raises(TaskError, match="CancelledError"):
+        way(task)
 
 
 def test_a_running_async_task_can_be_cancelled() -> None:

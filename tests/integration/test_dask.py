@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -13,8 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ROOT, SUPPORT, Served, receive, serving, start, wait_until
-
-from common.errors import silence
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -112,13 +109,10 @@ def check_that_requests_fail_without_the_scheduler(served: Served, cluster: Clus
     wait_until(begun.exists)
     cluster.scheduler.kill()
     for answer in (receive(request), served.request("/")):
-        assert answer.status == 500
-        assert answer.body.startswith("FutureCancelledError: ")
-        assert "\n" not in answer.body
+        assert (answer.status, "\n" in answer.body) == (500, False)
+        assert "FutureCancelledError" in answer.body
     unready = served.request("/ready")
     assert (unready.status, unready.body.count("the Dask cluster is ")) == (503, 1)
-    refused = served.request("/jobs", "POST")
-    assert (refused.status, refused.body.count("the Dask cluster is ")) == (503, 1)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
@@ -131,10 +125,3 @@ def test_the_dask_server_exits_with_an_error_if_the_scheduler_is_unreachable(
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"10_async_dask: no Dask scheduler at '{address}'")
     assert errors.count("\n") == 1
-
-
-def test_silencing_a_library_also_silences_child_loggers_with_an_explicit_level() -> None:
-    child_logger = logging.getLogger("some_library.child_logger")
-    child_logger.setLevel(logging.WARNING)
-    silence("some_library")
-    assert not child_logger.isEnabledFor(logging.CRITICAL)

@@ -14,9 +14,9 @@ OURS = set(map(_package, _requirements()))
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["3_async_threadexecutor"], {"tornado", "psutil"}),
-        (["6_gevent"], {"flask", "gevent", "psutil"}),
-        (["7_async_interpreters", "8_prefork"], {"tornado", "flask", "gunicorn", "psutil"}),
+        (["3_async_threadexecutor"], {"tornado"}),
+        (["6_gevent"], {"flask", "gevent"}),
+        (["7_async_interpreters", "8_prefork"], {"tornado", "flask", "gunicorn"}),
     ],
 )
 def test_needed_packages_include_indirect_imports(names: list[str], expected: set[str]) -> None:
@@ -28,7 +28,7 @@ def test_needed_packages_include_indirect_imports(names: list[str], expected: se
 def test_every_package_in_the_requirements_of_the_project_is_needed_by_a_server() -> None:
     found = needed_by(SERVERS, ["primes"])
     assert found is not None
-    assert found >= OURS
+    assert found >= OURS - {"psutil"}  # bench.py try runs with it
 
 
 def test_the_needed_packages_of_user_files_are_unknown(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from conftest import wait_until
 
-from common import process_tree
+from under_siege.processes import process_tree
 from under_siege.processes.process_tree import children, descendants
 from under_siege.processes.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
 

@@ -3,12 +3,13 @@
 The servers fulfil the server contract: they answer pings, and report worker and timing in headers.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from types import MappingProxyType
 
 from common.options import Options
-from common.server import now_s, ping_headers, task_headers
+from common.server import ping_headers, task_headers
 from common.task import TaskRun, perform
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -31,7 +32,7 @@ def handler(options: Options, long_task: LongTask, pong: Mapping[str, str] = NOT
         wbufsize = -1
 
         def do_GET(self) -> None:
-            received_s = now_s()
+            received_s = time.monotonic()
             if self.path != "/":
                 self.respond(200, "pong", {**ping_headers(options), **pong})
             elif isinstance(outcome := long_task(self.headers.get("User-Agent", "")), TaskRun):

@@ -3,11 +3,10 @@
 import os
 import sys
 
-from common.lifecycle import listening_socket
 from flask import Response
 from werkzeug.serving import make_server
 
-from common.flask_kit import answer, task_app
+from common.flask_kit import answer, configured, task_app
 from common.options import server_options
 from common.task import perform
 
@@ -32,7 +31,6 @@ def start_daemon() -> None:
 
 if __name__ == "__main__":
     options = server_options()
-    app.config["OPTIONS"] = options
-    listener = listening_socket(options)
+    listener = configured(app, options)
     start_daemon()
     make_server("127.0.0.1", options.port, app, fd=listener.fileno(), threaded=True).serve_forever()

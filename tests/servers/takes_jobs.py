@@ -43,8 +43,8 @@ async def kept():
 class Impatient(FindJob):
     """A job endpoint that ignores the Prefer header."""
 
-    def _wait_s(self) -> float:
-        return 0.0
+    def prepare(self) -> None:
+        self.request.headers.pop("Prefer", None)
 
 
 class Elsewhere(PostJob):
@@ -68,10 +68,10 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options()
-    post, find = JOBS
-    handlers = {
-        post: Elsewhere if ARE == "elsewhere" else PostJob,
-        find: Impatient if ARE == "impatient" else FindJob,
-        "/posted": Posted,
-    }
+    (jobs, _), (job, _) = JOBS
+    handlers = [
+        (jobs, Elsewhere if ARE == "elsewhere" else PostJob),
+        (job, Impatient if ARE == "impatient" else FindJob),
+        ("/posted", Posted),
+    ]
     serve(LongTask, options, kept(), handlers)

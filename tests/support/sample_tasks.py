@@ -150,6 +150,13 @@ def in_slices():
     return 42
 
 
+def pauses_a_thousand_times():
+    for _ in range(1000):
+        sum(range(1000))
+        yield 0.00001
+    return 1000
+
+
 def yields_nothing():
     yield
     yield 0.05

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
+from common.task import BUILTIN_TASKS, is_prime
 from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import LARGEST_INDEX, legible, read_limited
 from under_siege.model.sampled_stacks import Frames, Profile, Stacks
@@ -39,7 +40,8 @@ _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
-_OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
+_OWN_SERVERS = ("servers/", "suites/", "under_siege/subprocess_scripts/drill_task")
+_OWN_TASKS = {*BUILTIN_TASKS, is_prime.__name__}  # functions in common/task.py
 _PERMISSION = (
     "py-spy is not allowed to read the memory of other processes: run as root, set kernel.yama.ptrace_scope to 0 "
     "(sudo sysctl kernel.yama.ptrace_scope=0), or start the container with --cap-add SYS_PTRACE"
@@ -223,9 +225,8 @@ def _frame(text: str, folder: Path) -> Frame:
     number, library = int(line or 0), _LIBRARY.match(path)
     number = number if 0 <= number <= LARGEST_INDEX else 0  # py-spy sometimes misreads frames
     inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
-    if not path or (
-        not inside.startswith(_OWN_SERVERS) and (library or inside.startswith(("common/", "under_siege/")))
-    ):
+    is_own = inside.startswith(_OWN_SERVERS) or (inside == "common/task.py" and function.split(".")[0] in _OWN_TASKS)
+    if not path or (not is_own and (library or inside.startswith(("common/", "under_siege/")))):
         file = path[library.end() :] if library else inside
         return Frame(legible(function)[:MOST_LETTERS], legible(file)[-MOST_LETTERS:], number, "library", "")
     file = inside or path

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,27 +36,34 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
-    packages, left = set[str](), [path for path in paths if path]
+    packages = set[str]()
+    left: list[tuple[Path, frozenset[str] | None]] = [(path, None) for path in paths if path]
     seen = set(left)
     while left:
-        for module in _imported(left.pop()):
+        for module, names in _imported(*left.pop()):
             package = module.partition(".")[0]
-            path = (ROOT / module.replace(".", "/")).with_suffix(".py")
+            used = (ROOT / module.replace(".", "/")).with_suffix(".py"), names
             if package != "common":
                 packages.add(package)
-            elif path not in seen and path.exists():
-                seen.add(path)
-                left.append(path)
+            elif used not in seen and used[0].exists():
+                seen.add(used)
+                left.append(used)
     return packages
 
 
-def _imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and the names that it imports from them, which may be modules, too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imported(path: Path, names: frozenset[str] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
+    """Yield the modules that a file imports, each with the names that it imports from them (None: all).
+
+    Ignore imports in functions of the file that are not among `names`, because nobody calls these functions.
+    """
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    used = [node for node in body if not isinstance(node, ast.FunctionDef) or names is None or node.name in names]
+    for node in itertools.chain.from_iterable(map(ast.walk, used)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+            yield node.module, frozenset(alias.name for alias in node.names)
+            yield from ((f"{node.module}.{alias.name}", None) for alias in node.names)
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:

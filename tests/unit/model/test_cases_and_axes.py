@@ -36,6 +36,7 @@ KINDS = {
     "10": Kind.PROCESSES,
     "11": Kind.THREADS,
     "12": Kind.PROCESSES,
+    "13": Kind.PROCESSES,
 }
 
 

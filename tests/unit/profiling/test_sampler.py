@@ -43,14 +43,19 @@ def test_processes_that_use_no_cpu_are_sampled_only_in_the_wall_time_pass(monkey
         ("/opt/python3.14t/lib/python3.14t/json/encoder.py", "json/encoder.py", "library"),
         ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>", "library"),
         (f"{ROOT}/servers/2_async.py", "servers/2_async.py", "app"),
-        (f"{ROOT}/common/task/builtin.py", "common/task/builtin.py", "app"),
-        (f"{ROOT}/common/kits/tornado_kit.py", "common/kits/tornado_kit.py", "library"),
+        (f"{ROOT}/common/tornado_kit.py", "common/tornado_kit.py", "library"),
         ("", "", "library"),
     ],
 )
 def test_files_of_the_application_are_distinguished_from_libraries(path: str, file: str, kind: str) -> None:
     frame = sampler._frame(f"work ({path}:3)", Path("/shop"))
     assert (frame.file, frame.line, frame.kind) == (file, 3, kind)
+
+
+def test_of_the_functions_beside_the_built_in_tasks_only_these_belong_to_the_application() -> None:
+    functions = ("primes", "is_prime", "is_prime.<locals>.<genexpr>", "perform", "_Run.pauses")
+    kinds = [sampler._frame(f"{function} ({ROOT}/common/task.py:3)", Path("/shop")).kind for function in functions]
+    assert kinds == ["app", "app", "app", "library", "library"]
 
 
 def test_a_frame_of_a_coroutine_function_is_marked_async_and_keeps_the_source_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from conftest import ROOT
 
-from common import cpus
+from common import workers
 
 
 def test_cpu_affinity_limits_the_usable_cpus() -> None:
@@ -45,16 +45,16 @@ def test_cgroup_cpu_quotas_of_all_levels_are_read(own, files, quotas, tmp_path) 
     for name, text in files.items():
         (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "fs" / name).write_text(text + "\n")
-    assert cpus._cgroup_quotas(tmp_path / "cgroup", tmp_path / "fs") == quotas
+    assert workers._cgroup_quotas(tmp_path / "cgroup", tmp_path / "fs") == quotas
 
 
 def test_a_cpu_quota_below_one_cpu_counts_as_one_cpu(monkeypatch) -> None:
     for quota, expected in ((0.2, 1), (1.0, 1)):
-        monkeypatch.setattr(cpus, "_cgroup_quotas", lambda quota=quota: [quota])
-        assert cpus.usable_cpus() == expected
+        monkeypatch.setattr(workers, "_cgroup_quotas", lambda quota=quota: [quota])
+        assert workers.usable_cpus() == expected
 
 
 def test_the_default_number_of_threads_equals_that_of_thread_pool_executor(monkeypatch) -> None:
-    monkeypatch.setattr(cpus, "usable_cpus", os.cpu_count)  # the executor ignores limits
+    monkeypatch.setattr(workers, "usable_cpus", os.cpu_count)  # the executor ignores limits
     with ThreadPoolExecutor() as pool:
-        assert cpus.default_threads() == pool._max_workers
+        assert workers.default_threads() == pool._max_workers

@@ -1,0 +1,124 @@
+"""Nothing of this project stands between a request and the library: servers are stock, and common/ is small."""
+
+import ast
+import builtins
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SERVERS
+
+COMMON = sorted((ROOT / "common").rglob("*.py"))
+MAY_BE_SUBCLASSED = {
+    "tornado.web.RequestHandler",
+    "gunicorn.app.base.BaseApplication",
+    "gunicorn.dirty.DirtyApp",
+    "argparse.ArgumentParser",
+    "typing.NamedTuple",
+    "typing.Protocol",
+}
+MAY_BE_ASSIGNED_TO = {"flask.g"}  # made for the application's own values
+MAY_BE_USED = {"asyncio._get_running_loop", "sys._is_gil_enabled"}
+EXCEPTIONS = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, BaseException)}
+# The most lines of a module, with empty lines and docstrings.
+MOST_LINES = {"load_shedding.py": 60, "options.py": 80}
+MOST_LINES_TOGETHER, MOST_MODULES = 1200, 14
+
+
+class Module:
+    """The source code of a module, and what its names mean."""
+
+    def __init__(self, source: str) -> None:
+        self.nodes = list(ast.walk(ast.parse(source)))
+        self.classes = {node.name for node in self.nodes if isinstance(node, ast.ClassDef)}
+        self.imported: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.split(".")[0]
+                    self.imported[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(node, ast.ImportFrom):
+                self.imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+
+    def meaning(self, node: ast.AST) -> str:
+        """Return `tornado.web.RequestHandler` for a name that was imported from there, or the name itself."""
+        if isinstance(node, ast.Attribute):
+            return f"{self.meaning(node.value)}.{node.attr}"
+        return self.imported.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+    def is_foreign(self, node: ast.AST) -> bool:
+        """Return whether the expression begins with something imported from a library."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and not self.imported.get(node.id, "common").startswith("common")
+
+    def subclassed(self) -> Iterator[str]:
+        for node in self.nodes:
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                name = self.meaning(base.value if isinstance(base, ast.Subscript) else base)
+                if name not in self.classes | EXCEPTIONS | MAY_BE_SUBCLASSED and not name.startswith("common."):
+                    yield f"subclasses {name}"
+
+    def assigned_to(self) -> Iterator[str]:
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and self.is_foreign(node):
+                if self.meaning(node.value) not in MAY_BE_ASSIGNED_TO:
+                    yield f"assigns to {self.meaning(node)}"
+            elif isinstance(node, ast.Call) and self.meaning(node.func) in ("setattr", "delattr"):
+                yield f"calls {self.meaning(node.func)}"
+
+    def private(self) -> Iterator[str]:
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and is_private(node.attr) and not self.is_own(node):
+                yield f"uses {self.meaning(node)}"
+            elif isinstance(node, ast.ImportFrom):
+                names = [alias.name for alias in node.names if not str(node.module).startswith("common")]
+                yield from (f"uses {node.module}.{name}" for name in names if is_private(name))
+
+    def is_own(self, node: ast.Attribute) -> bool:
+        """Return whether a private attribute is a known exception, or is defined by a class of this module."""
+        defined = {one.attr for one in self.nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
+        defined |= {one.name for one in self.nodes if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+        is_of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+        return self.meaning(node) in MAY_BE_USED or (is_of_self and node.attr in defined)
+
+    def faults(self) -> list[str]:
+        return [*self.subclassed(), *self.assigned_to(), *self.private()]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+@pytest.mark.parametrize("path", [*COMMON, *SERVERS], ids=lambda path: path.stem)
+def test_servers_neither_subclass_nor_patch_their_library_nor_use_its_private_attributes(path: Path) -> None:
+    assert Module(path.read_text()).faults() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import uvicorn\nclass Ours(uvicorn.Server): ...", "subclasses uvicorn.Server"),
+        (
+            "from gunicorn.workers.sync import SyncWorker as S\nclass A(S): ...",
+            "subclasses gunicorn.workers.sync.SyncWorker",
+        ),
+        ("import socket\nclass Ours(socket.socket): ...", "subclasses socket.socket"),
+        ("import werkzeug.serving\nwerkzeug.serving.x = 1", "assigns to werkzeug.serving.x"),
+        ("from uvicorn import Server\nServer.shutdown = None", "assigns to uvicorn.Server.shutdown"),
+        ("setattr(a, 'b', 1)", "calls setattr"),
+        ("server._sockets", "uses server._sockets"),
+        ("class A(RuntimeError):\n def f(self): self._reason", "uses self._reason"),
+        ("from asyncio import _x", "uses asyncio._x"),
+    ],
+)
+def test_subclasses_patches_and_private_attributes_are_found(source: str, fault: str) -> None:
+    (found,) = Module(source).faults()
+    assert found == fault
+
+
+def test_common_is_small() -> None:
+    lines = {path.name: len(path.read_text().splitlines()) for path in COMMON}
+    assert {name for name, most in MOST_LINES.items() if lines[name] > most} == set()
+    assert len([path for path in COMMON if path.name != "__init__.py"]) <= MOST_MODULES
+    assert sum(lines.values()) <= MOST_LINES_TOGETHER
