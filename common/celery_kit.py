@@ -68,13 +68,8 @@ class JobQueue:
     """Send tasks to the broker, and wait for each result on a separate thread with `AsyncResult.get`."""
 
     def __init__(self, ended: Callable[[], str]) -> None:
-        self._ended, self._is_open = ended, True
+        self.broken, self._is_open = ended, True
         self._threads = ThreadPoolExecutor(MOST_WAITING, "celery")
-
-    @property
-    def broken(self) -> str:
-        """The reason why the queue can't work, or an empty string if it can."""
-        return self._ended()
 
     def close(self) -> None:
         self._is_open = False
@@ -150,11 +145,7 @@ def _wait_for_worker(ended: Callable[[], str]) -> None:
 
 @contextlib.contextmanager
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Run a Redis that only this user can reach, and a Celery worker with `workers` processes.
-
-    Yields:
-        The broker's URL, and a function that returns a message if either has exited, or else an empty string.
-    """
+    """Run a private Redis and a Celery worker; yield the URL, and a function that says which of them has exited."""
     program = which("redis-server", path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin")
     if program is None:
         quit_with("needs redis-server, which is not installed; install it, or run scripts/setup")

@@ -29,9 +29,8 @@ class Cluster:
         self.client = client
         self._jobs: dict[str, tuple[float, asyncio.Future[TaskRun]]] = {}  # id → (time of submission, result)
 
-    @property
     def broken(self) -> str:
-        """The reason why the cluster can't work, or an empty string if it can."""
+        """Return the reason why the cluster can't work, or an empty string if it can."""
         return "" if self.client.status == "running" else f"the Dask cluster is {self.client.status}"
 
     async def post(self, task: str) -> str:

@@ -21,5 +21,5 @@ class Queue:
         return True
 
     def leave(self) -> None:
-        """Record that an admitted request has been answered, or that its client has gone."""
+        """Record that an admitted request is done."""
         self._admitted -= 1

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from types import coroutine
 from typing import Any, NamedTuple
 
 from common.errors import one_line
-from common.task_name import Call, UnknownTaskError, checked, import_from, split
+from common.task_name import UnknownTaskError, import_from, split, task_of
 
 _IS_PATCHED = not inspect.isbuiltin(time.sleep)  # true if gevent has patched the standard library
 _MAIN_THREAD = threading.get_native_id()
@@ -91,7 +92,7 @@ def perform(spec: str) -> TaskRun:
         for pause_s in run.pauses(each_yield=_IS_PATCHED):  # a greenlet lets others run by sleeping; a thread need not
             time.sleep(pause_s)
         if inspect.iscoroutine(run.answer):
-            run.answer = _on_new_loop(run.steps(run.answer))
+            run.answer = _on_new_loop(steps(run.answer, run.add_span))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a task may also call sys.exit()
@@ -108,7 +109,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
         for pause_s in run.pauses(each_yield=True):
             await asyncio.sleep(pause_s)
         if inspect.iscoroutine(run.answer):
-            run.answer = await run.steps(run.answer)
+            run.answer = await steps(run.answer, run.add_span)
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise
     except BaseException as error:
@@ -135,21 +136,17 @@ class _Run:
                 self.answer = end.value
             else:
                 if pause_s or each_yield:
-                    self._add_span(begin)
+                    self.add_span(begin)
                     yield pause_s
                     begin = _clocks()
-        self._add_span(begin)
-
-    def steps(self, coroutine: Coroutine[Any, Any, object]) -> Awaitable[object]:
-        """Return an awaitable that runs the coroutine and records a span for each step between two waits."""
-        return Steps(coroutine, self._add_span)
+        self.add_span(begin)
 
     def finished(self) -> TaskRun:
         spans = tuple(self._spans)
         cpu_s = sum(span.cpu_s for span in spans)
         return TaskRun(str(self.answer), spans[0].from_s, spans[-1].to_s, cpu_s, _this_worker(), spans)
 
-    def _add_span(self, begin: tuple[float, float]) -> None:
+    def add_span(self, begin: tuple[float, float]) -> None:
         """Add the span from `begin` until now. If there are too many, join each with its neighbour."""
         now_s, cpu_s = _clocks()
         self._spans.append(ComputeSpan(begin[0], now_s, cpu_s - begin[1]))
@@ -159,27 +156,23 @@ class _Run:
             self._spans = [ComputeSpan(a.from_s, b.to_s, a.cpu_s + b.cpu_s) for a, b in pairs] + odd
 
 
-class Steps:
+@coroutine
+def steps(task: Coroutine[Any, Any, Any], report: Callable[[tuple[float, float]], None]) -> Generator[Any, Any, Any]:
     """Await a coroutine; as soon as one of its steps ends, report at what time and CPU time (s) the step began."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, object], report: Callable[[tuple[float, float]], None]) -> None:
-        self._coroutine, self._report = coroutine, report
-
-    def __await__(self) -> Generator[Any, Any, object]:
-        step: Callable[[Any], Any] = self._coroutine.send
-        value: Any = None
-        while True:
-            begin = _clocks()
-            try:
-                awaited = step(value)
-            except StopIteration as end:
-                return end.value
-            finally:
-                self._report(begin)
-            try:
-                step, value = self._coroutine.send, (yield awaited)
-            except BaseException as error:  # an awaited call failed, or was cancelled
-                step, value = self._coroutine.throw, error
+    step: Callable[[Any], Any] = task.send
+    value: Any = None
+    while True:
+        begin = _clocks()
+        try:
+            awaited = step(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            report(begin)
+        try:
+            step, value = task.send, (yield awaited)
+        except BaseException as error:  # an awaited call failed, or was cancelled
+            step, value = task.throw, error
 
 
 def _clocks() -> tuple[float, float]:
@@ -252,4 +245,4 @@ def resolve(spec: str) -> Callable[[], object]:
         raise UnknownTaskError(
             f"can't import task {spec!r} from {here}: {one_line(error)}; expected module:function"
         ) from None
-    return Call(checked(function, arguments, spec), arguments)
+    return task_of(function, arguments, spec)

@@ -7,10 +7,11 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import wraps
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from common.errors import BadInputError
 
@@ -39,34 +40,15 @@ class UnknownTaskError(BadInputError):
     """Raised for an unknown task, or one that can't be called. The message is one line with the expected value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The literal arguments of a task, and their source text, which is never executed."""
+class Arguments(NamedTuple):
+    """The literal arguments of a task."""
 
-    text: str = ""  # source text with parentheses, or empty if there are no arguments
     positional: tuple[object, ...] = ()
-    named: dict[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A task: a function and its arguments."""
-
-    function: Callable[..., object]
-    arguments: Arguments
-
-    def __call__(self) -> object:
-        """Call the function with copies of the arguments, so that a run can't change them for the next run."""
-        positional, named = copy.deepcopy((self.arguments.positional, self.arguments.named))
-        return self.function(*positional, **named)
+    named: dict[str, object] = {}  # noqa: RUF012 (never changed)
 
 
 def split(spec: str) -> tuple[str, Arguments]:
-    """Split a task such as `module:function('acme', 3)` into its name and its arguments.
-
-    Raises:
-        UnknownTaskError: the arguments can't be parsed, are not literals, or contain invisible characters.
-    """
+    """Split a task such as `module:function('acme', 3)` into its name and its arguments, or raise UnknownTaskError."""
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
         raise UnknownTaskError(f"task {spec!r} has invisible characters; use escapes, such as '\\n'")
@@ -84,15 +66,15 @@ def _arguments(spec: str, text: str) -> Arguments:
         if not all(keyword.arg for keyword in call.keywords):  # `**values`
             raise ValueError(text)
         named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        return Arguments(text, tuple(map(ast.literal_eval, call.args)), named)
+        return Arguments(tuple(map(ast.literal_eval, call.args)), named)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise UnknownTaskError(
             f"task {spec!r} has arguments that can't be read; expected literals: module:function('acme', lines=[1, 2])"
         ) from None
 
 
-def checked(function: object, arguments: Arguments, spec: str) -> Callable[..., object]:
-    """Return the function if it can be called with these arguments as a task, or raise UnknownTaskError."""
+def task_of(function: object, arguments: Arguments, spec: str) -> Callable[[], object]:
+    """Return the function with these arguments, or raise UnknownTaskError if it can't be called with them."""
     if not callable(function):
         raise UnknownTaskError(f"task {spec!r} has the type {type(function).__name__}; expected a function")
     if inspect.isasyncgenfunction(function):
@@ -103,8 +85,14 @@ def checked(function: object, arguments: Arguments, spec: str) -> Callable[..., 
     try:
         inspect.signature(function).bind(*arguments.positional, **arguments.named)
     except TypeError as error:
-        how = f"with {arguments.text}" if arguments.text else "without arguments"
+        how = f"with {spec[spec.index('(') :]}" if "(" in spec else "without arguments"
         raise UnknownTaskError(f"task {spec!r} can't be called {how}: {error}") from None
     except ValueError:
         pass  # some builtins have no signature
-    return function
+
+    @wraps(function)
+    def call() -> object:
+        positional, named = copy.deepcopy(arguments)  # so that a run can't change them for the next run
+        return function(*positional, **named)
+
+    return call

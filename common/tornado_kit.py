@@ -66,7 +66,7 @@ class TaskHandler(Handler):
 
 class Health(Handler):
     def get(self, path: str) -> None:
-        broken = self.settings["broken"] or getattr(self.resource, "broken", "")
+        broken = self.settings["broken"] or getattr(self.resource, "broken", str)()
         if path == "ready":
             self.send(503 if broken else 200, broken or "ready", {})
         else:
@@ -79,12 +79,7 @@ def serve(
     resource: AbstractAsyncContextManager[Any] | None = None,
     more: Sequence[tuple[str, type[Handler]]] = (),
 ) -> None:
-    """Serve the long task until SIGTERM or Ctrl-C.
-
-    Args:
-        resource: context to keep open while the server runs; handlers get its value as `self.resource`.
-        more: paths and handlers of other endpoints.
-    """
+    """Serve the long task until SIGTERM or Ctrl-C; keep `resource` open meanwhile, and serve `more` endpoints."""
     for library in ("tornado", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
     asyncio.run(_serve([("/", long_task), ("/(ping|ready)", Health), *more], options, resource))

@@ -17,11 +17,6 @@ def usable_cpus() -> int:
     return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
-def usable_cpu_numbers() -> list[int]:
-    """Return the numbers of the CPUs that this process may run on."""
-    return sorted(os.sched_getaffinity(0))
-
-
 def default_threads() -> int:
     """Return how many threads `ThreadPoolExecutor` would have by default if the machine had only the usable CPUs."""
     return min(32, usable_cpus() + 4)

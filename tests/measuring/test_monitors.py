@@ -12,7 +12,6 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 
-from common.workers import usable_cpu_numbers
 from under_siege.model.record import Record
 from under_siege.monitors import machine_speed, resource_usage
 from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine
@@ -28,7 +27,7 @@ def new_record() -> Record:
 
 
 def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run() -> None:
-    record, cpus = new_record(), usable_cpu_numbers()
+    record, cpus = new_record(), sorted(os.sched_getaffinity(0))
 
     async def listen() -> list[psutil.Process]:
         async with speed_probe() as ticking:
@@ -87,7 +86,7 @@ def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
     columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
     assert len({len(column) for column in columns}) == 1
     assert record.alone_at_s == sorted(record.alone_at_s)
-    assert set(record.alone_on_cpu) <= set(usable_cpu_numbers())
+    assert set(record.alone_on_cpu) <= os.sched_getaffinity(0)
     for wall_s, cpu_s in zip(record.alone_wall_s, record.alone_cpu_s, strict=True):
         assert 0 < cpu_s <= wall_s
 
@@ -287,7 +286,7 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
         async with watching_machine(record):
             await asyncio.sleep(0.5)
 
-    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable_cpu_numbers()]
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in sorted(os.sched_getaffinity(0))]
     try:
         wait_until(lambda: all(psutil.Process(one.pid).cpu_times().user > 0.1 for one in burners))
         asyncio.run(watch())

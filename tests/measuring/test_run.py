@@ -1,6 +1,7 @@
 """A real run of two strategies: its output, its result file, and reports and comparisons of the result."""
 
 import json
+import os
 import re
 import stat
 from itertools import pairwise
@@ -10,7 +11,6 @@ from command import invoke
 from conftest import MACHINE_FLAGS, SUPPORT, server_flags
 from machine_stalls import watching
 
-from common.workers import usable_cpu_numbers
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import SCHEMA, load
 
@@ -110,7 +110,7 @@ def test_the_result_file_contains_raw_values_and_the_environment(measured) -> No
 
 def assert_the_machine_was_watched(record) -> None:
     """Check that speed samples and baseline runs were recorded before and after the siege."""
-    beats, cpus = record.beats, set(usable_cpu_numbers())
+    beats, cpus = record.beats, os.sched_getaffinity(0)
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
     assert max(min(beats.at_s), min(record.alone_at_s)) < 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import psutil
 
-from common.workers import usable_cpu_numbers
 from under_siege.model.record import Machine, Record, append_row
 from under_siege.monitors.probes import in_background
 from under_siege.paths import script, server_environment
@@ -123,7 +123,7 @@ async def speed_probe() -> AsyncIterator[SpeedProbe]:
 
 
 async def _record_cpu_times(record: Record) -> None:
-    columns, cpus, due_s = record.cpu_times, usable_cpu_numbers(), time.monotonic()
+    columns, cpus, due_s = record.cpu_times, sorted(os.sched_getaffinity(0)), time.monotonic()
     while True:
         columns.at_s.append(time.monotonic())
         times = psutil.cpu_times(percpu=True)

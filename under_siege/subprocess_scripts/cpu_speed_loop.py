@@ -12,8 +12,6 @@ import sys
 import time
 from typing import NoReturn
 
-from common.workers import usable_cpu_numbers
-
 # Half of the variance of the speed comes from changes that last less than 50 ms. With 20 samples a second, the error of
 # the mean speed of a siege would double. With 100 samples a second, the probe would use 1 % of each CPU.
 INTERVAL_S = 0.02
@@ -27,7 +25,7 @@ WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"
 
 def main() -> None:
     """Run a process on each usable CPU, and spread the samples of all processes evenly over the interval."""
-    cpus = usable_cpu_numbers()
+    cpus = sorted(os.sched_getaffinity(0))
     began_s = time.monotonic()
     for index, cpu in enumerate(cpus[1:], 1):
         if os.fork() == 0:  # safe, because this process has no threads or locks

@@ -23,7 +23,7 @@ from typing import Any, cast
 import psutil
 
 from common.errors import one_line
-from common.task import Steps, TaskError, TaskRun, perform, resolve
+from common.task import TaskError, TaskRun, perform, resolve, steps
 from common.task_name import UnknownTaskError
 from common.workers import exit_with_server
 
@@ -102,7 +102,7 @@ def _once_with_threads(spec: str) -> tuple[TaskRun, float]:
 
 def _has_cache(task: Callable[[], object]) -> bool:
     """Return whether the task is wrapped by `functools.cache` or `functools.lru_cache`."""
-    return hasattr(getattr(task, "function", task), "cache_info")
+    return hasattr(getattr(task, "__wrapped__", task), "cache_info")
 
 
 class _Machine:
@@ -155,7 +155,7 @@ def _yields(spec: str) -> StepResult:
         import asyncio  # a slow import that few tasks need
 
         async def main() -> None:
-            await Steps(value, lambda begin: pauses.add_step(begin[0]))
+            await steps(value, lambda begin: pauses.add_step(begin[0]))
 
         asyncio.run(main())
         waits = pauses.long
