@@ -57,7 +57,7 @@ def test_a_blocking_function_is_classified_by_cpu_and_gil_samples(
     counts: tuple[int, int, int], source: str, how: str
 ) -> None:
     frame = Frame("work", "shop/work.py", 3, "app", source)
-    (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).blocking
+    (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).loop_hotspots
     assert spot.how == how
 
 
@@ -77,7 +77,7 @@ def test_the_diagnosis_names_the_library_that_blocks() -> None:
         Frame("get", "requests/api.py", 73, "library", ""),
         Frame("read", "socket.py", 9, "library", ""),
     ]
-    (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).blocking
+    (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).loop_hotspots
     assert spot.how == "blocking I/O (requests)"
 
 
@@ -85,7 +85,7 @@ def test_a_library_that_logs_occasionally_is_not_reported_as_logging() -> None:
     get, read = Frame("get", "requests/api.py", 73, "library", ""), Frame("read", "socket.py", 9, "library", "")
     log = Frame("Logger.debug", "logging/__init__.py", 1477, "library", "")
     stacks = [(1, MAIN, [LOOP, ROUTE, get, last], (samples, 1, 1)) for last, samples in ((read, 85), (log, 5))]
-    (spot,) = Diagnosis(profile_of(*stacks)).blocking
+    (spot,) = Diagnosis(profile_of(*stacks)).loop_hotspots
     assert spot.how == "blocking I/O (requests)"
 
 
