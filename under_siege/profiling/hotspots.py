@@ -21,7 +21,7 @@ LOGGING, SERIALIZATION, JINJA, MULTIPART, HOPS = (
     "serialization",
     "Jinja",
     "multipart parsing",
-    "a thread hop for each chunk: iterate_in_threadpool",
+    "thread hops, iterate_in_threadpool",
 )
 _PURPOSES = {  # what the frames of libraries do; file and function
     LOGGING: re.compile(r"^logging/"),
@@ -185,13 +185,22 @@ def _state(stacks: list[Sampled], purpose: str, samples: int, *, contended: bool
     if cpu >= 0.5 * wall:
         if needs_gil:
             return CPU_GIL
-        # By the rule of three, 3 samples more could have been with the GIL.
-        return CPU_FREE if gil + 3 / samples < 0.25 * running else CPU
+        return CPU_FREE if _is_without_gil(stacks, running, gil + 3 / samples) else CPU
     lines = grouped(stacks, lambda stack: stack.frames[-1])
     waiting = sum(total(part) for part in lines.values() if len(lines) > 1 and _waits_apart(part, stacks, least=0.05))
     if contended and needs_gil and gil + cpu >= 0.06 * wall and waiting < 0.5 * wall:
         return FOR_GIL
     return _waiting_for(stacks)
+
+
+def _is_without_gil(stacks: list[Sampled], running: float, most_gil: float) -> bool:
+    """Return whether C code that releases the GIL takes the time.
+
+    This code has a single line of Python that calls it. By the rule of three, its share of time with the GIL is at most
+    that of its samples, and of three more.
+    """
+    lines = grouped(stacks, lambda stack: stack.frames[-1])
+    return most_gil < 0.25 * running and max(total(part, "cpu") for part in lines.values()) > 0.8 * total(stacks, "cpu")
 
 
 def _waiting_for(stacks: list[Sampled]) -> str:

@@ -21,6 +21,7 @@ from under_siege.profiling.hotspots import (
     WAITS,
     Hotspot,
 )
+from under_siege.profiling.sampler import Frame
 from under_siege.report.case_names import full_name
 
 MUCH_OTHER_WORK = 0.3  # share of all CPUs; above it, threads that wait for a CPU seem to wait for something else
@@ -28,7 +29,7 @@ MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least t
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 LEAST_MOVED_S = 0.01  # a process pool pays off for functions that take at least this time per request
 _BUSY_WITH = {
-    HOPS: "Thread hops for the chunks of a response used",
+    HOPS: "Thread hops for each chunk used",
     MULTIPART: "Multipart parsing used",
 }
 
@@ -54,14 +55,18 @@ def diagnosed(profile: Profile) -> list[str]:
         headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
     lines = [f"{headline} ({diagnosis.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
     if spots and (entry := spots[0].entry):
-        kind = "async def " if entry.kind in ("async", "await") else ""
-        lines.append(f"Called from {kind}{entry.name} ({entry.place}).")
+        lines.append(f"Called from {_definition(entry)}.")
     elif spots and (cause := diagnosis.cause_of(spots[0])):
-        lines.append(f"Caused by {cause.name} ({cause.place}): {cause.source}")
+        lines.append(f"Caused by {_definition(cause)}: {cause.source}")
     if diagnosis.loop_processes:
         shares = (f"{name} {_percent(diagnosis.loop_shares[key])}" for key, name in LOOP_SHARES.items())
         lines.append(f"event loop: {', '.join(shares)}")
     return [*lines, advice] if advice else lines
+
+
+def _definition(frame: Frame) -> str:
+    """Return text such as `async def report (shop/main.py:12)`."""
+    return f"{'async def ' if frame.kind in ('async', 'await') else ''}{frame.name} ({frame.place})"
 
 
 def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
@@ -131,7 +136,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         return (
             f"{holder} held the GIL {_percent(diagnosis.gil_held)} of the time, so everything else had to wait",
             computing or spots,
-            "Use processes (docs/questions/02-process-pool.md)." if computing[:1] == spots[:1] else "",
+            "Use processes (docs/questions/02-process-pool.md)." if computing and computing[0] is spots[0] else "",
         )
     if diagnosis.is_pool_full:
         return (
