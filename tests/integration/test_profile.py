@@ -69,9 +69,7 @@ def test_the_profile_names_the_blocking_line_first(server: str, diagnoses: dict[
 
 
 def test_the_profile_names_the_line_that_makes_the_framework_busy(diagnoses: dict[str, list[str]]) -> None:
-    assert any(
-        "Caused by async def report (streaming.py:18): return Stream" in line for line in diagnoses["streaming"]
-    )
+    assert any("Caused by async def report (streaming.py:18): return Stream" in line for line in diagnoses["streaming"])
 
 
 @pytest.mark.parametrize("server", ["rendering", "awaiting", "waiting_in_threads", "fine"])
