@@ -1,6 +1,7 @@
 """Profile each case under a separate load, so that no measured rate includes the cost of the profiler."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -111,6 +112,7 @@ class Profiler:
         finally:
             await cancel([loading])
         if not load.mix:
-            command = psutil.Process(server.pid).cmdline()
-            for frame in endpoint_of(command, folder.resolve(), load.request.method, load.path):
-                append_row(profile.endpoint, *frame)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                command = psutil.Process(server.pid).cmdline()
+                for frame in endpoint_of(command, folder.resolve(), load.request.method, load.path):
+                    append_row(profile.endpoint, *frame)
