@@ -31,6 +31,16 @@ FAULTS = {  # server: the finding, and the line that is named first
     "serializing": ("The event loop was blocked", r"serializing.py:12  report  CPU-bound, .*\(serialization\)"),
     "logging_slowly": ("The event loop was blocked", r"logging_slowly.py:27  report  blocking I/O \(logging\)"),
     "hashing": ("The event loop was blocked", r"hashing.py:11  hash_password  CPU-bound, without the GIL"),
+    "streaming": (
+        "Thread hops for each chunk used",
+        r"starlette/responses.py:\d+  StreamingResponse.stream_response  thread hops, iterate_in_threadpool",
+    ),
+    "rendering": ("The event loop was blocked", r"rendering.py:15  report  CPU-bound, holds the GIL \(Jinja\)"),
+    "awaiting": ("Awaited calls used", r"awaiting.py:22  report  awaited \(aiohttp\)"),
+    "waiting_in_threads": (
+        r"Nothing blocks the event loop|\d+ threads, in turn, held the GIL",
+        r"waiting_in_threads.py:21  report  blocking I/O \(requests\)",
+    ),
 }
 
 
@@ -42,9 +52,9 @@ def without_doubt(text: str) -> str:
 @pytest.fixture(scope="module")
 def diagnoses() -> dict[str, list[str]]:
     """Profile all servers; return the printed lines by server name."""
-    suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
+    suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml", "waiting.toml")]
     runs = [invoke("profile", str(suite), "--time", "8s", "--quiet") for suite in suites]
-    assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
+    assert [ran.returncode for ran in runs] == [0, 0, 0, 0], [ran.stderr for ran in runs]
     blocks = [block.splitlines() for ran in runs for block in without_doubt(ran.stdout).strip().split("\n\n")]
     return {name: lines for name, *lines in blocks}
 
@@ -56,6 +66,15 @@ def test_the_profile_names_the_blocking_line_first(server: str, diagnoses: dict[
     first = next(line for line in lines if re.search(r"\d %  ", line))  # a long headline is wrapped
     assert re.match(finding, headline.strip())
     assert re.search(rf"\d %  {place}", first)
+
+
+def test_the_profile_names_the_line_that_makes_the_framework_busy(diagnoses: dict[str, list[str]]) -> None:
+    assert any("Caused by async def report (streaming.py:18): return Stream" in line for line in diagnoses["streaming"])
+
+
+@pytest.mark.parametrize("server", ["rendering", "awaiting", "waiting_in_threads", "fine"])
+def test_the_profile_gives_no_advice_that_may_not_help(server: str, diagnoses: dict[str, list[str]]) -> None:
+    assert not re.search(r"Move|Use|pool|thread:|process|Connections", " ".join(diagnoses[server]))
 
 
 def test_a_diagnosis_has_at_most_six_lines(diagnoses: dict[str, list[str]]) -> None:

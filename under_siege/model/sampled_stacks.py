@@ -20,7 +20,7 @@ class Frames(msgspec.Struct):
     function: list[str] = []
     file: list[str] = []  # paths relative to the application or to site-packages
     line: list[SmallCount] = []
-    kind: list[str] = []  # "app", "async" (a coroutine function of the application), or "library"
+    kind: list[str] = []  # as in `sampler.Frame`
     source: list[str] = []  # text of the lines; empty for libraries
 
 
@@ -49,6 +49,7 @@ class Profile(msgspec.Struct, kw_only=True):
     answers: Count = 0
     load_s: Seconds = 0.0
     other_work: Share = 0.0  # share of the CPUs that other processes used, including the load tool and the profiler
+    endpoint: Frames = msgspec.field(default_factory=Frames)  # the `def` and responses of a route
     failure: str = ""  # why there are no stacks
 
     @property

@@ -1,6 +1,7 @@
 """Profile each case under a separate load, so that no measured rate includes the cost of the profiler."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -14,11 +15,12 @@ from under_siege.environments.installation import Tool
 from under_siege.environments.services import Services
 from under_siege.http_client import client
 from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Result
+from under_siege.model.record import CaseFailedError, Result, append_row
 from under_siege.model.sampled_stacks import Profile
 from under_siege.model.suite import Kind
 from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import cancel
+from under_siege.profiling.endpoint import endpoint_of
 from under_siege.profiling.sampler import PASSES, pass_s, sample
 from under_siege.run.case_run import CaseRun
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
@@ -94,9 +96,9 @@ class Profiler:
         if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:
             raise CaseFailedError("interpreters", "py-spy sees only one of the interpreters of a process")
         profile.listeners = server.listeners()
+        folder, load = self._plan.folder_of(case_run.case) or Path(), self._plan.load_of(case_run.case)
         time_s = len(PASSES) * pass_s(self._time_s) + RAMP_UP_S + START_S
-        folder = self._plan.folder_of(case_run.case) or Path()
-        load = replace(self._plan.load_of(case_run.case), requests=None, time_s=time_s)
+        load = replace(load, requests=None, time_s=time_s)
         began_s = time.monotonic()
         loading = asyncio.create_task(case_run.count_answers(server, load))
         try:
@@ -109,3 +111,8 @@ class Profiler:
             profile.answers, profile.load_s = await loading, time.monotonic() - began_s
         finally:
             await cancel([loading])
+        if not load.mix:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                command = psutil.Process(server.pid).cmdline()
+                for frame in endpoint_of(command, folder.resolve(), load.request.method, load.path):
+                    append_row(profile.endpoint, *frame)

@@ -6,28 +6,31 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.model.record import Result
 from under_siege.model.sampled_stacks import Profile
-from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, UNKNOWN, WAITS, Diagnosis, Hotspot
+from under_siege.profiling.diagnosis import Diagnosis
+from under_siege.profiling.hotspots import (
+    CPU,
+    CPU_GIL,
+    FOR_GIL,
+    HOPS,
+    JINJA,
+    LOCK,
+    LOGGING,
+    MULTIPART,
+    SERIALIZATION,
+    UNKNOWN,
+    WAITS,
+    Hotspot,
+)
+from under_siege.profiling.sampler import Frame
 from under_siege.report.case_names import full_name
 
 MUCH_OTHER_WORK = 0.3  # share of all CPUs; above it, threads that wait for a CPU seem to wait for something else
 MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
 LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
-_NEED_PROCESSES = "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
-_ADVICE = {  # for a function that blocks the event loop
-    "background": (
-        "It runs as a background task on the event loop: make it a plain `def`, or move it to a process pool "
-        "(docs/questions/03-background-tasks.md)."
-    ),
-    "logging": "Log through logging.handlers.QueueHandler, so that a thread does the writing.",
-    "serialization": (
-        "Return less data, or use a faster serializer, such as orjson; a thread would still hold the GIL."
-    ),
-    UNKNOWN: "Profile for longer, for example with --time 60s.",
-    CPU_GIL: _NEED_PROCESSES,
-    FOR_GIL: _NEED_PROCESSES,
-    CPU_FREE: "Move it to a thread, as in servers/3_async_threadexecutor.py, or await asyncio.to_thread(...).",
-    LOCK: "Use asyncio.Lock on the event loop, or move the function to a thread.",
-    WAITS: "Use an async library, or make the route a plain `def` (docs/questions/01-def-or-async-def.md).",
+LEAST_MOVED_S = 0.01  # a process pool pays off for functions that take at least this time per request
+_BUSY_WITH = {
+    HOPS: "Thread hops for each chunk used",
+    MULTIPART: "Multipart parsing used",
 }
 
 
@@ -52,24 +55,24 @@ def diagnosed(profile: Profile) -> list[str]:
         headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
     lines = [f"{headline} ({diagnosis.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
     if spots and (entry := spots[0].entry):
-        kind = "async def " if entry.kind == "async" else ""
-        lines.append(f"Called from {kind}{entry.name} ({entry.place}).")
+        lines.append(f"Called from {_definition(entry)}.")
+    elif spots and (cause := diagnosis.cause_of(spots[0])):
+        lines.append(f"Caused by {_definition(cause)}: {cause.source}")
     if diagnosis.loop_processes:
         shares = (f"{name} {_percent(diagnosis.loop_shares[key])}" for key, name in LOOP_SHARES.items())
         lines.append(f"event loop: {', '.join(shares)}")
     return [*lines, advice] if advice else lines
 
 
+def _definition(frame: Frame) -> str:
+    """Return text such as `async def report (shop/main.py:12)`."""
+    return f"{'async def ' if frame.kind in ('async', 'await') else ''}{frame.name} ({frame.place})"
+
+
 def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     """Return the main finding, the functions that explain it, and the advice."""
-    if spots := diagnosis.blocking:
-        blocked, margin = _percent(diagnosis.blocked), _percent(diagnosis.margin(diagnosis.blocked))
-        cause = "background" if spots[0].is_background_task else spots[0].detail
-        return (
-            f"The event loop was blocked {blocked} ± {margin} of the time",
-            spots,
-            _ADVICE.get(cause) or _ADVICE[spots[0].state],
-        )
+    if spots := diagnosis.loop_hotspots:
+        return _finding_on_loop(diagnosis, spots), spots, _advice(spots[0], diagnosis.per_request_s(spots[0]))
     idle, processes = diagnosis.idle_processes()
     if idle:
         return (
@@ -80,6 +83,43 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     return _finding_in_threads(diagnosis)
 
 
+def _finding_on_loop(diagnosis: Diagnosis, spots: list[Hotspot]) -> str:
+    first = spots[0]
+    alike = [spot for spot in spots if spot.is_in_steps == first.is_in_steps]
+    if first.is_in_steps:
+        alike = [spot for spot in alike if spot.purpose == first.purpose]
+    occupied = diagnosis.occupied(alike)
+    share = f"{_percent(occupied)} ± {_percent(diagnosis.margin(occupied))}"
+    if first.is_in_steps:
+        return f"{_BUSY_WITH.get(first.purpose, 'Awaited calls used')} {share} of the event loop's time"
+    return f"The event loop was blocked {share} of the time"
+
+
+def _advice(spot: Hotspot, per_request_s: float) -> str:
+    """Return what is certain to unblock the event loop, or an empty string."""
+    if spot.purpose == HOPS:
+        return "Send larger chunks: each chunk of an iterator that is not asynchronous costs a thread hop."
+    if spot.state == UNKNOWN:
+        return "Profile for longer, for example with --time 60s."
+    if spot.purpose == SERIALIZATION:
+        return "Serialize less data per request; a thread would hold the GIL during serialization, too."
+    if spot.purpose == LOGGING and spot.state == WAITS:
+        return "Log through logging.handlers.QueueHandler, so that a thread does the writing."
+    if not spot.can_move or spot.purpose in (LOGGING, JINJA):
+        return ""
+    task = "It is a background task on the event loop (docs/questions/03-background-tasks.md). "
+    return (task if spot.is_background_task else "") + _move(spot.state, per_request_s)
+
+
+def _move(state: str, per_request_s: float) -> str:
+    """Return how to move a function off the event loop, or an empty string if that may not pay off."""
+    if state in (CPU, CPU_GIL):
+        why = "; a thread would compete for the GIL" if state == CPU_GIL else ""
+        return f"Move it to a process pool (docs/questions/02-process-pool.md){why}." * (per_request_s >= LEAST_MOVED_S)
+    thread = "await asyncio.to_thread(...) (docs/questions/01-def-or-async-def.md)."
+    return f"Use an async library, or {thread}" if state == WAITS else f"Move it to a thread: {thread}"
+
+
 def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     spots, threads, busy = diagnosis.thread_hotspots, diagnosis.threads, _percent(diagnosis.threads_busy)
     at_locks = [spot for spot in spots if spot.state == LOCK]
@@ -88,15 +128,15 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         return (
             f"{threads} {'thread' if threads == 1 else 'threads'} waited for a lock {_percent(waiting)} of the time",
             [*at_locks, *(spot for spot in spots if spot not in at_locks)],
-            "Do less while the lock is held, or give each thread its own data.",
+            "Do less while the lock is held.",
         )
     if diagnosis.is_gil_contended:
         holder = f"{threads} threads, in turn," if threads > 1 else "One thread"
+        computing = [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)]
         return (
             f"{holder} held the GIL {_percent(diagnosis.gil_held)} of the time, so everything else had to wait",
-            [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)],
-            "Use processes (docs/questions/02-process-pool.md), "
-            "or free-threaded Python (docs/questions/16-free-threading.md).",
+            computing or spots,
+            "Use processes (docs/questions/02-process-pool.md)." if computing and computing[0] is spots[0] else "",
         )
     if diagnosis.is_pool_full:
         return (

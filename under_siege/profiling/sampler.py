@@ -40,8 +40,10 @@ _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 _OWN_SERVERS = ("servers/", "suites/", "under_siege/subprocess_scripts/drill_task")
 _OWN_TASKS = {*BUILTIN_TASKS, is_prime.__name__}  # functions in common/task.py
+_PYTHON = {"", ".py", ".pyw", ".pyx"}
 _PERMISSION = (
     "py-spy is not allowed to read the memory of other processes: run as root, set kernel.yama.ptrace_scope to 0 "
     "(sudo sysctl kernel.yama.ptrace_scope=0), or start the container with --cap-add SYS_PTRACE"
@@ -54,7 +56,7 @@ class Frame(NamedTuple):
     function: str
     file: str
     line: int
-    kind: str  # "app", "async" (a coroutine function of the application), or "library"
+    kind: str  # "library"; or, for the application, "app", "async" (a coroutine), or "await" (it awaits the next frame)
     source: str  # text of the line; empty for libraries
 
     @property
@@ -198,7 +200,7 @@ def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], fol
     for (pid, thread, stack), of_pass in sorted(counts.items(), key=lambda item: -item[1].total())[:MOST_STACKS]:
         texts = stack.split(";")
         texts = texts if len(texts) <= MOST_FRAMES else texts[: MOST_FRAMES // 2] + texts[-MOST_FRAMES // 2 :]
-        frames = [_frame(text, folder) for text in texts]
+        frames = _frames(texts, folder)
         for frame in dict.fromkeys(frames):
             if indices.setdefault(frame, len(indices)) == len(profile.frames.line):
                 append_row(profile.frames, *frame)
@@ -206,12 +208,27 @@ def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], fol
         append_row(profile.stacks, pid, legible(thread)[:MOST_LETTERS], row, *(of_pass[name] for name in PASSES))
 
 
+def _frames(texts: Sequence[str], folder: Path) -> list[Frame]:
+    """Return the frames of a stack; the innermost frame of the application is marked if it awaits what it calls."""
+    frames = [_frame(text, folder) for text in texts]
+    own = max((index for index, frame in enumerate(frames) if frame.kind != "library"), default=-1)
+    if own >= 0 and frames[own].kind == "async":
+        callee = _FRAME.match(texts[own + 1]) if own + 1 < len(texts) else None
+        awaits = _is_in_coroutine(callee[2], int(callee[3] or 0)) if callee else "await " in frames[own].source
+        frames[own] = frames[own]._replace(kind="await" if awaits else "async")
+    return frames
+
+
 Row = tuple[int, str, list[Frame], int, int, int]
+
+
+def frames_of(frames: Frames) -> list[Frame]:
+    return list(map(Frame, *msgspec.structs.astuple(frames)))
 
 
 def stacks_of(profile: Profile) -> list[Row]:
     """Return a row for each stack: process, thread, frames, and its samples in any state, on a CPU and with the GIL."""
-    table = list(map(Frame, *msgspec.structs.astuple(profile.frames)))
+    table = frames_of(profile.frames)
     return [
         (pid, thread, [table[index] for index in indices], *counts)
         for pid, thread, indices, *counts in zip(*msgspec.structs.astuple(profile.stacks), strict=True)
@@ -223,6 +240,9 @@ def _frame(text: str, folder: Path) -> Frame:
     match = _FRAME.match(text)
     function, path, line = match.groups() if match else (text, "", None)
     number, library = int(line or 0), _LIBRARY.match(path)
+    if not library and Path(path).suffix not in _PYTHON:  # a compiled template, whose lines are not those of the file
+        file = f"jinja2/{Path(path).name}"
+        return Frame(legible(function)[:MOST_LETTERS], legible(file)[:MOST_LETTERS], 0, "library", "")
     number = number if 0 <= number <= LARGEST_INDEX else 0  # py-spy sometimes misreads frames
     inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
     is_own = inside.startswith(_OWN_SERVERS) or (inside == "common/task.py" and function.split(".")[0] in _OWN_TASKS)
@@ -239,13 +259,24 @@ def _frame(text: str, folder: Path) -> Frame:
 
 def _is_in_coroutine(path: str, line: int) -> bool:
     """Return whether the innermost function around a line is an `async def`."""
-    around = [node for node in _functions(path) if node.lineno <= line <= (node.end_lineno or 0)]
+    around = [node for node in functions_of(path) if node.lineno <= line <= (node.end_lineno or 0)]
     return bool(around) and isinstance(max(around, key=lambda node: node.lineno), ast.AsyncFunctionDef)
 
 
+def functions_of(path: str) -> list[Function]:
+    """Return the functions and methods that a source file defines."""
+    return [node for node in nodes_of(path) if isinstance(node, Function)]
+
+
 @cache
-def _functions(path: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+def nodes_of(path: str) -> list[ast.AST]:
+    """Return the functions, methods and imports of a source file; an empty list if it can't be parsed."""
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(read_limited(Path(path), most_bytes=2_000_000))
-        return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return [node for node in ast.walk(tree) if isinstance(node, Function | ast.Import | ast.ImportFrom)]
     return []
+
+
+def is_library(path: Path) -> bool:
+    """Return whether a file is part of Python or of an installed package."""
+    return bool(_LIBRARY.match(str(path)))

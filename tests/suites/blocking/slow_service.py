@@ -1,20 +1,21 @@
 """A service for other test applications: it prints its URL and answers each request after 20 ms."""
 
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import asyncio
+
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Slow(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        time.sleep(0.02)
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_: object) -> None: ...
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while (await reader.read(65_536)).endswith(b"\r\n\r\n"):
+        await asyncio.sleep(0.02)
+        writer.write(RESPONSE)
+    writer.close()
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-print(f"http://127.0.0.1:{server.server_port}/", flush=True)
-server.serve_forever()
+async def main() -> None:
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print("http://{}:{}/".format(*server.sockets[0].getsockname()), flush=True)
+    await server.serve_forever()
+
+
+asyncio.run(main())

@@ -4,6 +4,7 @@ import pytest
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of
 
 from under_siege.charts.canvas import FILE, as_svg
+from under_siege.model.record import append_row
 from under_siege.model.sampled_stacks import Profile
 from under_siege.profiling.diagnosis import Diagnosis
 from under_siege.profiling.flame_graph import flame_graph
@@ -57,7 +58,7 @@ def test_a_blocking_function_is_classified_by_cpu_and_gil_samples(
     counts: tuple[int, int, int], source: str, how: str
 ) -> None:
     frame = Frame("work", "shop/work.py", 3, "app", source)
-    (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).blocking
+    (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).loop_hotspots
     assert spot.how == how
 
 
@@ -77,7 +78,7 @@ def test_the_diagnosis_names_the_library_that_blocks() -> None:
         Frame("get", "requests/api.py", 73, "library", ""),
         Frame("read", "socket.py", 9, "library", ""),
     ]
-    (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).blocking
+    (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).loop_hotspots
     assert spot.how == "blocking I/O (requests)"
 
 
@@ -85,7 +86,7 @@ def test_a_library_that_logs_occasionally_is_not_reported_as_logging() -> None:
     get, read = Frame("get", "requests/api.py", 73, "library", ""), Frame("read", "socket.py", 9, "library", "")
     log = Frame("Logger.debug", "logging/__init__.py", 1477, "library", "")
     stacks = [(1, MAIN, [LOOP, ROUTE, get, last], (samples, 1, 1)) for last, samples in ((read, 85), (log, 5))]
-    (spot,) = Diagnosis(profile_of(*stacks)).blocking
+    (spot,) = Diagnosis(profile_of(*stacks)).loop_hotspots
     assert spot.how == "blocking I/O (requests)"
 
 
@@ -213,3 +214,119 @@ def test_the_diagnosis_reports_idle_processes_among_busy_processes() -> None:
     busy = (1, "pool", [THREAD, RENDER], (99, 99, 99))
     idle = (2, "pool", [THREAD, RENDER], (5, 2, 2))
     assert finding(profile_of(busy, idle)).startswith("Of 2 processes, 1 stayed idle while others were busy")
+
+
+HANDLE = Frame("Handle._run", "asyncio/events.py", 80, "library", "")
+AWAITS = Frame("report", "shop/main.py", 12, "await", 'response = await http.request("GET", url)')
+REST = (1, MAIN, [LOOP, SELECT], (40, 0, 0))
+REQUEST = Frame("ClientSession._request", "aiohttp/client.py", 708, "library", "")
+
+
+def test_cpu_time_of_an_awaited_library_is_not_reported_as_blocking() -> None:
+    headline, place, _, *advice = diagnosed(profile_of((1, MAIN, [LOOP, AWAITS, REQUEST], (60, 60, 60)), REST))
+    assert headline.startswith("Awaited calls used 60 % ± ")
+    assert "shop/main.py:12  report  awaited (aiohttp)" in place
+    assert advice == []
+
+
+def test_an_awaited_library_that_waits_without_await_is_reported_without_advice() -> None:
+    headline, place, _, *advice = diagnosed(profile_of((1, MAIN, [LOOP, AWAITS, REQUEST], (60, 1, 1)), REST))
+    assert headline.startswith("The event loop was blocked 60 % ± ")
+    assert "blocking I/O (aiohttp)" in place
+    assert advice == []
+
+
+@pytest.mark.parametrize("counts", [(90, 88, 85), (90, 88, 5)], ids=["single thread", "busy CPUs"])
+def test_jinja_templates_are_reported_as_holding_the_gil(counts: tuple[int, int, int]) -> None:
+    render = Frame("Template.render", "jinja2/environment.py", 1293, "library", "")
+    template = Frame("root", "jinja2/report.html", 0, "library", "")
+    _, place, _, *advice = diagnosed(profile_of((1, MAIN, [LOOP, ROUTE, render, template], counts)))
+    assert "report  CPU-bound, holds the GIL (Jinja)" in place
+    assert advice == []
+
+
+STREAM = Frame("StreamingResponse.stream_response", "starlette/responses.py", 255, "library", "")
+HOP = Frame("iterate_in_threadpool", "starlette/concurrency.py", 57, "library", "")
+SERIALIZES = Frame("jsonable_encoder", "fastapi/encoders.py", 333, "library", "")
+DEFINITION = Frame("export", "shop/main.py", 20, "async", "async def export():")
+RETURN = Frame("export", "shop/main.py", 24, "async", "return StreamingResponse(file)")
+
+
+@pytest.mark.parametrize(
+    ("frames", "endpoint", "finding_", "cause"),
+    [
+        ([STREAM, HOP], [DEFINITION, RETURN], "Thread hops for each chunk used 43 %", "shop/main.py:24"),
+        ([STREAM, HOP], [DEFINITION], "Thread hops for each chunk used 43 %", "shop/main.py:20"),
+        ([STREAM, HOP], [], "Thread hops for each chunk used 43 %", ""),
+        ([SERIALIZES], [DEFINITION, RETURN], "The event loop was blocked 57 %", "shop/main.py:24"),
+        ([SERIALIZES], [DEFINITION, RETURN, RETURN], "The event loop was blocked 57 %", "shop/main.py:20"),
+    ],
+)
+def test_work_of_the_framework_is_traced_to_the_line_that_causes_it(
+    frames: list[Frame], endpoint: list[Frame], finding_: str, cause: str
+) -> None:
+    own = (1, MAIN, [LOOP, HANDLE, ROUTE, RENDER], (14, 14, 14))
+    profile = profile_of((1, MAIN, [LOOP, HANDLE, *frames], (43, 43, 43)), own, (1, MAIN, [LOOP, SELECT], (43, 0, 0)))
+    for frame in endpoint:
+        append_row(profile.endpoint, *frame)
+    headline, first, second, *rest = diagnosed(profile)
+    assert headline.startswith(finding_)
+    assert frames[0].place in first
+    assert RENDER.place in second
+    causes = [line for line in rest if line.startswith("Caused by async def export")]
+    assert [cause in line for line in causes] == [True] * bool(cause)
+    assert not any(line.startswith("Move") for line in rest)
+
+
+def test_threads_that_wait_for_a_service_are_not_told_to_use_processes() -> None:
+    get = Frame("get", "requests/api.py", 73, "library", "")
+    read, send = (Frame(name, "http/client.py", line, "library", "") for name, line in (("read", 9), ("send", 99)))
+    threads = [(1, f"pool_{number}", [THREAD, RENDER, get, read], (70, 1, 0)) for number in range(8)]
+    threads += [(1, f"pool_{number}", [THREAD, RENDER, get, send], (25, 12, 10)) for number in range(8)]
+    profile = profile_of(IDLE, *threads)
+    assert "blocking I/O (requests)" in diagnosed(profile)[1]
+    assert not any("processes" in line for line in diagnosed(profile))
+    profile.waits = {1: [100, 70]}
+    headline, place, *_, last = diagnosed(profile)
+    assert headline.startswith("8 threads, in turn, held the GIL 80 %")
+    assert "blocking I/O (requests)" in place
+    assert last.startswith("event loop: ")
+
+
+def test_python_code_with_few_samples_of_the_gil_is_not_reported_as_free_of_it() -> None:
+    frames = [Frame("work", "shop/work.py", line, "app", "") for line in range(10)]
+    (spot,) = Diagnosis(profile_of(*((1, MAIN, [LOOP, ROUTE, frame], (9, 9, 1)) for frame in frames))).loop_hotspots
+    assert spot.how == "CPU-bound"
+
+
+def test_a_thread_that_waits_for_a_queue_is_not_reported_as_waiting_for_a_lock() -> None:
+    get = Frame("Queue.get", "sqlalchemy/util/queue.py", 4, "library", "")
+    wait = Frame("Condition.wait", "threading.py", 327, "library", "")
+    threads = [(1, f"pool_{number}", [THREAD, RENDER, get, wait], (95, 1, 0)) for number in range(8)]
+    headline, place, *_ = diagnosed(profile_of(IDLE, *threads))
+    assert headline.startswith("Nothing blocks")
+    assert "waits for another thread (sqlalchemy)" in place
+
+
+def test_only_processes_that_accept_connections_are_reported_as_idle() -> None:
+    helper = (2, "pool", [THREAD, RENDER], (5, 2, 2))
+    profile = profile_of((1, "pool", [THREAD, RENDER], (99, 99, 99)), helper)
+    profile.listeners = [1]
+    assert Diagnosis(profile).idle_processes() == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("caller", "counts", "answers", "advice"),
+    [
+        (ROUTE, (90, 1, 1), 50, "Use an async library, or await asyncio.to_thread"),
+        (ROUTE, (90, 90, 90), 50, "Move it to a process pool"),
+        (ROUTE, (90, 90, 90), 1000, ""),  # 4.5 ms per request
+        (ROUTE._replace(kind="app"), (90, 1, 1), 50, ""),  # for example gevent, which has no `await`
+    ],
+    ids=["waits", "computes", "short", "no coroutine"],
+)
+def test_advice_is_given_only_if_it_certainly_helps(
+    caller: Frame, counts: tuple[int, int, int], answers: int, advice: str
+) -> None:
+    last = diagnosed(profile_of((1, MAIN, [LOOP, caller, RENDER], counts), answers=answers))[-1]
+    assert last.startswith(advice or "event loop: ")

@@ -65,6 +65,23 @@ def test_a_frame_of_a_coroutine_function_is_marked_async_and_keeps_the_source_li
     assert sampler._frame(f"wait ({source}:2)", tmp_path).kind == "app"
 
 
+@pytest.mark.parametrize(("callee", "kind"), [("fetch", "await"), ("parse", "async")])
+def test_a_frame_that_awaits_a_coroutine_of_a_library_is_marked(callee: str, kind: str, tmp_path: Path) -> None:
+    (library := tmp_path / "site-packages/http.py").parent.mkdir()
+    library.write_text("async def fetch():\n    pass\n\n\ndef parse():\n    pass\n")
+    (source := tmp_path / "app.py").write_text("async def report():\n    return parse(await fetch())\n")
+    line = {"fetch": 2, "parse": 6}[callee]
+    frames = sampler._frames([f"report ({source}:2)", f"{callee} ({library}:{line})"], tmp_path)
+    assert [frame.kind for frame in frames] == [kind, "library"]
+    (frame,) = sampler._frames([f"report ({source}:2)"], tmp_path)
+    assert frame.kind == "await"
+
+
+def test_a_template_is_a_library_frame_without_a_line(tmp_path: Path) -> None:
+    frame = sampler._frame(f"root ({tmp_path}/templates/report.html:27)", tmp_path)
+    assert (frame.file, frame.line, frame.kind) == ("jinja2/report.html", 0, "library")
+
+
 def test_functions_without_readable_source_are_still_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_bytes(b"\xff\x00 def (")
     for name in ("broken.py", "gone.py"):
