@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
+from under_siege.model.secrets import is_secret
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
 TIMEOUT_S = 30  # timeout of a response, in addition to the duration of the burst
@@ -31,6 +32,11 @@ class Ab(Driver):
         if spec.requests is not None and spec.requests < spec.users:
             return (
                 f"ab can't divide {spec.requests} requests among {spec.users} users; send at least one request per user"
+            )
+        if secrets := [name for name, value in spec.request.headers if is_secret(name, value)]:
+            return (
+                f"ab gets headers as arguments, which every user of this machine can see: {', '.join(secrets)}; "
+                "use siege, wrk or locust"
             )
         return super().refusal(spec)
 
