@@ -12,6 +12,11 @@ _FILE = "load.yaml"
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
 # A script can replace this request and use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for bodies).
 _REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
+# By default, requests follows redirects, even to other servers, and uses the proxies of the environment.
+_INIT = """
+session.browser.get_redirect_target = lambda response: None
+session.browser.trust_env = False
+"""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
 _RUN_TIME = re.compile(rf"^Run time {_TIME},", re.MULTILINE | re.ASCII)
@@ -49,6 +54,7 @@ class Stressor(Driver):
             users=spec.users,
             time_s=spec.time_s,
             context=json.dumps(context),
+            init=json.dumps(_INIT),
             activities=indent(spec.script or _REQUEST.format(method=spec.request.method, data=data), "    "),
         )
         return {_FILE: text}
