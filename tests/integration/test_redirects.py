@@ -21,7 +21,7 @@ from under_siege.model.record import load
 
 STATUSES = (201, 301, 302, 303, 307, 308)
 SCRIPTS = {
-    "locust": "def visit(user):\n    user.client.get(user.url)\n    user.client.post(user.url, b'', allow_redirects=True)",
+    "locust": "def visit(user):\n    user.client.get(user.url)\n    user.client.post(user.url, allow_redirects=True)",
     "stressor": "- {activity: GetRequest, url: $(url), monitor: true}\n- {activity: PostRequest, url: $(url), data: a}",
 }
 TOOLS = [(name, "") for name in DRIVERS if name != "jobs"]
