@@ -42,7 +42,9 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
     """Yield a session without a limit on connections, so that no request waits for another one."""
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     as_load_tools = {"Accept-Encoding": "identity"}
-    async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, headers=as_load_tools, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
         session._retry_connection = False  # a retry would hide a lost request; aiohttp has no public option for this
         yield session
 

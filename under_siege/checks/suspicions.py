@@ -43,7 +43,8 @@ FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a resp
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
 IDLE = 0.5  # maximum share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
-    (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
+    # The kernel delays ACKs by 40 ms, rounded up to its next clock tick (1 to 4 ms). The time of the work is added.
+    (0.039, 0.047, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (the average wait is half of that, or other requests end it early)"),
     (
         0.095,
@@ -196,9 +197,11 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     users = int(spans.last.sum())
     inside = users * float(np.sum(took_s)) / there_s
     allowed = users * (ACCURACY + DRIFT_OF_RATES + measured.record.tool_step_s * len(took_s) / there_s)
+    are_all = users == measured.record.users
+    who = f"there are {users} users" if are_all else f"only {users} of {measured.record.users} users got a response"
     if inside > users + allowed:
         return (
-            f"{tool}'s response times imply {inside:.1f} concurrent requests, but there are only {users} users, so "
+            f"{tool}'s response times imply {inside:.1f} concurrent requests, but {who}, so "
             "its report contradicts itself; use another tool"
         )
     pings = measured.record.pings
@@ -206,7 +209,7 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     stood_still = users * latest_s / (measured.load_s or 1.0)  # a stalled machine sends no requests
     if inside < users - allowed - stood_still and not measured.record.socket_failures:
         return (
-            f"{tool}'s response times imply only {inside:.1f} concurrent requests, but there are {users} users, so "
+            f"{tool}'s response times imply only {inside:.1f} concurrent requests, but {who}, so "
             "the tool sent requests too slowly; use another tool"
         )
     rounds_of_others = len(spans.ended_s) / users
@@ -227,9 +230,15 @@ def availability(measured: Round, _: Evidence) -> str | None:
     problems = [problem for problem in checks.problem if problem]
     example = f" (the first: {problems[0]})" if problems else ""
     return (
-        f"{missed} of {sent} requests got no correct response{example}; the rate counts only correct responses, but "
-        "failed requests may have taken less work"
+        f"{missed} of {sent} requests got no correct response{example}{errors_of_the_tool(measured)}; "
+        "the rate counts only correct responses, but failed requests may have taken less work"
     )
+
+
+def errors_of_the_tool(measured: Round) -> str:
+    """Return the errors that the load tool reported, as the end of a clause, or an empty string."""
+    record = measured.record
+    return f"; {record.tool} reported: {'; '.join(record.tool_errors)}" if record.tool_errors else ""
 
 
 def backlog(measured: Round, _: Evidence) -> str | None:

@@ -15,6 +15,7 @@ _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of 
 
 _LABEL = re.compile(r"^([A-Z][A-Za-z0-9 -]{1,40}):[ \t]+(\d{1,15}(?:\.\d{1,9})?)(?: |$)", re.MULTILINE | re.ASCII)
 _ERRORS = re.compile(r"(Connect|Receive|Length|Exceptions): (\d{1,15})", re.ASCII)
+_SYSTEM_ERROR = re.compile(r"^(apr_\w+\(?\)?: .+?)\s*$", re.MULTILINE)
 _PERCENTILE = re.compile(r"^(\d{1,3}),(\d{1,9}\.\d+)$", re.MULTILINE | re.ASCII)  # milliseconds
 
 
@@ -58,6 +59,11 @@ class Ab(Driver):
         headers = [word for name, value in others for word in ("-H", f"{name}: {value}")]
         options = ["-q", "-l", "-r", "-c", str(spec.users), *length, *timeout, *keep_alive, *body, *method, *headers]
         return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
+
+    def errors(self, report: str) -> list[str]:
+        kinds = [kind.lower().removesuffix("s") for kind, count in _ERRORS.findall(report) if int(count)]
+        kinds = [f"{kind} errors" for kind in kinds if kind != "length"]  # -l accepts any length
+        return list(dict.fromkeys([*kinds, *_SYSTEM_ERROR.findall(report)]))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         # In reverse, so that the first occurrence of a label counts.

@@ -27,6 +27,7 @@ _ACTIVITY = re.compile(
 )
 # stressor reports only the last error of an activity, so all errors of an activity are assumed to be of the same kind.
 _ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
+_LAST_ERROR = re.compile(r"'last_error': ['\"](.{1,200})")
 _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
 
@@ -36,7 +37,7 @@ class Stressor(Driver):
     requirement = "stressor~=0.6.0"
     version_pattern = r"(\d+\.\d+\S*)"
     reports_percentiles = False
-    runs_scripts = True
+    runs_scripts = returns_cookies = True
     fixed_threads = "one thread"  # only one thread runs at a time, because of the GIL
     least_s, start_s = 2.0, 1.0
 
@@ -62,6 +63,10 @@ class Stressor(Driver):
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. Without -q, stressor prints every error; with several -q, it prints no summary."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.options]
+
+    def errors(self, report: str) -> list[str]:
+        errors = [error.partition(r"\n")[0].replace("\\", "") for error in _LAST_ERROR.findall(report)]
+        return list(dict.fromkeys(errors))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         report = _COLOUR.sub("", f"{output.stdout}\n{output.stderr}")

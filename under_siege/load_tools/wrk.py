@@ -1,5 +1,6 @@
 """Drive wrk with a Lua script that reports totals."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
 _PATHS_LUA = (_FOLDER / "wrk_paths.lua").read_text(encoding="utf-8")
 _MIX_LUA = (_FOLDER / "wrk_mix.lua").read_text(encoding="utf-8")
 _SINGLE, _SEVERAL, _PATHS, _MIXED, _MIX = "report.lua", "several.lua", "paths.txt", "mixed.lua", "mix.lua"
+_NO_CONNECTION = re.compile(r"^(unable to .+?)\s*$", re.MULTILINE)
 _EXPECTED, _REQUEST = "expected.lua", "request.lua"
 
 
@@ -73,6 +75,10 @@ class Wrk(Driver):
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
         lua = str(home / (_SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE))
         return [program, *options, *close, "-s", lua, *spec.options, spec.url]
+
+    def errors(self, report: str) -> list[str]:
+        kinds = re.findall(r'"(connect|read|write)": [1-9]', report)
+        return list(dict.fromkeys([*(f"{kind} errors" for kind in kinds), *_NO_CONNECTION.findall(report)]))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         """Return the totals. A response with a status below 400 counts as right, unless its body is wrong."""

@@ -271,6 +271,7 @@ class Record(_CaseMeasurement, kw_only=True):
     tool_step_s: Seconds = 0.01  # resolution of the reported response times
     tool_command: list[str] = []
     tool_report: str = ""  # output of the tool for all bursts, including its report
+    tool_errors: list[str] = []  # errors that the tool reported about its own requests, the most frequent first
     tool_unknown: Count = 0  # lines on stdout that could not be parsed
     tool_unknown_lines: list[str] = []  # the first of these lines
     tool_cpu_s: Seconds | None = None
@@ -279,6 +280,7 @@ class Record(_CaseMeasurement, kw_only=True):
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: Seconds | None = None  # response time of the idle server
+    sets_cookies: bool = False  # whether the idle server's response has the header Set-Cookie
     machine_before: Machine | None = None  # CPU time during start and warm-up
     machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None

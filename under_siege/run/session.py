@@ -5,6 +5,7 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ from under_siege.environments.installation import Tool, check, tool_in
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
 from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.wrk import Wrk
 from under_siege.model.case import Case
 from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
@@ -76,6 +79,7 @@ def run_plan(
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
+    plan = _with_enough_users(plan, watcher)
     result = _empty_result(plan, command, until_certain=wanted is not None)
     file = ResultWriter(result, plan, out, watcher)
 
@@ -96,6 +100,15 @@ def run_plan(
 
     with _home() as home:
         return result, until_signal(go(home)), file.is_complete
+
+
+def _with_enough_users(plan: Plan, watcher: ProgressListener) -> Plan:
+    """Return the plan with wrk instead of siege if siege does not support so many users."""
+    most, users = DRIVERS[plan.load.tool].most_users, max(case.users for case in plan.cases)
+    if plan.load.tool != Siege.name or most is None or users <= most or plan.load.options:
+        return plan
+    watcher.warn(f"siege supports at most {most:,} users, so this run with {users:,} users uses wrk")
+    return replace(plan, load=replace(plan.load, tool=Wrk.name))
 
 
 async def _look_around(plan: Plan, others: OtherWork, watcher: ProgressListener) -> None:
