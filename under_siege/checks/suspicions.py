@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from under_siege import formatting
+from under_siege.model.record import Record
 from under_siege.stats.estimates import ACCURACY, Estimate
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
@@ -31,6 +32,7 @@ AWAKE = 0.8  # threshold as a share of the time; if the server is the limit, the
 GENERATOR = 0.10  # maximum share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
 PORTS, MANY_PORTS = 0.9, 0.5  # thresholds, as shares of all local ports: without and with failed connections
+_NO_CONNECTION = ("unable to connect", "address is unavailable")  # errors of siege, which may be due to a lack of ports
 FEWEST_FOR_A_MEAN = 5  # minimum number of responses
 CYCLES_OF_OTHERS = 4  # a user without a response counts as stuck once the others have this many responses each
 FAST_SHARE = 0.05  # maximum share of responses that look too fast because the bench read the tool's previous line late
@@ -312,7 +314,7 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
     """Report that the machine ran out of local ports, which can happen if each request opens a connection."""
     record = measured.record
     taken, available = max(record.ports.taken, default=0), record.port_range or 0
-    unconnected = sum(record.bursts.connect_errors) + record.socket_failures
+    unconnected = sum(record.bursts.connect_errors) + _failures_to_connect(record)
     used_up = taken >= PORTS * available and not record.ports_are_reused
     if not available or not (used_up or (unconnected and taken >= MANY_PORTS * available)):
         return None
@@ -322,6 +324,12 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
         f"{failed}, so a lack of ports, not the server, limited the rate; keep connections alive, let the kernel reuse "
         "ports (sysctl -w net.ipv4.tcp_tw_reuse=2), or wait a minute"
     )
+
+
+def _failures_to_connect(record: Record) -> int:
+    """Return how many failures may be due to a lack of ports: all, unless siege reports only other errors."""
+    is_other = [not any(text in error for text in _NO_CONNECTION) for error in record.tool_errors]
+    return 0 if is_other and all(is_other) else record.socket_failures
 
 
 def unknown_lines(measured: Round, _: Evidence) -> str | None:

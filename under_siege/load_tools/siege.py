@@ -20,7 +20,7 @@ MAX_SECRET_BYTES = 500  # siege up to 4.1.5 reads at most 512 bytes of headers f
 _DELAY = re.compile(r"-d.*|--del(a|ay)?(=.*)?")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")  # siege colours errors even if its output is a pipe
 _ERROR = re.compile(r"^\[(?:warning|error|fatal|alert)\] (.+?)\s*$", re.MULTILINE)
-_PLACE_IN_SOURCE = re.compile(r" \w+\.c:\d+")
+_PLACE = re.compile(r" \w+\.c:\d+|(?<=socket:) -?\d+(?= )")  # the line in siege's source, or the id of a thread
 _MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege first
 
 
@@ -105,7 +105,7 @@ class Siege(Driver):
         return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, *sent]
 
     def errors(self, report: str) -> list[str]:
-        counts = Counter(_PLACE_IN_SOURCE.sub("", error) for error in _ERROR.findall(_COLOUR.sub("", report)))
+        counts = Counter(_PLACE.sub("", error) for error in _ERROR.findall(_COLOUR.sub("", report)))
         return [error for error, _ in counts.most_common()]
 
     def cpus(self, spec: LoadSpec) -> int:
