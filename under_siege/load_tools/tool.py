@@ -110,7 +110,7 @@ class Driver:
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
-    most_users: int | None = None  # None: no limit of the tool itself
+    most_users = 1_000_000  # more than any machine supports
     returns_cookies = False  # whether users send the cookies that the server sets
     reuses_closed_connections = False  # whether keep-alive requests fail if the server closes connections
     waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line
@@ -127,7 +127,7 @@ class Driver:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
         if spec.requests is not None and not self.counts_requests:
             return f"{self.name} can't stop after a given number of requests; set a time instead, or use ab"
-        if self.most_users and spec.users > self.most_users:
+        if spec.users > self.most_users:
             return f'{self.name} supports at most {self.most_users:,} users; set tool = "wrk", or use fewer users'
         if spec.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"

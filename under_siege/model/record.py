@@ -335,9 +335,8 @@ class Incident(_CaseMeasurement, kw_only=True):
     @property
     def has_recovered(self) -> bool | None:
         """Return whether the recovery check passed, or None if it sent no request."""
-        if not self.recovery.outcome:
-            return None
-        return self.recovery.is_passed(self.recovery_answers, self.recovery_processes)
+        answers, processes = self.recovery_answers, self.recovery_processes
+        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
 
 
 class RateStep(msgspec.Struct, kw_only=True):
@@ -433,10 +432,8 @@ def load(path: Path) -> Result:
         data = read_limited(path, b"{")
         raw = msgspec.json.decode(data)
         if raw["schema"] > SCHEMA:
-            raise BadResultError(
-                f"{path}: written by a later version (schema {raw['schema']}; this version reads up to {SCHEMA}); "
-                "upgrade under-siege"
-            )
+            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
+            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
         result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None

@@ -5,7 +5,6 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from under_siege.environments.machine import OtherWork, describe_environment, ex
 from under_siege.environments.services import Services, services
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.tool import Driver
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.case import Case
 from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
@@ -79,7 +79,6 @@ def run_plan(
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
-    plan = _with_enough_users(plan, watcher)
     result = _empty_result(plan, command, until_certain=wanted is not None)
     file = ResultWriter(result, plan, out, watcher)
 
@@ -100,15 +99,6 @@ def run_plan(
 
     with _home() as home:
         return result, until_signal(go(home)), file.is_complete
-
-
-def _with_enough_users(plan: Plan, watcher: ProgressListener) -> Plan:
-    """Return the plan with wrk instead of siege if siege does not support so many users."""
-    most, users = DRIVERS[plan.load.tool].most_users, max(case.users for case in plan.cases)
-    if plan.load.tool != Siege.name or most is None or users <= most or plan.load.options:
-        return plan
-    watcher.warn(f"siege supports at most {most:,} users, so this run with {users:,} users uses wrk")
-    return replace(plan, load=replace(plan.load, tool=Wrk.name))
 
 
 async def _look_around(plan: Plan, others: OtherWork, watcher: ProgressListener) -> None:
@@ -163,6 +153,15 @@ def _chosen(
     return [case for case in cases if case in chosen]
 
 
+def _driver(plan: Plan, watcher: ProgressListener) -> Driver:
+    """Return the driver of the plan's tool, or of wrk if siege does not support so many users."""
+    driver, users = DRIVERS[plan.load.tool], max(case.users for case in plan.cases)
+    if not isinstance(driver, Siege) or users <= driver.most_users or plan.load.options:
+        return driver
+    watcher.warn(f"siege supports at most {driver.most_users:,} users, so this run with {users:,} users uses wrk")
+    return Wrk()
+
+
 async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressListener) -> Tool:
     """Return the load tool, installed if needed, with `home` as its directory; add its version to the result.
 
@@ -171,7 +170,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     """
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
-    driver = DRIVERS[plan.load.tool]
+    driver = _driver(plan, watcher)
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
     check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
     tool, version = await tool_in(home, driver, watcher.warn)
