@@ -19,6 +19,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
 from under_siege.model.result_file import check_writable, is_pipe, legible
+from under_siege.model.secrets import masked
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
@@ -120,7 +121,7 @@ def one_line_read_errors(*files: Path) -> Iterator[None]:
 def print_error(message: str) -> None:
     """Print a message as one line on stderr; do nothing if stderr can't be written to."""
     with contextlib.suppress(OSError):
-        click.echo(f"{PROGRAM}: {legible(message)}", err=True)
+        click.echo(f"{PROGRAM}: {masked(legible(message))}", err=True)
 
 
 def missing_package(error: ModuleNotFoundError) -> str:

@@ -12,9 +12,11 @@ from yarl import URL
 from common.errors import one_line
 from under_siege.model.record import CaseFailedError
 from under_siege.model.result_file import legible
+from under_siege.model.secrets import masked
 from under_siege.model.suite import GET, Request
 
 ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")
+_MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
 
@@ -28,10 +30,10 @@ class HttpResponse:
 
     def described(self) -> str:
         """Describe the response for a message: its status and redirect, and the size and beginning of its body."""
-        text = self.body.decode(errors="replace")
+        text = masked(self.body[:_MOST_MASKED_BYTES].decode(errors="replace"))
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
-        redirect = f" to {legible(location)[:100]!r}" if location else ""
+        redirect = f" to {masked(legible(location))[:100]!r}" if location else ""
         return f"{self.status}{redirect} with {len(self.body)} bytes {' '.join(beginning.split())!r}"
 
 
@@ -40,7 +42,9 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
     """Yield a session without a limit on connections, so that no request waits for another one."""
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     as_load_tools = {"Accept-Encoding": "identity"}
-    async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, headers=as_load_tools, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
         session._retry_connection = False  # a retry would hide a lost request; aiohttp has no public option for this
         yield session
 

@@ -154,6 +154,10 @@ def test_exhausted_local_ports_are_detected() -> None:
     siege = record_of("1_x", socket_failures=1, port_range=28232, ports_are_reused=True)
     siege.ports = Ports([0.0], [15000])
     assert codes(judged(siege)) == ["availability", "ports"]
+    siege.tool_errors = ["socket: address is unavailable.: Cannot assign requested address"]
+    assert codes(judged(siege)) == ["availability", "ports"]
+    siege.tool_errors = ["socket: read error Connection reset by peer: Connection reset by peer"]
+    assert codes(judged(siege)) == ["availability"]
     assert judged_with(27000, reused=False, errors=0) == ["ports"]
     assert judged_with(25000, reused=False, errors=0) == []
     assert judged_with(27000, reused=True, errors=0) == []

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from under_siege import formatting
+from under_siege.model.record import Record
 from under_siege.stats.estimates import ACCURACY, Estimate
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
@@ -31,6 +32,7 @@ AWAKE = 0.8  # threshold as a share of the time; if the server is the limit, the
 GENERATOR = 0.10  # maximum share of all CPUs; on a quiet machine, the load tool and the bench use 0.01 to 0.02
 SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool did not slow down the server
 PORTS, MANY_PORTS = 0.9, 0.5  # thresholds, as shares of all local ports: without and with failed connections
+_NO_CONNECTION = ("unable to connect", "address is unavailable")  # errors of siege, which may be due to a lack of ports
 FEWEST_FOR_A_MEAN = 5  # minimum number of responses
 CYCLES_OF_OTHERS = 4  # a user without a response counts as stuck once the others have this many responses each
 FAST_SHARE = 0.05  # maximum share of responses that look too fast because the bench read the tool's previous line late
@@ -43,7 +45,8 @@ FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a resp
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
 IDLE = 0.5  # maximum share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
-    (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
+    # The kernel delays ACKs by 40 ms, rounded up to its next clock tick (1 to 4 ms). The time of the work is added.
+    (0.039, 0.047, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s (the average wait is half of that, or other requests end it early)"),
     (
         0.095,
@@ -196,9 +199,11 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     users = int(spans.last.sum())
     inside = users * float(np.sum(took_s)) / there_s
     allowed = users * (ACCURACY + DRIFT_OF_RATES + measured.record.tool_step_s * len(took_s) / there_s)
+    are_all = users == measured.record.users
+    who = f"there are {users} users" if are_all else f"only {users} of {measured.record.users} users got a response"
     if inside > users + allowed:
         return (
-            f"{tool}'s response times imply {inside:.1f} concurrent requests, but there are only {users} users, so "
+            f"{tool}'s response times imply {inside:.1f} concurrent requests, but {who}, so "
             "its report contradicts itself; use another tool"
         )
     pings = measured.record.pings
@@ -206,7 +211,7 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     stood_still = users * latest_s / (measured.load_s or 1.0)  # a stalled machine sends no requests
     if inside < users - allowed - stood_still and not measured.record.socket_failures:
         return (
-            f"{tool}'s response times imply only {inside:.1f} concurrent requests, but there are {users} users, so "
+            f"{tool}'s response times imply only {inside:.1f} concurrent requests, but {who}, so "
             "the tool sent requests too slowly; use another tool"
         )
     rounds_of_others = len(spans.ended_s) / users
@@ -227,9 +232,15 @@ def availability(measured: Round, _: Evidence) -> str | None:
     problems = [problem for problem in checks.problem if problem]
     example = f" (the first: {problems[0]})" if problems else ""
     return (
-        f"{missed} of {sent} requests got no correct response{example}; the rate counts only correct responses, but "
-        "failed requests may have taken less work"
+        f"{missed} of {sent} requests got no correct response{example}{errors_of_the_tool(measured)}; "
+        "the rate counts only correct responses, but failed requests may have taken less work"
     )
+
+
+def errors_of_the_tool(measured: Round) -> str:
+    """Return the errors that the load tool reported, as the end of a clause, or an empty string."""
+    record = measured.record
+    return f"; {record.tool} reported: {'; '.join(record.tool_errors)}" if record.tool_errors else ""
 
 
 def backlog(measured: Round, _: Evidence) -> str | None:
@@ -303,7 +314,7 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
     """Report that the machine ran out of local ports, which can happen if each request opens a connection."""
     record = measured.record
     taken, available = max(record.ports.taken, default=0), record.port_range or 0
-    unconnected = sum(record.bursts.connect_errors) + record.socket_failures
+    unconnected = sum(record.bursts.connect_errors) + _failures_to_connect(record)
     used_up = taken >= PORTS * available and not record.ports_are_reused
     if not available or not (used_up or (unconnected and taken >= MANY_PORTS * available)):
         return None
@@ -313,6 +324,12 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
         f"{failed}, so a lack of ports, not the server, limited the rate; keep connections alive, let the kernel reuse "
         "ports (sysctl -w net.ipv4.tcp_tw_reuse=2), or wait a minute"
     )
+
+
+def _failures_to_connect(record: Record) -> int:
+    """Return how many failures may be due to a lack of ports: all, unless siege reports only other errors."""
+    is_other = [not any(text in error for text in _NO_CONNECTION) for error in record.tool_errors]
+    return 0 if is_other and all(is_other) else record.socket_failures
 
 
 def unknown_lines(measured: Round, _: Evidence) -> str | None:

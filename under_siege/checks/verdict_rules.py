@@ -223,6 +223,7 @@ def _failure(measured: Round) -> tuple[str, str] | None:
         return "wrong_answer", wrong
     if not measured.completed:
         wrong = f"; {measured.attempts} requests got no correct response" if measured.attempts else ""
+        wrong += suspicions.errors_of_the_tool(measured)
         return "no_transactions", f"no transaction completed in {measured.load_s:.1f} s of siege{wrong}"
     return None
 

@@ -354,8 +354,10 @@ async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
 
 
 def _write(home: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files that only this user can read, because they may contain secrets."""
     for path, contents in files.items():
         (home / path).parent.mkdir(exist_ok=True)
+        (home / path).touch(0o600)
         (home / path).write_bytes(contents.encode() if isinstance(contents, str) else contents)
 
 

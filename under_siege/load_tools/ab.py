@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
+from under_siege.model.secrets import is_secret
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
 TIMEOUT_S = 30  # timeout of a response, in addition to the duration of the burst
@@ -14,6 +15,7 @@ _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of 
 
 _LABEL = re.compile(r"^([A-Z][A-Za-z0-9 -]{1,40}):[ \t]+(\d{1,15}(?:\.\d{1,9})?)(?: |$)", re.MULTILINE | re.ASCII)
 _ERRORS = re.compile(r"(Connect|Receive|Length|Exceptions): (\d{1,15})", re.ASCII)
+_SYSTEM_ERROR = re.compile(r"^(apr_\w+\(?\)?: .+?)\s*$", re.MULTILINE)
 _PERCENTILE = re.compile(r"^(\d{1,3}),(\d{1,9}\.\d+)$", re.MULTILINE | re.ASCII)  # milliseconds
 
 
@@ -31,6 +33,11 @@ class Ab(Driver):
         if spec.requests is not None and spec.requests < spec.users:
             return (
                 f"ab can't divide {spec.requests} requests among {spec.users} users; send at least one request per user"
+            )
+        if secrets := [name for name, value in spec.request.headers if is_secret(name, value)]:
+            return (
+                f"ab gets headers as arguments, which every user of this machine can see: {', '.join(secrets)}; "
+                "use siege, wrk or locust"
             )
         return super().refusal(spec)
 
@@ -52,6 +59,11 @@ class Ab(Driver):
         headers = [word for name, value in others for word in ("-H", f"{name}: {value}")]
         options = ["-q", "-l", "-r", "-c", str(spec.users), *length, *timeout, *keep_alive, *body, *method, *headers]
         return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
+
+    def errors(self, report: str) -> list[str]:
+        kinds = [kind.lower().removesuffix("s") for kind, count in _ERRORS.findall(report) if int(count)]
+        kinds = [f"{kind} errors" for kind in kinds if kind != "length"]  # -l accepts any length
+        return list(dict.fromkeys([*kinds, *_SYSTEM_ERROR.findall(report)]))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         # In reverse, so that the first occurrence of a label counts.

@@ -1,5 +1,6 @@
 """Drive Locust with a process for each configured thread, and with a locustfile that reports totals."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ class Locust(Driver):
     requirement = "locust~=2.47"
     results = (_RESULT,)
     version_pattern = r"\Alocust (\S+)"
-    runs_scripts = sends_mixes = True
+    runs_scripts = sends_mixes = returns_cookies = True
     least_s, start_s = 3.0, 1.5
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
@@ -78,6 +79,13 @@ class Locust(Driver):
             options += ["--processes", str(spec.threads), "--master-bind-host", "127.0.0.1"]
             options += ["--master-bind-port", str(spec.port), "--master-port", str(spec.port)] if spec.port else []
         return [program, *options, *spec.options]
+
+    def errors(self, report: str) -> list[str]:
+        lines = [line for line in report.splitlines() if line.startswith("{")]
+        with contextlib.suppress(IndexError, msgspec.DecodeError):
+            counts = msgspec.json.decode(lines[-1], type=LocustTotals).errors
+            return [error for error, _ in sorted(counts, key=lambda pair: -pair[1])]
+        return []
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         try:

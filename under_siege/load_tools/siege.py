@@ -2,11 +2,13 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load_tools.tool import Driver, LoadSpec
+from under_siege.model.secrets import is_secret
 from under_siege.model.suite import Request
 
 Headers = tuple[tuple[str, str], ...]
@@ -14,6 +16,11 @@ Headers = tuple[tuple[str, str], ...]
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
 _BODY, _URLS = "body", "urls.txt"
 MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes
+MAX_SECRET_BYTES = 500  # siege up to 4.1.5 reads at most 512 bytes of headers from its settings
+_DELAY = re.compile(r"-d.*|--del(a|ay)?(=.*)?")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")  # siege colours errors even if its output is a pipe
+_ERROR = re.compile(r"^\[(?:warning|error|fatal|alert)\] (.+?)\s*$", re.MULTILINE)
+_PLACE = re.compile(r" \w+\.c:\d+|(?<=socket:) -?\d+(?= )")  # the line in siege's source, or the id of a thread
 _MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege first
 
 
@@ -36,6 +43,9 @@ class Siege(Driver):
     )
     streams_responses = is_replayed = counts_requests = sends_mixes = True
     fixed_threads = "a thread for each user"
+    # A connection needs a file descriptor below FD_SETSIZE (1,024), or it fails with `unable to connect` (sock.c).
+    most_users = 1000
+    returns_cookies = reuses_closed_connections = True
     step_s, least_s, start_s = 0.01, 0.0, 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
@@ -43,6 +53,11 @@ class Siege(Driver):
             return (
                 f"siege makes each user send the same number of requests: {spec.requests} can't be divided among "
                 f"{spec.users} users; use a multiple of {spec.users}"
+            )
+        if any(map(_DELAY.fullmatch, spec.options)):
+            return (
+                "the bench runs siege in benchmark mode, which ignores --delay; remove it from load.options, or set "
+                'tool = "locust" with a load.script in which users pause'
             )
         requests = [request for _, request in spec.mix] or [spec.request]
         types = {request.content_type for request in requests} - {""}
@@ -53,28 +68,45 @@ class Siege(Driver):
         size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in _headers(spec))
         if size > MAX_HEADER_BYTES:
             return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, but these have {size:,}; use wrk"
+        secrets = _in_settings(spec)
+        if any(is_secret("", kind) for kind in types):
+            return "siege gets the content type as an argument, which every user of this machine can see; use wrk"
+        if any(re.search(r"[$#]", value) for _, value in secrets):
+            names = ", ".join(name for name, _ in secrets)
+            return f"siege can't read secrets that contain $ or # from its settings: {names}; use wrk or locust"
+        size = sum(len(f"{name}: {value}\r\n") for name, value in secrets)
+        if size > MAX_SECRET_BYTES:
+            return f"siege can't read {size:,} bytes of secret headers, more than {MAX_SECRET_BYTES}; use wrk or locust"
         if any(request.body != request.body.strip() or b"\0" in request.body for request in requests):
             return "siege can't send a body that contains NUL or begins or ends with white space; use wrk"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        """Return the settings, the bodies, and an empty file of cookies, so that none is left of another server."""
         settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")
+        settings += "".join(_setting(name, value) for name, value in _in_settings(spec))
+        files: dict[str, str | bytes] = {"siegerc": settings, ".siege/cookies.txt": ""}
         if not spec.mix:
-            return {"siegerc": settings, _BODY: spec.request.body}
+            return {**files, _BODY: spec.request.body}
         lines = [
             _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # HOME is the tool's home
             for index, (path, request) in enumerate(spec.mix)
         ]
         bodies = {f"{_BODY}{index}": request.body for index, (_, request) in enumerate(spec.mix)}
-        return {"siegerc": settings, _URLS: "".join(f"{lines[index]}\n" for index in spec.order), **bodies}
+        return {**files, _URLS: "".join(f"{lines[index]}\n" for index in spec.order), **bodies}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         limit = f"-t{math.ceil(spec.time_s) + _MARGIN_S}S"
         if spec.requests is not None:
             limit = f"-r{spec.requests // spec.users}"
-        headers = [word for name, value in _headers(spec) for word in _header(name, value)]
+        shown = [header for header in _headers(spec) if header not in _in_settings(spec)]
+        headers = [word for name, value in shown for word in _header(name, value)]
         sent = [f"--file={home / _URLS}"] if spec.mix else [_with_body(spec.url, spec.request, str(home / _BODY))]
         return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, *sent]
+
+    def errors(self, report: str) -> list[str]:
+        counts = Counter(_PLACE.sub("", error) for error in _ERROR.findall(_COLOUR.sub("", report)))
+        return [error for error, _ in counts.most_common()]
 
     def cpus(self, spec: LoadSpec) -> int:
         return spec.users
@@ -96,6 +128,15 @@ def _without_type(headers: Headers) -> Headers:
 def _headers(spec: LoadSpec) -> Headers:
     requests = [request for _, request in spec.mix] or [spec.request]
     return tuple(dict.fromkeys(header for request in requests for header in request.headers))
+
+
+def _in_settings(spec: LoadSpec) -> Headers:
+    """Return the headers to write to siege's settings, because every user of the machine can read its arguments."""
+    return tuple(header for header in _without_type(_headers(spec)) if is_secret(*header))
+
+
+def _setting(name: str, value: str) -> str:
+    return f"user-agent = {value}\n" if name.lower() == "user-agent" else f"header = {name}: {value}\n"
 
 
 def _header(name: str, value: str) -> list[str]:

@@ -12,6 +12,11 @@ _FILE = "load.yaml"
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
 # A script can replace this request and use `$(url)`, `$(headers)`, `$(folder)` and `$(expected)` (a regex for bodies).
 _REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
+# By default, requests follows redirects, even to other servers, and uses the proxies of the environment.
+_INIT = """
+session.browser.get_redirect_target = lambda response: None
+session.browser.trust_env = False
+"""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
 _RUN_TIME = re.compile(rf"^Run time {_TIME},", re.MULTILINE | re.ASCII)
@@ -22,6 +27,7 @@ _ACTIVITY = re.compile(
 )
 # stressor reports only the last error of an activity, so all errors of an activity are assumed to be of the same kind.
 _ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
+_LAST_ERROR = re.compile(r"'last_error': ['\"](.{1,200})")
 _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
 
@@ -31,7 +37,7 @@ class Stressor(Driver):
     requirement = "stressor~=0.6.0"
     version_pattern = r"(\d+\.\d+\S*)"
     reports_percentiles = False
-    runs_scripts = True
+    runs_scripts = returns_cookies = True
     fixed_threads = "one thread"  # only one thread runs at a time, because of the GIL
     least_s, start_s = 2.0, 1.0
 
@@ -49,6 +55,7 @@ class Stressor(Driver):
             users=spec.users,
             time_s=spec.time_s,
             context=json.dumps(context),
+            init=json.dumps(_INIT),
             activities=indent(spec.script or _REQUEST.format(method=spec.request.method, data=data), "    "),
         )
         return {_FILE: text}
@@ -56,6 +63,10 @@ class Stressor(Driver):
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. Without -q, stressor prints every error; with several -q, it prints no summary."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.options]
+
+    def errors(self, report: str) -> list[str]:
+        errors = [error.partition(r"\n")[0].replace("\\", "") for error in _LAST_ERROR.findall(report)]
+        return list(dict.fromkeys(errors))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         report = _COLOUR.sub("", f"{output.stdout}\n{output.stderr}")

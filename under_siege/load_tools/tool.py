@@ -110,6 +110,9 @@ class Driver:
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
+    most_users = 1_000_000  # more than any machine supports
+    returns_cookies = False  # whether users send the cookies that the server sets
+    reuses_closed_connections = False  # whether keep-alive requests fail if the server closes connections
     waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request plus time after the last response
@@ -124,6 +127,8 @@ class Driver:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
         if spec.requests is not None and not self.counts_requests:
             return f"{self.name} can't stop after a given number of requests; set a time instead, or use ab"
+        if spec.users > self.most_users:
+            return f'{self.name} supports at most {self.most_users:,} users; set tool = "wrk", or use fewer users'
         if spec.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"
         if spec.mix and not self.sends_mixes:
@@ -154,6 +159,10 @@ class Driver:
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
         """Return the number of unanswered requests, given the end of stderr and the status of each response."""
         return 0
+
+    def errors(self, report: str) -> list[str]:  # noqa: ARG002
+        """Return the distinct errors that the tool reports about its own requests, the most frequent first."""
+        return []
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         """Return the totals in the output, or None if there are none."""

@@ -1,5 +1,7 @@
 """Drive wrk with a Lua script that reports totals."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
@@ -7,12 +9,14 @@ import msgspec
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 from under_siege.model.sampled_stacks import Count
+from under_siege.model.suite import Request
 
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
 _PATHS_LUA = (_FOLDER / "wrk_paths.lua").read_text(encoding="utf-8")
 _MIX_LUA = (_FOLDER / "wrk_mix.lua").read_text(encoding="utf-8")
 _SINGLE, _SEVERAL, _PATHS, _MIXED, _MIX = "report.lua", "several.lua", "paths.txt", "mixed.lua", "mix.lua"
+_NO_CONNECTION = re.compile(r"^(unable to .+?)\s*$", re.MULTILINE)
 _EXPECTED, _REQUEST = "expected.lua", "request.lua"
 
 
@@ -59,7 +63,7 @@ class Wrk(Driver):
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         files: dict[str, str | bytes] = {_EXPECTED: f"return {_lua(spec.expected)}\n"}
-        files[_REQUEST] = f'wrk.method, wrk.body = "{spec.request.method}", {_lua(spec.request.body)}\n'
+        files[_REQUEST] = _request(spec.request)
         if spec.mix:
             files[_MIX] = _mix(spec)
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
@@ -69,9 +73,12 @@ class Wrk(Driver):
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
-        headers = [word for name, value in spec.request.headers for word in ("-H", f"{name}: {value}")]
         lua = str(home / (_SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE))
-        return [program, *options, *close, *headers, "-s", lua, *spec.options, spec.url]
+        return [program, *options, *close, "-s", lua, *spec.options, spec.url]
+
+    def errors(self, report: str) -> list[str]:
+        kinds = re.findall(r'"(connect|read|write)": [1-9]', report)
+        return list(dict.fromkeys([*(f"{kind} errors" for kind in kinds), *_NO_CONNECTION.findall(report)]))
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         """Return the totals. A response with a status below 400 counts as right, unless its body is wrong."""
@@ -102,20 +109,36 @@ class Wrk(Driver):
         )
 
 
+def _request(request: Request) -> str:
+    """Return Lua code that sets the request. Its headers are not arguments, because every user can read those."""
+    lines = [f'wrk.method, wrk.body = "{request.method}", {_lua(request.body)}']
+    return "\n".join([*lines, *(f"wrk.headers{header}" for header in _headers(request)), ""])
+
+
 def _mix(spec: LoadSpec) -> str:
     """Return Lua code that returns the requests of the mix and their order."""
     requests = []
     for path, request in spec.mix:
-        headers = ", ".join(f"[{_lua(name.encode())}] = {_lua(value.encode())}" for name, value in request.headers)
+        headers = ", ".join(_headers(request))
         words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_lua(request.body)}"
         requests.append(f"{{{words}}}")
     order = ", ".join(str(index + 1) for index in spec.order)
     return f"return {{{', '.join(requests)}}}, {{{order}}}\n"
 
 
+def _headers(request: Request) -> Iterator[str]:
+    """Yield the assignment of each header to a field of a Lua table."""
+    for name, value in request.headers:
+        yield f"[{_lua_string(name.encode())}] = {_lua_string(value.encode())}"
+
+
 def _lua(text: bytes) -> str:
     """Return the text as a Lua string, or `nil` if it is empty."""
-    return f'"{"".join(f"{chr(92)}{byte:03d}" for byte in text)}"' if text else "nil"
+    return _lua_string(text) if text else "nil"
+
+
+def _lua_string(text: bytes) -> str:
+    return f'"{"".join(f"{chr(92)}{byte:03d}" for byte in text)}"'
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:

@@ -271,6 +271,7 @@ class Record(_CaseMeasurement, kw_only=True):
     tool_step_s: Seconds = 0.01  # resolution of the reported response times
     tool_command: list[str] = []
     tool_report: str = ""  # output of the tool for all bursts, including its report
+    tool_errors: list[str] = []  # errors that the tool reported about its own requests, the most frequent first
     tool_unknown: Count = 0  # lines on stdout that could not be parsed
     tool_unknown_lines: list[str] = []  # the first of these lines
     tool_cpu_s: Seconds | None = None
@@ -279,6 +280,7 @@ class Record(_CaseMeasurement, kw_only=True):
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: Seconds | None = None  # response time of the idle server
+    sets_cookies: bool = False  # whether the idle server's response has the header Set-Cookie
     machine_before: Machine | None = None  # CPU time during start and warm-up
     machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None
@@ -333,9 +335,8 @@ class Incident(_CaseMeasurement, kw_only=True):
     @property
     def has_recovered(self) -> bool | None:
         """Return whether the recovery check passed, or None if it sent no request."""
-        if not self.recovery.outcome:
-            return None
-        return self.recovery.is_passed(self.recovery_answers, self.recovery_processes)
+        answers, processes = self.recovery_answers, self.recovery_processes
+        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
 
 
 class RateStep(msgspec.Struct, kw_only=True):
@@ -431,10 +432,8 @@ def load(path: Path) -> Result:
         data = read_limited(path, b"{")
         raw = msgspec.json.decode(data)
         if raw["schema"] > SCHEMA:
-            raise BadResultError(
-                f"{path}: written by a later version (schema {raw['schema']}; this version reads up to {SCHEMA}); "
-                "upgrade under-siege"
-            )
+            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
+            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
         result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None

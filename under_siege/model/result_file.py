@@ -6,11 +6,12 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from common.errors import BadInputError
+from under_siege.model.secrets import masked, without_variables
 
 if TYPE_CHECKING:  # a slow import that --help does not need
     import msgspec
@@ -33,6 +34,8 @@ _HIDDEN = (
 )
 _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
+_IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
+_SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
 
 _NO_SERVER = "bare"  # the name of the ceiling up to schema 4
 _RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old name: name since schema 5
@@ -149,19 +152,27 @@ def legible(text: str, *, lines: bool = False) -> str:
     return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
 
 
-def made_legible(value: T, *, lines: bool = False) -> T:
-    """Return a copy of the value in which all strings, at any depth, are legible."""
+def made_legible(value: T, *, lines: bool = False, mask: Callable[[str], str] = masked) -> T:
+    """Return a copy of the value in which all strings, at any depth, are legible, and contain no secrets."""
     copy: Any = value
     if isinstance(value, str):
-        copy = legible(value, lines=lines)
+        copy = mask(legible(value, lines=lines))
     elif isinstance(value, dict):
-        copy = {made_legible(key): made_legible(item) for key, item in value.items()}
+        copy = {made_legible(key, mask=mask): made_legible(item, mask=mask) for key, item in value.items()}
     elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # skip millions of numbers
-        copy = [made_legible(item) for item in value]
+        copy = [made_legible(item, mask=mask) for item in value]
     elif _is_struct(copy):
         fields = {name: getattr(copy, name) for name in copy.__struct_fields__}
-        copy = type(copy)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
+        copy = type(copy)(**{name: _legible_field(name, field, mask) for name, field in fields.items()})
     return cast(T, copy)
+
+
+def _legible_field(name: str, field: T, mask: Callable[[str], str]) -> T:
+    if name in _IDENTITIES:
+        mask = str
+    elif name in _SOURCE_CODE:
+        mask = without_variables
+    return made_legible(field, lines=name in _MULTILINE_FIELDS, mask=mask)
 
 
 def upgraded(result: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from under_siege import formatting
 from under_siege.analysis.ranking import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict_rules import FAILED, verdict_of
+from under_siege.load_tools import DRIVERS
 from under_siege.model.body_rule import BodyRule
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
@@ -47,6 +48,7 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_the_suite(comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
+    yield from _of_cookies(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_late_pings(comparison)
@@ -87,6 +89,16 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
                 f"{asked[0].tool} was set to keep connections alive, but the server closed each one, so the rate "
                 "includes the cost of a new connection for every request",
             )
+
+
+def _of_cookies(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server that sets cookies, because not every load tool returns them."""
+    records = [rounds[0].record for rounds in comparison.rounds if rounds[0].record.sets_cookies]
+    for server, tool in dict.fromkeys((record.server, record.tool) for record in records):
+        if tool in DRIVERS and DRIVERS[tool].returns_cookies:
+            yield server, f"sets cookies; each user of {tool} returned them, which users of ab and wrk don't"
+        else:
+            yield server, f"sets cookies; users of {tool} don't return them, but users of siege and locust do"
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:

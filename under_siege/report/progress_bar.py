@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from under_siege import formatting
 from under_siege.model.result_file import legible
+from under_siege.model.secrets import masked
 from under_siege.paths import PROGRAM
 
 
@@ -44,7 +45,7 @@ class ProgressBar:
         """Print a warning on one line, even if the progress bar is hidden."""
         with contextlib.suppress(OSError):  # stderr may not be writable, for example because the disk is full
             self._progress.console.print(
-                f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
+                f"{PROGRAM}: {masked(legible(message))}", markup=False, highlight=False, soft_wrap=True
             )
 
     def say(self, message: str) -> None:

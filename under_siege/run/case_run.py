@@ -99,6 +99,9 @@ class CaseRun:
             # Start slow tools before the measurement.
             waits = self.tool.driver.waits_to_begin
             replay = await self.replays.of(spec)
+            if replay and spec.keep_alive and self.tool.driver.reuses_closed_connections:
+                twice = replace(replay, in_a_row=2, must_stay_open=True)
+                await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
             async with started(self.tool, spec, self.record) if waits else contextlib.nullcontext() as running_tool:
 
                 def ask(in_a_row: int) -> Awaitable[object]:

@@ -6,6 +6,7 @@ import math
 import os
 import pty
 import re
+import resource
 import subprocess
 import time
 import tty
@@ -40,6 +41,8 @@ START_LIMIT_S = 30.0
 MOST_MEMORY = 0.5  # maximum share of the available memory for a tool; siege leaks memory with each 503
 LIFT_LIMIT_S = 5.0  # timeout for the exit of the tool, which usually takes 0.02 s
 UNKNOWN_LINES_KEPT = 20
+ERRORS_KEPT = 3  # number of distinct errors of a tool
+SPARE_FILES = 20  # number of files that a tool opens besides a connection for each user
 RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its terminal
 
 # A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
@@ -84,7 +87,11 @@ async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[R
         with os.fdopen(theirs, "wb") as stdout:
             stdin = subprocess.PIPE if waits else subprocess.DEVNULL
             process = ManagedProcess(
-                command, environment=tool.environment(), stdin=stdin, stdout=stdout, may_hide=False
+                with_open_files(command, spec.users),
+                environment=tool.environment(),
+                stdin=stdin,
+                stdout=stdout,
+                may_hide=False,
             )
         report = Tail(process.process.stderr)
         try:
@@ -95,9 +102,28 @@ async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[R
             await process.stop(grace_s=0)
             await until(lambda: not report.reading(), 1.0)
             record.tool_report = report.text()
+            record.tool_errors = tool.driver.errors(report.all_kept())[:ERRORS_KEPT]
             record.socket_failures = tool.driver.failures(record.tool_report, record.transactions.status)
     finally:
         os.close(terminal)
+
+
+def with_open_files(command: list[str], users: int) -> list[str]:
+    """Return the command, changed so that the tool can open a connection for each user, if the soft limit is lower.
+
+    Raises:
+        CaseFailedError: the hard limit is lower, too.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = users + SPARE_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return command
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise CaseFailedError(
+            "open_files",
+            f"{users:,} users need {needed:,} open files, but the hard limit is {hard:,} (ulimit -Hn); use fewer users",
+        )
+    return ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(needed), *command]
 
 
 def _without_path(tool: Tool, command: list[str]) -> list[str]:
@@ -238,6 +264,7 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
     command = await asyncio.to_thread(tool.command, spec)  # writing many paths must not delay a ping
     record.tool_command = _without_path(tool, command)
     began_s = time.monotonic()
+    command = with_open_files(command, spec.users)
     process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
     stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
     try:
@@ -254,6 +281,8 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
         await process.stop(grace_s=0)
         texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
         record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
+    errors = tool.driver.errors("\n".join([output.stdout, output.stderr, *output.files.values()]))
+    record.tool_errors = list(dict.fromkeys([*record.tool_errors, *errors]))[:ERRORS_KEPT]
     totals = tool.driver.totals(output, spec)
     if totals is None:
         raise CaseFailedError(f"{name}_failed", _why_no_totals(name, output))

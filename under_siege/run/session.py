@@ -19,6 +19,9 @@ from under_siege.environments.installation import Tool, check, tool_in
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
 from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.tool import Driver
+from under_siege.load_tools.wrk import Wrk
 from under_siege.model.case import Case
 from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
@@ -150,6 +153,15 @@ def _chosen(
     return [case for case in cases if case in chosen]
 
 
+def _driver(plan: Plan, watcher: ProgressListener) -> Driver:
+    """Return the driver of the plan's tool, or of wrk if siege does not support so many users."""
+    driver, users = DRIVERS[plan.load.tool], max(case.users for case in plan.cases)
+    if not isinstance(driver, Siege) or users <= driver.most_users or plan.load.options:
+        return driver
+    watcher.warn(f"siege supports at most {driver.most_users:,} users, so this run with {users:,} users uses wrk")
+    return Wrk()
+
+
 async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressListener) -> Tool:
     """Return the load tool, installed if needed, with `home` as its directory; add its version to the result.
 
@@ -158,7 +170,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     """
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
-    driver = DRIVERS[plan.load.tool]
+    driver = _driver(plan, watcher)
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
     check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
     tool, version = await tool_in(home, driver, watcher.warn)

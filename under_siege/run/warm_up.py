@@ -32,6 +32,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     for _ in range(count):
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
+    record.sets_cookies = "set-cookie" in answer.headers
     if "transfer-encoding" in answer.headers:
         record.answer_bytes = -1  # any size is correct, because siege also counts the framing of chunks
     workers = _workers_told(pong)

@@ -93,7 +93,9 @@ async def _main(load: JobLoad, users: int, *, keep_alive: bool) -> None:
     gc.freeze()
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
         visits = [asyncio.create_task(load.visit(session, user)) for user in range(users)]
         await stop.wait()
         for visit in visits:

@@ -58,7 +58,9 @@ class OpenLoad:
         """Send each request when it is due, and report finished requests until `stop` is set."""
         connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
         timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        ) as session:
             requests: set[asyncio.Task[None]] = set()
             tasks = [asyncio.create_task(self._send_all(session, requests)), asyncio.create_task(self._report())]
             await stop.wait()

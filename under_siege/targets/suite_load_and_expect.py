@@ -11,6 +11,7 @@ from common.errors import BadInputError
 from under_siege.model.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
+from under_siege.model.secrets import expanded_file, expanded_header, expanded_json
 from under_siege.model.suite import GET, MixedRequest, Request, filled, placeholders
 from under_siege.targets.suite_schema import (
     PATH,
@@ -118,25 +119,31 @@ def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
         raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""
     if table.body_file is not None:
-        body = contents(f"{key}.body_file", folder / table.body_file)
+        body = expanded_file(contents(f"{key}.body_file", folder / table.body_file), f"{key}.body_file")
     elif table.body is not None:
-        body = (table.body if isinstance(table.body, str) else _json(f"{key}.body", table.body)).encode()
+        value = expanded_json(table.body, f"{key}.body")
+        body = (value if isinstance(value, str) else _json(f"{key}.body", value)).encode()
     is_json = isinstance(as_json(body), dict | list)
     if is_json:
         body = body.strip()  # removes, for example, the last line break of a file, which siege doesn't send
     method = table.method or ("POST" if body else GET.method)
     if body and method == GET.method:
         raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
-    headers = tuple((name, str(value)) for name, value in table.headers.items())
-    for name, value in headers:
-        if name.lower() in _TOOL_HEADERS:
-            raise BadInputError(f"{key}.headers.{name}: set by the load tool; remove it, or use load.keep_alive")
-        if not (name + value).isascii():
-            raise invalid_value(f"{key}.headers.{legible(name)[:60]}", value, "ASCII characters only")
+    headers = tuple(
+        _header(name, str(value), f"{key}.headers.{legible(name)[:60]}") for name, value in table.headers.items()
+    )
     if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
         default = "application/json" if is_json else "application/octet-stream"
-        headers = (*headers, ("Content-Type", table.content_type or default))
+        headers = (*headers, _header("Content-Type", table.content_type or default, f"{key}.content_type"))
     return Request(method, headers, body)
+
+
+def _header(name: str, value: str, key: str) -> tuple[str, str]:
+    if name.lower() in _TOOL_HEADERS:
+        raise BadInputError(f"{key}: set by the load tool; remove it, or use load.keep_alive")
+    if not name.isascii():
+        raise invalid_value(key, value, "ASCII characters only")
+    return name, expanded_header(name, value, key)
 
 
 def _json(key: str, value: object) -> str:

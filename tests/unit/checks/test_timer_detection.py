@@ -38,6 +38,7 @@ TIMERS = {
     "cheroot_8_1_with_9_users": (waiting(9, 0.100, 0.0023), "select of cheroot 8.1"),
     "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "or other requests end it early"),
     "gevent_with_10_users": (waiting(10, 0.044, 0.003), "delayed ACK"),
+    "delayed_ack_with_wrk": (waiting(25, 0.0461, 0.001), "delayed ACK"),
     "paste_with_20_users": (waiting(20, 0.044, 0.002), "delayed ACK"),
     "cheroot_8_1_under_stressor": (waiting(5, None, 0.002, mean_s=0.099), "select of cheroot 8.1"),
 }
@@ -71,16 +72,19 @@ def test_no_timer_is_reported_for_honest_servers(name: str) -> None:
 @pytest.mark.parametrize(
     ("cause", "from_s", "to_s"),
     [
-        ("delayed ACK", 0.0395, 0.0455),
+        ("delayed ACK", 0.0395, 0.0465),
         ("or other requests end it early", 0.0475, 0.0625),
         ("select of cheroot 8.1", 0.0955, 0.1155),
     ],
 )
 def test_the_cause_of_a_delay_is_inferred_from_its_duration(cause: str, from_s: float, to_s: float) -> None:
-    for waited_s in (from_s, to_s):
+    for waited_s in (from_s, (from_s + to_s) / 2, to_s):
         assert cause in (timer(Round(waiting(10, waited_s, 0.001)), None) or "")
-    for waited_s in (from_s - 0.001, to_s + 0.001):
-        assert timer(Round(waiting(10, waited_s, 0.001)), None) is None
+
+
+@pytest.mark.parametrize("waited_s", [0.0385, 0.0635, 0.0945, 0.1165])
+def test_a_delay_that_matches_no_timer_is_not_reported(waited_s: float) -> None:
+    assert timer(Round(waiting(10, waited_s, 0.001)), None) is None
 
 
 def of_so_many_checks(count: int) -> Record:

@@ -146,7 +146,7 @@ def test_a_task_that_needs_no_cpu_time_is_not_flagged_as_too_cheap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "message"), [(3.0, "but there are only 5 users"), (0.5, "so the tool sent requests too slowly")]
+    ("factor", "message"), [(3.0, "but there are 5 users"), (0.5, "so the tool sent requests too slowly")]
 )
 def test_too_many_and_too_few_requests_in_flight_violate_littles_law(factor: float, message: str) -> None:
     record = record_of("1_x")

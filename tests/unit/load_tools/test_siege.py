@@ -60,3 +60,18 @@ def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
 def test_recorded_output_of_five_siege_versions_exists() -> None:
     ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
     assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}
+
+
+def test_errors_of_siege_are_counted_without_colours_places_and_threads() -> None:
+    report = "\n".join(
+        [
+            "[\x1b[1;33merror\x1b[0m] socket: unable to connect sock.c:282: Operation already in progress",
+            "[error] socket: -140213 address is unavailable.: Cannot assign requested address",
+            "[error] socket: 140299 address is unavailable.: Cannot assign requested address",
+            "Transactions:		         867 hits",
+        ]
+    )
+    assert Siege().errors(report) == [
+        "socket: address is unavailable.: Cannot assign requested address",
+        "socket: unable to connect: Operation already in progress",
+    ]
