@@ -57,13 +57,6 @@ def test_async_tasks_report_their_compute_spans(way) -> None:
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301
 
 
-@every_way
-def test_cpu_time_of_an_async_task_includes_child_tasks(way) -> None:
-    run = way("awaits_others")
-    assert run.answer == "2"
-    assert 0.04 <= run.cpu_s < 0.08
-
-
 def test_cpu_time_of_an_async_task_excludes_other_tasks_that_run_while_it_awaits() -> None:
     async def together() -> list[TaskRun]:
         busy = asyncio.create_task(computing())
@@ -102,7 +95,6 @@ def test_other_tasks_run_while_an_async_task_awaits() -> None:
     [
         ("raises_in_a_group", "KeyError: 'in a group'"),
         ("times_out", "TimeoutError"),
-        ("exits_in_a_task", "SystemExit: from within"),
         ("exits_later", "SystemExit: at last"),
         ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
@@ -115,9 +107,9 @@ def test_an_exception_of_an_async_task_becomes_a_one_line_task_error(way, task: 
 
 
 @pytest.mark.parametrize("way", [blocking, blocking_on_a_loop, in_a_thread])
-@pytest.mark.parametrize("task", ["raises_cancelled", "cancels_itself"])
-def test_an_async_task_that_cancels_itself_has_failed(way, task: str) -> None:
-    with pytest.raises(TaskError, match="CancelledError"):
+@pytest.mark.parametrize("task", ["raises_cancelled", "cancels_itself", "exits_in_a_task"])
+def test_an_async_task_that_cancels_itself_or_exits_has_failed(way, task: str) -> None:
+    with pytest.raises(TaskError, match=r"CancelledError|SystemExit"):
         way(task)
 
 

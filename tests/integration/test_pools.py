@@ -44,8 +44,23 @@ def a_worker(served: Served, folder: Path) -> psutil.Process:
     return next(process for process in served.family() if process.pid == pid)
 
 
+def wait_for_two_workers(served: Served) -> None:
+    """Wait until gunicorn uses both dirty workers in turn: it assigns each request at once, to a worker that is ready.
+
+    A request that is assigned to a worker that dies is answered only after a time limit of 30 s.
+    """
+    seen = set()
+
+    def both_answered() -> bool:
+        answer = served.request("/")
+        seen.update([answer.headers["x-worker"]] if answer.status == 200 else [])
+        return len(seen) == 2
+
+    wait_until(both_answered)
+
+
 def busy_workers(served: Served, folder: Path) -> list[http.client.HTTPConnection]:
-    """Send requests until both workers run a task; a worker that has just started may get none of the first two."""
+    """Send requests until both workers run a task: while one is replaced, requests queue for the other."""
     requests: list[http.client.HTTPConnection] = []
 
     def both_run() -> bool:
@@ -99,10 +114,14 @@ def test_the_other_pools_replace_a_worker_that_is_killed_during_a_task(
 ) -> None:
     """Only Dask runs the task of the killed worker again."""
     with serve(name, "waits_for_file") as served:
+        (tmp_path / "told").touch()
+        if name == DIRTY:
+            wait_for_two_workers(served)
         worker = a_worker(served, tmp_path)
-        requests = busy_workers(served, tmp_path)
+        requests = [served.send("/") for _ in range(2)]
+        wait_until(lambda: begun(tmp_path) == 2)
         worker.kill()
-        wait_until(lambda: gone(worker))
+        wait_until(lambda: not psutil.pid_exists(worker.pid))
         (tmp_path / "told").touch()
         bodies = []
         for request in requests:
@@ -110,6 +129,8 @@ def test_the_other_pools_replace_a_worker_that_is_killed_during_a_task(
                 bodies.append(receive(request).body)
         assert (bodies.count("told") < len(requests)) == loses_an_answer
         assert "told" in bodies
+        if name == DIRTY:
+            wait_for_two_workers(served)
         (tmp_path / "told").unlink()
         (tmp_path / "begun").write_text("")
         requests = busy_workers(served, tmp_path)

@@ -236,17 +236,6 @@ async def awaits():
     return 42
 
 
-async def awaits_others():
-    """Compute in child tasks, which may interleave with other tasks of the loop."""
-
-    async def part():
-        await asyncio.sleep(0)
-        _use_cpu(0.02)
-        return 1
-
-    return sum(await asyncio.gather(part(), part()))
-
-
 async def raises_in_a_group():
     async def fail():
         await asyncio.sleep(0.01)
