@@ -70,7 +70,7 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
     for name, content in Siege().files(spec).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     terminal, theirs = pty.openpty()  # siege buffers its lines unless they go to a terminal
-    options = ["--port", str(PORT), "--queue", str(USERS)]  # a shorter queue would refuse requests
+    options = ["--port", str(PORT)]
     process = await asyncio.create_subprocess_exec(sys.executable, server, *options, stdout=PIPE)
     assert process.stdout is not None
     await process.stdout.readline()  # printed once the server is listening

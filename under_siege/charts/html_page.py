@@ -57,7 +57,6 @@ _WHOLE = Markup('<span class="whole">{}</span>')
 _MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these characters
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
 _DOCS_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)\b")
-_LINK = Markup('<a href="https://github.com/under-siege/under-siege/blob/main/{0}">{0}</a>')
 
 
 class Explained:
@@ -67,9 +66,9 @@ class Explained:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
-        """Return the text as HTML, with buttons for glossary terms, and links to the documentation that it mentions."""
+        """Return the text as HTML, with buttons for glossary terms, but none in the names of pages in docs/."""
         parts = _DOCS_PAGE.split(text)
-        return Markup().join(_LINK.format(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
+        return Markup().join(escape(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
 
     def _terms(self, text: str) -> Markup:
         """Return the text with a button for each term that occurs for the first time on the page."""

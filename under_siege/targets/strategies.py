@@ -2,7 +2,7 @@
 
 import ast
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from common.errors import BadInputError
@@ -73,13 +73,6 @@ def read_strategy(path: Path) -> Target:
     except BadInputError as error:
         raise BadInputError(f"server {str(path)!r}: {error}") from None
     names = set(_names(module))
-    kind = next((kind for kind, signs in _KIND_BY_NAME if signs & names), Kind.UNKNOWN)
-    if "KIND" in constants:
-        try:
-            kind = Kind(str(constants["KIND"]))
-        except ValueError:
-            kinds = ", ".join(repr(str(one)) for one in Kind if one)
-            raise BadInputError(f"server {str(path)!r}: KIND must be one of {kinds}") from None
     calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     options = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
     # Without an argument, `server_options()` declares a strategy with a single worker.
@@ -90,12 +83,23 @@ def read_strategy(path: Path) -> Target:
         legible(docstring.splitlines()[0] if docstring else path.stem),
         path.resolve(),
         requires,
-        kind,
+        _kind(path, constants, names),
         axes=tuple(name for name in Target.AXES if workers or name != "workers"),
         command=command,
         command_if=workers,
         takes_jobs="JOBS" in names or "JOBS" in constants,
     )
+
+
+def _kind(path: Path, constants: Mapping[str, object], names: Set[str]) -> Kind:
+    """Return how the strategy runs a task: as the file declares it in KIND, or else as its imports suggest."""
+    if "KIND" not in constants:
+        return next((kind for kind, signs in _KIND_BY_NAME if signs & names), Kind.UNKNOWN)
+    try:
+        return Kind(str(constants["KIND"]))
+    except ValueError:
+        kinds = ", ".join(repr(str(one)) for one in Kind if one)
+        raise BadInputError(f"server {str(path)!r}: KIND must be one of {kinds}") from None
 
 
 def parsed_source(path: Path, kind: str = "") -> ast.Module:

@@ -88,7 +88,13 @@ def test_the_duration_of_a_run_is_estimated() -> None:
 
 @pytest.mark.parametrize(
     ("least_s", "most_s", "text"),
-    [(50, 52, "about 50 s"), (110, 115, "about 2 min"), (90, 400, "90 s to 7 min"), (130, 420, "2 min to 7 min")],
+    [
+        (50, 52, "about 52 s"),
+        (110, 115, "about 2 min"),
+        (100, 149, "about 2 min"),
+        (90, 400, "90 s to 7 min"),
+        (130, 420, "2 min to 7 min"),
+    ],
 )
 def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(least_s: float, most_s: float, text: str) -> None:
     assert in_words(least_s, most_s) == text
