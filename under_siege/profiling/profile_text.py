@@ -113,9 +113,10 @@ def _advice(spot: Hotspot, per_request_s: float) -> str:
 
 def _move(state: str, per_request_s: float) -> str:
     """Return how to move a function off the event loop, or an empty string if that may not pay off."""
+    if state == CPU_GIL and per_request_s >= LEAST_MOVED_S:
+        return "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
     if state in (CPU, CPU_GIL):
-        why = "; a thread would compete for the GIL" if state == CPU_GIL else ""
-        return f"Move it to a process pool (docs/questions/02-process-pool.md){why}." * (per_request_s >= LEAST_MOVED_S)
+        return ""
     thread = "await asyncio.to_thread(...) (docs/questions/01-def-or-async-def.md)."
     return f"Use an async library, or {thread}" if state == WAITS else f"Move it to a thread: {thread}"
 

@@ -320,10 +320,11 @@ def test_only_processes_that_accept_connections_are_reported_as_idle() -> None:
     [
         (ROUTE, (90, 1, 1), 50, "Use an async library, or await asyncio.to_thread"),
         (ROUTE, (90, 90, 90), 50, "Move it to a process pool"),
+        (ROUTE, (90, 90, 30), 50, ""),  # for example a query to SQLite, which releases the GIL
         (ROUTE, (90, 90, 90), 1000, ""),  # 4.5 ms per request
         (ROUTE._replace(kind="app"), (90, 1, 1), 50, ""),  # for example gevent, which has no `await`
     ],
-    ids=["waits", "computes", "short", "no coroutine"],
+    ids=["waits", "computes", "partly with the GIL", "short", "no coroutine"],
 )
 def test_advice_is_given_only_if_it_certainly_helps(
     caller: Frame, counts: tuple[int, int, int], answers: int, advice: str
