@@ -26,14 +26,15 @@ def import_from(folder: str, name: str) -> ModuleType:
         if sys.path[0] != folder:
             sys.path.insert(0, folder)
         return importlib.import_module(name)
+    before = sys.path[:]
+    sys.path[:] = [folder, *(path for path in before if path != ROOT)]
     for key in ours:
         del sys.modules[key]
-    sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     finally:
         sys.modules.update(ours)
-        sys.path.insert(0, ROOT)  # worker processes inherit sys.path, and must import this project's `common`
+        sys.path[:] = [ROOT, folder, *before]  # worker processes inherit it, and must import this project's `common`
 
 
 class UnknownTaskError(BadInputError):
@@ -63,7 +64,8 @@ def _arguments(spec: str, text: str) -> Arguments:
         is_whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not is_whole:
             raise ValueError(text)
-        if not all(keyword.arg for keyword in call.keywords):  # `**values`
+        names = [keyword.arg for keyword in call.keywords]  # None stands for `**values`
+        if None in names or len(set(names)) < len(names):
             raise ValueError(text)
         named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
         return Arguments(tuple(map(ast.literal_eval, call.args)), named)

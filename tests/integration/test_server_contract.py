@@ -39,7 +39,7 @@ INVALID_OPTIONS = [
     (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
     (["--task", "no_such_module:f"], "can't import task 'no_such_module:f'"),
     (["--task", "sample_tasks:is_async_generator"], "is an async generator function"),
-    (["--task", "sample_tasks:returns_its_arguments(open)"], "has an argument that is not a literal: open"),
+    (["--task", "sample_tasks:returns_its_arguments(open)"], "has arguments that can't be read; expected literals"),
     (["--task", "sample_tasks:needs_arguments('acme')"], "can't be called with ('acme'): missing a required argument"),
     (["--task", "primes(3)"], "primes takes no arguments; use primes"),
     (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),

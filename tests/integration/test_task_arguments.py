@@ -53,32 +53,35 @@ def test_each_run_of_a_task_gets_new_copies_of_the_arguments() -> None:
     assert runs == ["(([1],), {})"] * 3
 
 
+UNREADABLE = "has arguments that can't be read; expected literals"
+
+
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
         (
             "sample_tasks:returns_its_arguments(open('/etc/passwd'))",
-            "has an argument that is not a literal: open('/etc/passwd')",
+            UNREADABLE,
         ),
-        ("sample_tasks:returns_its_arguments(x for x in [1])", "not a literal: (x for x in [1])"),
-        ("sample_tasks:returns_its_arguments(f'{1}')", "not a literal: f'{1}'"),
-        ("sample_tasks:returns_its_arguments(*[1])", "not a literal: *[1]"),
-        ("sample_tasks:returns_its_arguments(**{'a': 1})", "not a literal: **{'a': 1}"),
-        ("sample_tasks:returns_its_arguments({[]: 1})", "not a literal: {[]: 1}"),
-        ("sample_tasks:returns_its_arguments(a=1, a=2)", "has the same argument twice"),
-        ("sample_tasks:returns_its_arguments('acme'", "can't be read: '(' was never closed"),
-        ("sample_tasks:returns_its_arguments('acme", "can't be read: "),
-        ("sample_tasks:returns_its_arguments(1))", "can't be read: unmatched ')'"),
-        ("sample_tasks:returns_its_arguments(1)(2)", "has text after its arguments"),
-        ("sample_tasks:returns_its_arguments(1).real", "has text after its arguments"),
-        ("sample_tasks:returns_its_arguments(1) # ", "has text after its arguments"),
-        ("sample_tasks:returns_its_arguments(1) + 2", "has text after its arguments"),
+        ("sample_tasks:returns_its_arguments(x for x in [1])", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(f'{1}')", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(*[1])", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(**{'a': 1})", UNREADABLE),
+        ("sample_tasks:returns_its_arguments({[]: 1})", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(a=1, a=2)", UNREADABLE),
+        ("sample_tasks:returns_its_arguments('acme'", UNREADABLE),
+        ("sample_tasks:returns_its_arguments('acme", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(1))", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(1)(2)", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(1).real", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(1) # ", UNREADABLE),
+        ("sample_tasks:returns_its_arguments(1) + 2", UNREADABLE),
         ("sample_tasks:returns_its_arguments('one\ntwo')", "has invisible characters; use escapes"),
         (
             "sample_tasks:returns_its_arguments(" + "[" * 500 + "]" * 500 + ")",
-            "can't be read: too many nested parentheses",
+            UNREADABLE,
         ),
-        ("sample_tasks:returns_its_arguments(" + "9" * 5000 + ")", "can't be read: Exceeds the limit"),
+        ("sample_tasks:returns_its_arguments(" + "9" * 5000 + ")", UNREADABLE),
         ("sample_tasks:needs_arguments", "can't be called without arguments: missing a required argument: 'one'"),
         ("sample_tasks:needs_arguments('acme')", "can't be called with ('acme'): missing a required argument: 'two'"),
         ("sample_tasks:needs_arguments(1, 2, 3)", "can't be called with (1, 2, 3): too many positional arguments"),
@@ -156,14 +159,14 @@ def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "call", "error"),
     [
-        (["run", "1"], "(open)", "an argument that is not a literal: open"),
+        (["run", "1"], "(open)", UNREADABLE),
         (["run", "1"], ".third", "has no attribute 'third'"),
-        (["run", "1"], "(", "was never closed"),
+        (["run", "1"], "(", UNREADABLE),
         (["run", "1"], "(end=1)", "can't be called with"),
         (["trace", "1"], "(end=1)", "can't be called with"),
-        (["try"], "(open)", "an argument that is not a literal: open"),
+        (["try"], "(open)", UNREADABLE),
         (["try"], ".third", "has no attribute 'third'"),
-        (["try"], "(", "was never closed"),
+        (["try"], "(", UNREADABLE),
         (["try"], "(end=1)", "can't be called with"),
     ],
 )

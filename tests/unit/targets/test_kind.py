@@ -27,6 +27,6 @@ def test_the_kind_of_a_strategy_is_declared_or_derived(lines: str, kind: Kind, t
 
 def test_an_unknown_kind_causes_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "14_new.py").write_text(f'{SERVER}KIND = "magic"')
-    with pytest.raises(BadInputError, match="KIND must be one of .*'processes'") as caught:
+    with pytest.raises(BadInputError, match=r"KIND must be one of .*'processes'") as caught:
         read_strategy(tmp_path / "14_new.py")
     assert "\n" not in str(caught.value)
