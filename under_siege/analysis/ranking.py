@@ -159,7 +159,8 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     """
     everything = list(cases_of(result.records))
     correction = SpeedCorrection(everything, corrected=corrected)
-    evidence, measured = Evidence(everything, correction), estimates_of(everything, correction)
+    measured = estimates_of(everything, correction)
+    evidence = Evidence(everything, correction, measured[CPU_TIME])
     shares = shares_of_ceiling(everything, measured["rate_per_s"])
     summaries = []
     for index, rounds in enumerate(everything):
