@@ -27,6 +27,7 @@ HORIZON_S = 30.0  # maximum length of a siege
 FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # task speed = probe speed ** FOLLOWS; standard deviation of this exponent
 LEAST_UNSEEN = 0.7  # lowest speed of the task alone on a shifting machine, as a share of the speed that the probe sees
 PROBES_PER_S = 50
+PING_EVERY_S, PING_DEVIATION = 0.05, 0.25  # the deviation is that of the logarithms of the latencies in a siege
 Floats = np.ndarray
 Answer = tuple[float, int, float]  # time of the response, user, time of the request
 
@@ -43,6 +44,7 @@ class Server:
     tells_cpu: bool = True
     honest_when_idle: bool = False  # does the full work for the first response
     own_deviation: float = 0.0  # standard deviation of the logarithm of the server's work between rounds
+    ping_s: float = 0.0  # median latency of pings at full speed; 0 for constant pings of 2 ms
 
 
 NO_SERVER = Server("bare", 2, in_turns=True)
@@ -173,6 +175,8 @@ class _Siege:
         kept = [answer for answer in answers if answer[0] <= load_s]
         self._keep(kept)
         self._use(len(kept))
+        if server.ping_s:
+            self._ping()
         self._probe()
         self._run_alone()
 
@@ -256,6 +260,18 @@ class _Siege:
         busy_s = float(used[-1]) + 0.12 + self._other * 2 * load_s
         idle_s = max(0.0, 2 * load_s - busy_s - stolen_s)
         record.machine = Machine(total_s=2 * load_s, busy_s=busy_s, steal_s=stolen_s, idle_s=idle_s)
+
+    def _ping(self) -> None:
+        """Record pings that wait while CPU 0 is stolen, then take `ping_s`, longer if the CPU is slow."""
+        pings, count = self.record.pings, int(self.record.load_s / PING_EVERY_S)
+        due_s = np.arange(1, count) * PING_EVERY_S
+        at = self._begin + (due_s / STEP_S).astype(int)
+        free = np.append(np.flatnonzero(~self._stolen[0]), len(self._stolen[0]))
+        stalled_s = (free[np.searchsorted(free, at)] - at) * STEP_S
+        took_s = self._server.ping_s / self._task_speed[0, at] * np.exp(self._rng.normal(0, PING_DEVIATION, len(at)))
+        pings.due_s[:], pings.sent_s[:] = due_s.tolist(), due_s.tolist()
+        pings.waited_s[:] = (stalled_s + took_s).tolist()
+        pings.problem[:] = [""] * len(due_s)
 
     def _probe(self) -> None:
         beats, every = self.record.beats, 1 / self._machine._probes_per_s

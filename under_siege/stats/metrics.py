@@ -9,6 +9,7 @@ from under_siege.stats.estimates import Estimate, estimates, ratio, weighted_est
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection
 
+PING_TOLERANCE_S = 0.020
 Estimates = dict[str, list[Estimate | None]]  # the estimates of all cases, by metric
 
 
@@ -22,6 +23,9 @@ class Measure:
     # Returns the variance that known disturbances add to the logarithm of a round's value. If this function is set,
     # noise is assumed to come from the machine, and its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
+    # Added to all values when cases are compared, because users don't notice smaller differences, and because the noise
+    # of pings is a delay rather than a factor.
+    tolerance: float = 0.0
 
 
 def _response(percent: float) -> Measure:
@@ -32,7 +36,11 @@ def _response(percent: float) -> Measure:
 
 def _ping(percent: float) -> Measure:
     """Return a metric with one value for each half of a siege, because there are many pings but few rounds."""
-    return Measure(lambda _, run: [half.percentile(percent) for half in run.halves_of_pings], needs_every_round=True)
+    return Measure(
+        lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
+        needs_every_round=True,
+        tolerance=PING_TOLERANCE_S,
+    )
 
 
 MEASURES = {
@@ -55,14 +63,28 @@ SPEED_CORRECTED = tuple(name for name, measure in MEASURES.items() if measure.di
 
 def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
     """Return the estimates of every metric, with the noise estimated from all cases of the same job."""
+    return _by_job(cases, correction, _of_job)
+
+
+def comparable_estimates(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
+    """Return estimates for tests between cases: the variances of all metrics are pooled, as those of rates always are.
+
+    Each value includes the tolerance of its metric.
+    """
+    return _by_job(cases, correction, _pooled_of_job)
+
+
+def _by_job(
+    cases: Sequence[Sequence[Round]], correction: SpeedCorrection, estimate: Callable[..., list[Estimate | None]]
+) -> Estimates:
     jobs: dict[object, list[int]] = {}
     for index, case in enumerate(cases):
         jobs.setdefault(case[0].case.job, []).append(index)
     by_metric: Estimates = {name: [None] * len(cases) for name in MEASURES}
     for (name, measure), indices in itertools.product(MEASURES.items(), jobs.values()):
-        of_job = _of_job([cases[index] for index in indices], measure, correction)
-        for index, estimate in zip(indices, of_job, strict=True):
-            by_metric[name][index] = estimate
+        of_job = estimate([cases[index] for index in indices], measure, correction)
+        for index, of_case in zip(indices, of_job, strict=True):
+            by_metric[name][index] = of_case
     return by_metric
 
 
@@ -74,6 +96,27 @@ def shares_of_ceiling(cases: Sequence[Sequence[Round]], rates: Sequence[Estimate
 
 
 def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection) -> list[Estimate | None]:
+    if measure.disturbance is not None:
+        return _pooled_of_job(cases, measure, correction)
+    samples = [[value for _, value in case] for case in _values(cases, measure, correction)]
+    # With a single round, use only one of its halves, because halves don't show how rounds differ.
+    return estimates([own if len(case) > 1 else own[:1] for case, own in zip(cases, samples, strict=True)])
+
+
+def _pooled_of_job(
+    cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
+) -> list[Estimate | None]:
+    added = measure.disturbance or (lambda *_: 0.0)
+    values = _values(cases, measure, correction)
+    return weighted_estimates(
+        [[(math.log(value + measure.tolerance), added(correction, run)) for run, value in case if value] for case in values]
+    )
+
+
+def _values(
+    cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
+) -> list[list[tuple[Round, float | None]]]:
+    """Return each case's values with their rounds, or no values if one is missing but needed."""
     values = [
         [
             (run, value)
@@ -82,12 +125,6 @@ def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: Spee
         ]
         for case in cases
     ]
-    if (added := measure.disturbance) is not None:
-        return weighted_estimates(
-            [[(math.log(value), added(correction, run)) for run, value in case if value] for case in values]
-        )
-    samples = [[value for _, value in case] for case in values]
     if measure.needs_every_round:
-        samples = [[] if None in of_case else of_case for of_case in samples]
-    # With a single round, use only one of its halves, because halves don't show how rounds differ.
-    return estimates([own if len(case) > 1 else own[:1] for case, own in zip(cases, samples, strict=True)])
+        return [[] if None in [value for _, value in case] else case for case in values]
+    return values
