@@ -104,7 +104,7 @@ class Evidence:
         self._overstated: dict[object, float] = {}  # baseline runs divided by the ceiling, if they used more CPU time
         for case, used in zip(cases, cpu_s, strict=True):
             work, need = case[0].case.work, self._cpu_needs.get(case[0].case.work)
-            if used and used.degrees and need and used.log < need.log and _has_no_server(case[0]):
+            if used and used.degrees and need and used.log < need.log and has_no_server(case[0]):
                 self._overstated[work] = self._overstated.get(work, 1.0) * math.exp(need.log - used.log)
                 self._cpu_needs[work] = used
 
@@ -123,7 +123,8 @@ class Evidence:
         return self._cpu_needs.get(case_round.case.work)
 
 
-def _has_no_server(case_round: Round) -> bool:
+def has_no_server(case_round: Round) -> bool:
+    """Return whether the round belongs to a ceiling that was measured without a server."""
     return case_round.record.is_ceiling and case_round.record.server == NO_SERVER.name
 
 

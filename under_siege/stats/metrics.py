@@ -23,6 +23,8 @@ class Measure:
     # Returns the variance that known disturbances add to the logarithm of a round's value. If this function is set,
     # noise is assumed to come from the machine, and its variance is pooled over all cases.
     disturbance: Callable[[SpeedCorrection, Round], float] | None = None
+    # Returns the variance to add if no case has a second round, which would show the noise between rounds.
+    single_round: Callable[[SpeedCorrection, Round], float] | None = None
     # Added to all values when cases are compared, because users don't notice smaller differences, and because the noise
     # of pings is a delay rather than a factor.
     tolerance: float = 0.0
@@ -45,7 +47,10 @@ def _ping(percent: float) -> Measure:
 
 MEASURES = {
     "rate_per_s": Measure(
-        lambda correction, run: [correction.rate(run)], more_is_better=True, disturbance=SpeedCorrection.rate_variance
+        lambda correction, run: [correction.rate(run)],
+        more_is_better=True,
+        disturbance=SpeedCorrection.rate_variance,
+        single_round=SpeedCorrection.single_round_variance,
     ),
     "response_p50_s": _response(50),
     "response_p95_s": _response(95),
@@ -106,10 +111,15 @@ def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: Spee
 def _pooled_of_job(
     cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
 ) -> list[Estimate | None]:
-    added = measure.disturbance or (lambda *_: 0.0)
-    values = _values(cases, measure, correction)
+    known = [[(run, value) for run, value in case if value] for case in _values(cases, measure, correction)]
+    added = [measure.disturbance, measure.single_round if max(map(len, cases), default=0) == 1 else None]
+    variances = [variance_of for variance_of in added if variance_of]
+
+    def disturbance(run: Round) -> float:
+        return sum(variance_of(correction, run) for variance_of in variances)
+
     return weighted_estimates(
-        [[(math.log(value + measure.tolerance), added(correction, run)) for run, value in case if value] for case in values]
+        [[(math.log(value + measure.tolerance), disturbance(run)) for run, value in case] for case in known]
     )
 
 
