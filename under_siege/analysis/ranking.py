@@ -23,8 +23,8 @@ from under_siege.stats.metrics import (
     MEASURES,
     Estimates,
     Measure,
-    comparable_estimates,
     estimates_of,
+    pooled_estimates,
     shares_of_ceiling,
 )
 from under_siege.stats.round_statistics import Round, cases_of
@@ -114,7 +114,6 @@ class Comparison:
     rounds: list[list[Round]]  # rounds of each case
     ceiling_rounds: list[list[Round]]  # rounds of each ceiling
     measured: Estimates  # estimates of each case, by metric
-    compared: Estimates  # estimates for tests between cases, which decide stars and changes
     correction: SpeedCorrection
     evidence: Evidence
     looks: int  # assumed number of times that the ranks are tested
@@ -181,19 +180,18 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     ceilings = [index for index, rounds in enumerate(everything) if rounds[0].record.is_ceiling]
     servers = [index for index in range(len(everything)) if index not in ceilings]
     of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
-    compared = comparable_estimates([everything[index] for index in servers], correction)
-    compared["rate_per_s"] = of_servers["rate_per_s"]  # includes the noise of the ceilings
+    for_marks = pooled_estimates([everything[index] for index in servers], correction)
+    for_marks["rate_per_s"] = of_servers["rate_per_s"]  # includes the noise of the ceilings
     looks = LOOKS if result.until_certain else 1
     cases = [summaries[index] for index in servers]
     of_load = load_axes([summary.case for summary in cases])
     return Comparison(
         result=result,
-        cases=_ranked(cases, compared, of_load, looks),
+        cases=_ranked(cases, for_marks, of_load, looks),
         ceilings=[summaries[index] for index in ceilings],
         rounds=[everything[index] for index in servers],
         ceiling_rounds=[everything[index] for index in ceilings],
         measured=of_servers,
-        compared=compared,
         correction=correction,
         evidence=evidence,
         looks=looks,

@@ -26,7 +26,7 @@ from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import Environment, Result
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.stats.metrics import MEASURES, Estimates, comparable_estimates
+from under_siege.stats.metrics import MEASURES, Estimates, estimates_for_changes
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
@@ -94,16 +94,16 @@ class Changes(Protocol):
 class ChangesInOneRun:
     """The changes between cases of one result, whose rounds were interleaved on the same machine."""
 
-    def __init__(self, cases: Sequence[Rounds], compared: Estimates) -> None:
+    def __init__(self, cases: Sequence[Rounds], measured: Estimates) -> None:
         self._indices = {case[0]: index for index, case in enumerate(cases)}  # by the first round of the case
-        self._compared = compared
+        self._measured = measured
 
     def speed_ratio(self, *_: Rounds) -> None:
         """Return None, because interleaved rounds need no further adjustment for the speed."""
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Change | None:
         """Return how the metric changed from `base` to `new`, or None if one of the values is unknown."""
-        before, after = (self._compared[name][self._indices[case[0]]] for case in (base, new))
+        before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
         if before is None or after is None:
             return None
         return Change(before, ratio_between(before, len(base), after, len(new)), MEASURES[name].tolerance)
@@ -119,7 +119,7 @@ class CrossRunChanges:
         self._correction = SpeedCorrection(base, beside=new)
         self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # estimates of each case, by its first round
         for cases in [[*base, *new]] if self.is_common else [base, new]:
-            by_metric = comparable_estimates(cases, self._correction if self.is_common else SpeedCorrection(cases))
+            by_metric = estimates_for_changes(cases, self._correction if self.is_common else SpeedCorrection(cases))
             for index, case in enumerate(cases):
                 self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
@@ -369,7 +369,8 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
 def compare_revisions(result: Result) -> ResultComparison:
     """Compare the two revisions in a result of `run --against`, case by case."""
     whole = summarize(result)
-    changes = ChangesInOneRun(whole.rounds, whole.compared)
+    rounds = [*whole.ceiling_rounds, *whole.rounds]  # the ceilings help to estimate the noise
+    changes = ChangesInOneRun(rounds, estimates_for_changes(rounds, whole.correction))
     base, new = (
         {
             case.without([REVISION]): side

@@ -4,8 +4,9 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from under_siege.stats.estimates import Estimate, estimates, ratio, weighted_estimates
+from under_siege.stats.estimates import USUAL_DEVIATION, Estimate, estimates, ratio, weighted_estimates
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection
 
@@ -28,6 +29,7 @@ class Measure:
     # Added to all values when cases are compared, because users don't notice smaller differences, and because the noise
     # of pings is a delay rather than a factor.
     tolerance: float = 0.0
+    usual_deviation: float = USUAL_DEVIATION  # standard deviation of its logarithm between rounds, as in `pooled`
 
 
 def _response(percent: float) -> Measure:
@@ -42,6 +44,7 @@ def _ping(percent: float) -> Measure:
         lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
         needs_every_round=True,
         tolerance=PING_TOLERANCE_S,
+        usual_deviation=0.25,  # of the logarithm of 20 ms and the latency, in recorded runs
     )
 
 
@@ -71,12 +74,17 @@ def estimates_of(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) 
     return _by_job(cases, correction, _of_job)
 
 
-def comparable_estimates(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
-    """Return estimates for tests between cases: the variances of all metrics are pooled, as those of rates always are.
+def pooled_estimates(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
+    """Return estimates for marks: the variances of all metrics are pooled, as those of rates always are.
 
     Each value includes the tolerance of its metric.
     """
     return _by_job(cases, correction, _pooled_of_job)
+
+
+def estimates_for_changes(cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> Estimates:
+    """Return estimates for changes of a case, whose own noise counts more than that of others; with the tolerance."""
+    return _by_job(cases, correction, _changing_of_job)
 
 
 def _by_job(
@@ -111,16 +119,43 @@ def _of_job(cases: Sequence[Sequence[Round]], measure: Measure, correction: Spee
 def _pooled_of_job(
     cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
 ) -> list[Estimate | None]:
-    known = [[(run, value) for run, value in case if value] for case in _values(cases, measure, correction)]
     added = [measure.disturbance, measure.single_round if max(map(len, cases), default=0) == 1 else None]
     variances = [variance_of for variance_of in added if variance_of]
 
     def disturbance(run: Round) -> float:
         return sum(variance_of(correction, run) for variance_of in variances)
 
+    logs = _logs(cases, measure, correction)
     return weighted_estimates(
-        [[(math.log(value + measure.tolerance), disturbance(run)) for run, value in case] for case in known]
+        [[(log, disturbance(run)) for run, log in case] for case in logs], measure.usual_deviation
     )
+
+
+def _changing_of_job(
+    cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
+) -> list[Estimate | None]:
+    if measure.disturbance is not None:
+        return _pooled_of_job(cases, measure, correction)
+    return estimates([[math.exp(log) for _, log in case] for case in _logs(cases, measure, correction)])
+
+
+def _logs(
+    cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
+) -> list[list[tuple[Round, float]]]:
+    """Return the logarithms of each case, one for each round, or one for each value if no case has several rounds."""
+    logs = [
+        [(run, math.log(value + measure.tolerance)) for run, value in case if value]
+        for case in _values(cases, measure, correction)
+    ]
+    return [_means_of_rounds(case) for case in logs] if max(map(len, cases), default=0) > 1 else logs
+
+
+def _means_of_rounds(case: Sequence[tuple[Round, float]]) -> list[tuple[Round, float]]:
+    """Return the mean for each round, because the values of a round share its noise."""
+    by_round: dict[Round, list[float]] = {}
+    for run, log in case:
+        by_round.setdefault(run, []).append(log)
+    return [(run, fmean(logs)) for run, logs in by_round.items()]
 
 
 def _values(

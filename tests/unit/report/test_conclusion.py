@@ -182,7 +182,7 @@ def test_a_faster_unverified_case_prevents_a_recommendation() -> None:
     answer = answer_to(result)
     assert (
         answer.headline
-        == "No recommendation: a process pool (3_c) may be the fastest, with 19.6/s to 20.4/s, but it is unclear."
+        == "No recommendation: a process pool (3_c) may be the fastest, with 19.8/s to 20.3/s, but it is unclear."
     )
     assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 
