@@ -136,26 +136,26 @@ def _changing_of_job(
 ) -> list[Estimate | None]:
     if measure.disturbance is not None:
         return _pooled_of_job(cases, measure, correction)
-    return estimates([[math.exp(log) for _, log in case] for case in _logs(cases, measure, correction)])
+    logs = [_means_of_rounds(case) for case in _logs(cases, measure, correction)]
+    return estimates([[math.exp(log) for log in case] for case in logs])
 
 
 def _logs(
     cases: Sequence[Sequence[Round]], measure: Measure, correction: SpeedCorrection
 ) -> list[list[tuple[Round, float]]]:
-    """Return the logarithms of each case, one for each round, or one for each value if no case has several rounds."""
-    logs = [
+    """Return the logarithms of each case's values, including the tolerance, with their rounds."""
+    return [
         [(run, math.log(value + measure.tolerance)) for run, value in case if value]
         for case in _values(cases, measure, correction)
     ]
-    return [_means_of_rounds(case) for case in logs] if max(map(len, cases), default=0) > 1 else logs
 
 
-def _means_of_rounds(case: Sequence[tuple[Round, float]]) -> list[tuple[Round, float]]:
+def _means_of_rounds(case: Sequence[tuple[Round, float]]) -> list[float]:
     """Return the mean for each round, because the values of a round share its noise."""
     by_round: dict[Round, list[float]] = {}
     for run, log in case:
         by_round.setdefault(run, []).append(log)
-    return [(run, fmean(logs)) for run, logs in by_round.items()]
+    return [fmean(logs) for logs in by_round.values()]
 
 
 def _values(
