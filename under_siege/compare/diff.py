@@ -62,20 +62,14 @@ class Change(NamedTuple):
         return self._value(0.0), self._value(self.ratio.log)
 
     @property
-    def fraction(self) -> float:
-        """Return the relative change, such as -0.5 if the metric was halved."""
-        return self._fraction(self.ratio.log)
-
-    @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval of `fraction`."""
+        """Return the 95 % confidence interval of the relative change."""
         edges = self.ratio.interval()
         return edges and (self._fraction(math.log(edges[0])), self._fraction(math.log(edges[1])))
 
     def smallest_visible(self, level: float) -> float:
         """Return the smallest relative change that would have been significant at this level."""
-        margin = student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5
-        return max(ACCURACY, self._fraction(margin))
+        return max(ACCURACY, self._fraction(student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5))
 
     def _value(self, log: float) -> float:
         return math.exp(self.base.log + log) - self.tolerance
@@ -285,11 +279,6 @@ class MetricChange:
         return new / base - 1 if base and new is not None else None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval of `fraction`."""
-        return self.change.interval if self.change else None
-
-    @property
     def smallest_visible(self) -> float | None:
         """Return the smallest relative change that would have been significant, or None if there was no test."""
         return self.change.smallest_visible(self.step.level) if self.step and self.change else None
@@ -299,11 +288,11 @@ class MetricChange:
         """Return the judgement, or None if neither case has this metric or if a case is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
-        if self.step is None or self.change is None:
+        if self.step is None or self.fraction is None:
             return UNDECIDED
-        if self.step.adjusted >= LEVEL or abs(self.change.fraction) <= ACCURACY:
+        if self.step.adjusted >= LEVEL or abs(self.fraction) <= ACCURACY:
             return SAME
-        return BETTER if (self.change.fraction > 0) == MEASURES[self.figure].more_is_better else WORSE
+        return BETTER if (self.fraction > 0) == MEASURES[self.figure].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +396,7 @@ def _judge_relative(
 
 def _multiple(change: Change) -> MetricValue:
     """Return the new value as a multiple of the base."""
-    return MetricValue(1 + change.fraction, *(1 + edge for edge in change.interval or ()))
+    return MetricValue(change.values[1] / change.values[0], *(1 + edge for edge in change.interval or ()))
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:

@@ -345,7 +345,7 @@ def _side(summary: Summary | None) -> dict[str, Any] | None:
 
 
 def _figure(change: MetricChange) -> dict[str, float | str | None]:
-    low, high = change.interval or (None, None)
+    low, high = (change.change and change.change.interval) or (None, None)
     return {
         "base": change.values[0],
         "new": change.values[1],
