@@ -94,16 +94,14 @@ def test_no_server_is_falsely_accused_if_the_task_alone_ran_at_another_speed_tha
         assert verdicts["ok"] == 0, name
 
 
-def test_a_first_response_at_a_higher_speed_than_the_siege_is_not_suspect() -> None:
-    """Halve the speed during the sieges, but not before them, when the first response is measured."""
+def test_a_slower_speed_probe_during_sieges_does_not_make_honest_servers_suspect() -> None:
+    """Halve only the speed of the probe; the first responses and the baseline runs came before the sieges."""
     result = NoisyMachine(1, "quiet").run(SHIFTED, rounds=2)
     for record in result.records:
         beats = record.beats
-        beats.took_s[:] = [
-            took_s * (1 + (0 <= at_s <= record.load_s)) for at_s, took_s in zip(beats.at_s, beats.took_s, strict=True)
-        ]
-    reasons = {reason.code for case in summarize(result).cases for reason in case.reasons}
-    assert "too_fast" not in reasons
+        rows = zip(beats.at_s, beats.took_s, strict=True)
+        beats.took_s[:] = [took_s * (2 if -0.1 < at_s < record.load_s + 0.1 else 1) for at_s, took_s in rows]
+    assert {case.verdict for case in summarize(result).cases} == {"ok"}
 
 
 @pytest.mark.parametrize(("other", "is_ranked"), [(0.0, True), (0.25, False), (0.97, False)])
