@@ -28,7 +28,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400, metavar="N", help="number of simulated runs (default: 400)")
     parser.add_argument(
-        "--kind", choices=["quiet", "noisy", "drifting"], default="noisy", help="simulated machine (default: noisy)"
+        "--kind",
+        choices=["quiet", "noisy", "drifting", "shifting"],
+        default="noisy",
+        help="simulated machine (default: noisy)",
     )
     parser.add_argument("--rounds", type=_rounds, default=2, metavar="N", help="a number or auto (default: 2)")
     options = parser.parse_args()

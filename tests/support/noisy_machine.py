@@ -25,7 +25,9 @@ TASK_S = 0.055  # CPU time at full speed
 BEFORE_S, AFTER_S = 0.7, 0.7  # periods that are recorded before and after each siege
 HORIZON_S = 30.0  # maximum length of a siege
 FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # task speed = probe speed ** FOLLOWS; standard deviation of this exponent
+LEAST_UNSEEN = 0.7  # lowest speed of the task alone on a shifting machine, as a share of the speed that the probe sees
 PROBES_PER_S = 50
+PING_EVERY_S, PING_DEVIATION = 0.05, 0.25  # the deviation is that of the logarithms of the latencies in a siege
 Floats = np.ndarray
 Answer = tuple[float, int, float]  # time of the response, user, time of the request
 
@@ -42,6 +44,7 @@ class Server:
     tells_cpu: bool = True
     honest_when_idle: bool = False  # does the full work for the first response
     own_deviation: float = 0.0  # standard deviation of the logarithm of the server's work between rounds
+    ping_s: float = 0.0  # median latency of pings at full speed; 0 for constant pings of 2 ms
 
 
 NO_SERVER = Server("bare", 2, in_turns=True)
@@ -63,14 +66,20 @@ class NoisyMachine:
 
         Args:
             seed: seed of all random numbers.
-            kind: noisy, quiet, or drifting (slowing down to 75 % of the full speed over `seconds`).
+            kind: noisy, quiet, drifting (slowing down to 75 % of the full speed over `seconds`), or shifting (other
+                speeds during sieges than before and after them, in part unseen by the speed probe; also noisy if the
+                seed is odd).
             probes_per_s: samples of the speed probe per CPU and second.
             beside_a_busy_cpu: relative speed of a CPU while its sibling on the same core is busy.
             seconds: period after which the speeds repeat.
         """
         self._rng = np.random.default_rng(seed)
-        self._noisy, self._probes_per_s, self._beside = kind == "noisy", probes_per_s, beside_a_busy_cpu
-        self.speeds = _speeds(self._rng, round(seconds / STEP_S), kind)
+        self._probes_per_s, self._beside = probes_per_s, beside_a_busy_cpu
+        self._noisy = kind == "noisy" or (kind == "shifting" and seed % 2 == 1)
+        self.speeds = _speeds(self._rng, round(seconds / STEP_S), "noisy" if self._noisy else kind)
+        # Factors of the speed during sieges, and before and after them.
+        self.during, self.around = self._rng.uniform(SLOW, 1.0, 2) if kind == "shifting" else (1.0, 1.0)
+        self.unseen = self._rng.uniform(LEAST_UNSEEN, 1.0) if kind == "shifting" else 1.0
         self.now_s = 1.0
         self.records: list[Record] = []
 
@@ -119,10 +128,11 @@ class _Siege:
     def __init__(self, machine: NoisyMachine, server: Server, round_: int) -> None:
         self._rng, self._server, self._machine = machine._rng, server, machine
         count, first = round((BEFORE_S + HORIZON_S + AFTER_S) / STEP_S), int((machine.now_s - BEFORE_S) / STEP_S)
-        self._speed = machine.speeds[:, np.arange(first, first + count) % machine.speeds.shape[1]]
-        follows = max(0.4, self._rng.normal(FOLLOWS, FOLLOWS_DEVIATION)) if machine._noisy else FOLLOWS
-        self._task_speed = self._speed**follows
         self._begin = round(BEFORE_S / STEP_S)
+        self._speed = machine.speeds[:, np.arange(first, first + count) % machine.speeds.shape[1]] * machine.during
+        self._speed[:, : self._begin] *= machine.around / machine.during
+        self._follows = max(0.4, self._rng.normal(FOLLOWS, FOLLOWS_DEVIATION)) if machine._noisy else FOLLOWS
+        self._task_speed = self._speed**self._follows
         self._stolen = self._steal(count)
         self._other = self._rng.uniform(0.05, 0.15) if machine._noisy and self._rng.random() < 0.02 else 0.01
         self._times = np.arange(count - self._begin + 1) * STEP_S
@@ -156,12 +166,17 @@ class _Siege:
             firsts.setdefault(user, end)
         settled = sorted(firsts.values())[round(0.9 * USERS) - 1]
         load_s = min(HORIZON_S - 1, max(3.0, 2.75 * settled))
+        end = self._begin + round(load_s / STEP_S)
+        self._speed[:, end:] *= self._machine.around / self._machine.during
+        self._task_speed[:, end:] = self._speed[:, end:] ** self._follows
         self.record = record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=load_s)
         record.time_s, record.load_began_s = load_s, self._machine.now_s
         record.case_s = load_s + (0.5 if server.name == NO_SERVER.name else 1.0 + 0.3 * (server.workers > 1))
         kept = [answer for answer in answers if answer[0] <= load_s]
         self._keep(kept)
         self._use(len(kept))
+        if server.ping_s:
+            self._ping()
         self._probe()
         self._run_alone()
 
@@ -246,6 +261,18 @@ class _Siege:
         idle_s = max(0.0, 2 * load_s - busy_s - stolen_s)
         record.machine = Machine(total_s=2 * load_s, busy_s=busy_s, steal_s=stolen_s, idle_s=idle_s)
 
+    def _ping(self) -> None:
+        """Record pings that wait while CPU 0 is stolen, then take `ping_s`, longer if the CPU is slow."""
+        pings, count = self.record.pings, int(self.record.load_s / PING_EVERY_S)
+        due_s = np.arange(1, count) * PING_EVERY_S
+        at = self._begin + (due_s / STEP_S).astype(int)
+        free = np.append(np.flatnonzero(~self._stolen[0]), len(self._stolen[0]))
+        stalled_s = (free[np.searchsorted(free, at)] - at) * STEP_S
+        took_s = self._server.ping_s / self._task_speed[0, at] * np.exp(self._rng.normal(0, PING_DEVIATION, len(at)))
+        pings.due_s[:], pings.sent_s[:] = due_s.tolist(), due_s.tolist()
+        pings.waited_s[:] = (stalled_s + took_s).tolist()
+        pings.problem[:] = [""] * len(due_s)
+
     def _probe(self) -> None:
         beats, every = self.record.beats, 1 / self._machine._probes_per_s
         for cpu in range(2):
@@ -263,13 +290,13 @@ class _Siege:
         record, server = self.record, self._server
         for at_s in (-0.6, -0.48, -0.36, record.load_s + 0.05, record.load_s + 0.17, record.load_s + 0.29):
             cpu = int(self._rng.integers(2))
-            took_s = 0.002 if server.waits_s else self._alone_s(cpu, at_s, 1.0)
+            took_s = 0.002 if server.waits_s else self._alone_s(cpu, at_s, 1 / self._machine.unseen)
             record.alone_at_s.append(at_s)
             record.alone_cpu_s.append(took_s)
             record.alone_wall_s.append(took_s + server.waits_s + 0.0005)
             record.alone_on_cpu.append(cpu)
         work = max(1.0, server.work) if server.honest_when_idle else server.work
-        computed_s = server.waits_s * server.work or self._alone_s(int(self._rng.integers(2)), 0.1, work)
+        computed_s = server.waits_s * server.work or self._alone_s(int(self._rng.integers(2)), -0.2, work)
         record.idle_answer_s = None if server.name == NO_SERVER.name else computed_s + 0.002
 
     def _alone_s(self, cpu: int, at_s: float, work: float) -> float:
@@ -286,7 +313,7 @@ def _summed(per_step: Floats) -> Floats:
 
 def _speeds(rng: np.random.Generator, count: int, kind: str) -> Floats:
     """Return the speed of both CPUs at each step."""
-    if kind == "quiet":
+    if kind in ("quiet", "shifting"):
         return np.ones((2, count))
     if kind == "drifting":
         return np.tile(np.linspace(1.0, 0.75, count), (2, 1))

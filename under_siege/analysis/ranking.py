@@ -19,7 +19,14 @@ from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import Value, load_axes
 from under_siege.model.record import Result
 from under_siege.stats.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio, share_between
-from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of, shares_of_ceiling
+from under_siege.stats.metrics import (
+    MEASURES,
+    Estimates,
+    Measure,
+    estimates_of,
+    pooled_estimates,
+    shares_of_ceiling,
+)
 from under_siege.stats.round_statistics import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
@@ -65,13 +72,17 @@ def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bo
 
 
 def leaders(
-    loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
+    loads: Sequence[Load],
+    values: Sequence[Estimate | None],
+    shown: Sequence[float | None],
+    measure: Measure,
+    looks: int = 1,
 ) -> list[bool]:
     """Return which cases get a star: those that are not significantly worse than the best case, if other cases are.
 
-    The significance level is divided by the number of all pairs (Bonferroni), because many columns have stars.
+    The test is that of the ranks.
     """
-    case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
+    case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=looks)
     return stars_of(case_ranks, loads, shown, measure)
 
 
@@ -159,7 +170,8 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     """
     everything = list(cases_of(result.records))
     correction = SpeedCorrection(everything, corrected=corrected)
-    evidence, measured = Evidence(everything, correction), estimates_of(everything, correction)
+    measured = estimates_of(everything, correction)
+    evidence = Evidence(everything, correction, measured[CPU_TIME])
     shares = shares_of_ceiling(everything, measured["rate_per_s"])
     summaries = []
     for index, rounds in enumerate(everything):
@@ -168,12 +180,14 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     ceilings = [index for index, rounds in enumerate(everything) if rounds[0].record.is_ceiling]
     servers = [index for index in range(len(everything)) if index not in ceilings]
     of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
+    for_marks = pooled_estimates([everything[index] for index in servers], correction)
+    for_marks["rate_per_s"] = of_servers["rate_per_s"]  # includes the noise of the ceilings
     looks = LOOKS if result.until_certain else 1
     cases = [summaries[index] for index in servers]
     of_load = load_axes([summary.case for summary in cases])
     return Comparison(
         result=result,
-        cases=_ranked(cases, of_servers, of_load, looks),
+        cases=_ranked(cases, for_marks, of_load, looks),
         ceilings=[summaries[index] for index in ceilings],
         rounds=[everything[index] for index in servers],
         ceiling_rounds=[everything[index] for index in ceilings],
@@ -189,12 +203,10 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
 def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[str], looks: int) -> list[Summary]:
     loads = [case.case.on(of_load) if case.verdict == OK else None for case in cases]
     by_rate = ranks(loads, measured["rate_per_s"], looks=looks)
-    best = {}
-    for name, measure in MEASURES.items():
-        shown = [case.shown(name) for case in cases]
-        is_rate = name == "rate_per_s"
-        stars = stars_of(by_rate, loads, shown, measure) if is_rate else leaders(loads, measured[name], shown, measure)
-        best[name] = stars
+    best = {
+        name: leaders(loads, measured[name], [case.shown(name) for case in cases], measure, looks)
+        for name, measure in MEASURES.items()
+    }
     return [
         msgspec.structs.replace(case, rank=by_rate[index], best=[name for name in MEASURES if best[name][index]])
         for index, case in enumerate(cases)

@@ -8,7 +8,7 @@ from under_siege.analysis.ranking import Comparison, MetricValue, known
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict_rules import FAILED
 from under_siege.model.requirement import Goal, Required, goal_names
-from under_siege.stats.estimates import Estimate, more_needed
+from under_siege.stats.estimates import more_needed
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
@@ -69,13 +69,12 @@ def _counts(goal: Goal, case: Summary) -> bool:
     return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
 
 
-def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estimate | None) -> Judged:
-    """Judge a requirement that limits the speed-adjusted change from a base."""
+def judged_beside(goal: Goal, case: Summary, base: Summary | None, value: MetricValue | None) -> Judged:
+    """Judge a requirement that limits the speed-adjusted value as a multiple of a base."""
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
     if base is None:
         return Judged(goal, case, None, UNDECIDED, "it was not measured before")
-    value = MetricValue(change.mean, *(change.interval() or ())) if change else None
     outcome = outcome_of(goal, value)
     doubts = []
     if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base may have skipped work

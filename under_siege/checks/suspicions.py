@@ -13,6 +13,7 @@ import numpy as np
 
 from under_siege import formatting
 from under_siege.model.record import Record
+from under_siege.model.suite import NO_SERVER
 from under_siege.stats.estimates import ACCURACY, Estimate
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
@@ -83,15 +84,29 @@ class _Run(NamedTuple):
 
 
 class Evidence:
-    """The measurements of each task running by itself, from all rounds of a result."""
+    """The measurements of each task running by itself, from all rounds of a result.
 
-    def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
+    The task is measured twice: in baseline runs before and after each siege, and in the ceilings without a server. A
+    noisy neighbour may slow the baseline runs without slowing the speed probe. No task needs more CPU time than it used
+    in a ceiling, so the smaller of both measurements counts.
+    """
+
+    def __init__(
+        self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection, cpu_s: Sequence[Estimate | None]
+    ) -> None:
+        """Take the rounds of all cases, and the estimate of each case's CPU time per transaction."""
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
         for measured in itertools.chain(*cases):
             if runs := _runs(measured):
                 self._runs.setdefault(measured.case.work, {})[measured] = runs
         self._scatter = {work: _scatter(runs.values()) for work, runs in self._runs.items()}
         self._cpu_needs = {work: _cpu_need(runs, correction) for work, runs in self._runs.items()}
+        self._overstated: dict[object, float] = {}  # baseline runs divided by the ceiling, if they used more CPU time
+        for case, used in zip(cases, cpu_s, strict=True):
+            work, need = case[0].case.work, self._cpu_needs.get(case[0].case.work)
+            if used and used.degrees and need and used.log < need.log and has_no_server(case[0]):
+                self._overstated[work] = self._overstated.get(work, 1.0) * math.exp(need.log - used.log)
+                self._cpu_needs[work] = used
 
     def needs(self, case_round: Round) -> Needs | None:
         """Return what the task needs, from its runs in this round or else in all rounds; None if there are no runs."""
@@ -100,11 +115,17 @@ class Evidence:
             return None
         runs = by_round.get(case_round) or [run for runs in by_round.values() for run in runs]
         wait_s, work = max(0.0, min(run.wait_s for run in runs)), median(run.cpu_s * run.speed for run in runs)
+        work /= self._overstated.get(case_round.case.work, 1.0)
         return Needs(wait_s, work, self._scatter[case_round.case.work] / len(runs) ** 0.5)
 
     def cpu_need(self, case_round: Round) -> Estimate | None:
         """Return the task's speed-adjusted CPU time, or None if the task was never run by itself."""
         return self._cpu_needs.get(case_round.case.work)
+
+
+def has_no_server(case_round: Round) -> bool:
+    """Return whether the round belongs to a ceiling that was measured without a server."""
+    return case_round.record.is_ceiling and case_round.record.server == NO_SERVER.name
 
 
 def is_busy(case_round: Round) -> bool:
@@ -162,7 +183,8 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
     needs = evidence.needs(measured)
     if needs is None:
         return None
-    cpu_s = needs.work / (1.0 if measured.speeds is None else measured.speeds.highest(0.0, measured.load_s))
+    # The first response comes before the siege, and the last check after it, perhaps at a higher speed.
+    cpu_s = needs.work / (1.0 if measured.speeds is None else measured.speeds.highest(-math.inf, math.inf))
     # On a busy machine, even a task that runs by itself waits for a CPU, which looks like I/O.
     alone_s = cpu_s if is_busy(measured) else needs.wait_s + cpu_s
     least_s = alone_s * (1 - needs.allowance)

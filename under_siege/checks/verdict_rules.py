@@ -65,8 +65,12 @@ class Limits:
         self.rate = estimates.get("rate_per_s")
         both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
         self.is_settled = all(each.rate.is_settled for each in both)
+        # A ceiling without a server needs no proof of its work, because the bench itself performs the task.
+        self.is_server = not suspicions.has_no_server(rounds[0])
         self.rate_excess: Excess | None = None  # how far the rate exceeds the ceiling
         self.cpu_excess: Excess | None = None  # how far the CPU time of the task exceeds that of a response
+        if not self.is_server:
+            return
         share, is_paced = estimates.get("of_ceiling"), any(map(suspicions.paced_by_the_tool, rounds))
         if self.rate and share and share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.rate.mean, self.rate.mean / share.mean, share)
@@ -105,7 +109,7 @@ def unverified(limits: Limits) -> str | None:
     """Report that the work can't be verified, unless the case is already suspected of skipping it."""
     if above_ceiling(limits) or too_cheap(limits):
         return None
-    doubts, has_task = [], limits.rounds[0].record.has_task
+    doubts, has_task = [], limits.rounds[0].record.has_task and limits.is_server
     if has_task and not limits.knows_task:
         doubts.append("the duration of the task by itself is unknown")
     if limits.rate_excess and limits.rate_excess.most > MOST_RATE and has_task:

@@ -10,6 +10,7 @@ of the change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
@@ -17,7 +18,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import Comparison, summarize
+from under_siege.analysis.ranking import Comparison, MetricValue, summarize
 from under_siege.analysis.requirement_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.analysis.requirement_check import judged as judged_alone
 from under_siege.analysis.summary import Summary
@@ -25,7 +26,7 @@ from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import Environment, Result
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.stats.metrics import MEASURES, Estimates, estimates_of
+from under_siege.stats.metrics import MEASURES, Estimates, estimates_for_changes
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
@@ -48,11 +49,40 @@ class Bounds(NamedTuple):
     most: float
 
 
+class Change(NamedTuple):
+    """The estimate of a metric in the base, and the ratio of the new value to it; both include the tolerance."""
+
+    base: Estimate
+    ratio: Estimate
+    tolerance: float
+
+    @property
+    def values(self) -> tuple[float, float]:
+        """Return the means over the rounds of the base and of the new case, at the same speed."""
+        return self._value(0.0), self._value(self.ratio.log)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % confidence interval of the relative change."""
+        edges = self.ratio.interval()
+        return edges and (self._fraction(math.log(edges[0])), self._fraction(math.log(edges[1])))
+
+    def smallest_visible(self, level: float) -> float:
+        """Return the smallest relative change that would have been significant at this level."""
+        return max(ACCURACY, self._fraction(student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5))
+
+    def _value(self, log: float) -> float:
+        return math.exp(self.base.log + log) - self.tolerance
+
+    def _fraction(self, log: float) -> float:
+        return self._value(log) / self._value(0.0) - 1
+
+
 class Changes(Protocol):
     """The changes of metrics from base cases to new cases, estimated from the rounds of each case."""
 
     def speed_ratio(self, base: Rounds, new: Rounds) -> float | None: ...
-    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None: ...
+    def change(self, name: str, base: Rounds, new: Rounds) -> Change | None: ...
 
 
 class ChangesInOneRun:
@@ -65,10 +95,12 @@ class ChangesInOneRun:
     def speed_ratio(self, *_: Rounds) -> None:
         """Return None, because interleaved rounds need no further adjustment for the speed."""
 
-    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
-        """Return the metric in `new` divided by that in `base`, or None if one of them is unknown."""
+    def change(self, name: str, base: Rounds, new: Rounds) -> Change | None:
+        """Return how the metric changed from `base` to `new`, or None if one of the values is unknown."""
         before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
-        return before and after and ratio_between(before, len(base), after, len(new))
+        if before is None or after is None:
+            return None
+        return Change(before, ratio_between(before, len(base), after, len(new)), MEASURES[name].tolerance)
 
 
 class CrossRunChanges:
@@ -81,7 +113,7 @@ class CrossRunChanges:
         self._correction = SpeedCorrection(base, beside=new)
         self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # estimates of each case, by its first round
         for cases in [[*base, *new]] if self.is_common else [base, new]:
-            by_metric = estimates_of(cases, self._correction if self.is_common else SpeedCorrection(cases))
+            by_metric = estimates_for_changes(cases, self._correction if self.is_common else SpeedCorrection(cases))
             for index, case in enumerate(cases):
                 self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
@@ -90,12 +122,13 @@ class CrossRunChanges:
         speeds = self._log_speed(base), self._log_speed(new)
         return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
 
-    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
-        """Return the metric in `new` divided by that in `base` at the same speed, or None if one of them is unknown."""
+    def change(self, name: str, base: Rounds, new: Rounds) -> Change | None:
+        """Return how the metric changed at the same speed, or None if one of the values is unknown."""
         before, after = (self._estimates[case[0]][name] for case in (base, new))
         if before is None or after is None:
             return None
-        return self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
+        ratio = self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
+        return Change(before, ratio, MEASURES[name].tolerance)
 
     def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Rounds) -> Estimate:
         before, after = self._log_speed(base), self._log_speed(new)
@@ -141,9 +174,7 @@ def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -
     change = ratio(new, base)
     if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
         return replace(change, degrees=0.0)
-    # Use the degrees of freedom from only these rounds if they are higher (Welch, Biometrika 34, 1947).
-    own = base.variance**2 / (rounds - 1) + new.variance**2 / (new_rounds - 1)
-    return replace(change, degrees=max(change.degrees, change.variance**2 / own))
+    return change
 
 
 def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
@@ -221,55 +252,47 @@ class MetricChange:
     figure: str
     base: Summary | None
     new: Summary | None
-    ratio: Estimate | None = None  # new divided by base, at the same speed of the machine
+    change: Change | None = None
     step: Step | None = None  # test result after the Holm correction, or None if the change was not tested
     is_judged: bool = False  # whether both cases are `ok`
 
     @property
-    def values(self) -> tuple[float | None, float | None]:
+    def as_measured(self) -> tuple[float | None, float | None]:
         """Return the metric as measured in each result, without speed adjustment."""
         base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
     @property
+    def values(self) -> tuple[float | None, float | None]:
+        """Return the metric in each result: the compared means or, if they are unknown, the values as measured."""
+        return self.as_measured if self.change is None else self.change.values
+
+    @property
     def is_testable(self) -> bool:
         """Return whether both cases are `ok` and the variance between rounds is known."""
-        return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
+        return self.is_judged and self.change is not None and self.change.ratio.degrees > 0
 
     @property
     def fraction(self) -> float | None:
         """Return the relative change, such as -0.5 if the metric was halved, or None if it is unknown."""
         base, new = self.values
-        if base is None or new is None:
-            return None
-        if self.ratio is not None:
-            return float(np.expm1(self.ratio.log))
-        return new / base - 1 if base else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval of `fraction`."""
-        edges = self.ratio.interval() if self.ratio else None
-        return edges and (edges[0] - 1, edges[1] - 1)
+        return new / base - 1 if base and new is not None else None
 
     @property
     def smallest_visible(self) -> float | None:
         """Return the smallest relative change that would have been significant, or None if there was no test."""
-        if self.step is None or self.ratio is None:
-            return None
-        margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
-        return max(ACCURACY, float(np.expm1(margin)))
+        return self.change.smallest_visible(self.step.level) if self.step and self.change else None
 
     @property
     def judgement(self) -> str | None:
         """Return the judgement, or None if neither case has this metric or if a case is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
-        if self.step is None or self.ratio is None:
+        if self.step is None or self.fraction is None:
             return UNDECIDED
-        if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
+        if self.step.adjusted >= LEVEL or abs(self.fraction) <= ACCURACY:
             return SAME
-        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure].more_is_better else WORSE
+        return BETTER if (self.fraction > 0) == MEASURES[self.figure].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +358,8 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
 def compare_revisions(result: Result) -> ResultComparison:
     """Compare the two revisions in a result of `run --against`, case by case."""
     whole = summarize(result)
-    changes = ChangesInOneRun(whole.rounds, whole.measured)
+    rounds = [*whole.ceiling_rounds, *whole.rounds]  # the ceilings help to estimate the noise
+    changes = ChangesInOneRun(rounds, estimates_for_changes(rounds, whole.correction))
     base, new = (
         {
             case.without([REVISION]): side
@@ -366,8 +390,13 @@ def _judge_relative(
             if _is_base(case.case, after.result):
                 continue
             before = base.get(case.case.without(ignored))
-            change = before and _ratio(goal.figure, before, (case, rounds), changes)
-            yield judged_beside(goal, case, before and before[0], change)
+            change = before and _change(goal.figure, before, (case, rounds), changes)
+            yield judged_beside(goal, case, before and before[0], _multiple(change) if change else None)
+
+
+def _multiple(change: Change) -> MetricValue:
+    """Return the new value as a multiple of the base."""
+    return MetricValue(change.values[1] / change.values[0], *(1 + edge for edge in change.interval or ()))
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
@@ -390,12 +419,12 @@ def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: Changes)
         return CasePair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK
     for index, change in enumerate(changes):
-        ratio = None if None in change.values else _ratio(change.figure, base, new, cross_run)
-        changes[index] = replace(change, ratio=ratio, is_judged=is_judged)
+        known = None if None in change.as_measured else _change(change.figure, base, new, cross_run)
+        changes[index] = replace(change, change=known, is_judged=is_judged)
     return CasePair(case, before, after, tuple(changes), cross_run.speed_ratio(base[1], new[1]))
 
 
-def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate | None:
+def _change(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Change | None:
     """Return the change of a metric, or None if it is unknown or if the kinds of memory differ."""
     if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None
@@ -405,7 +434,7 @@ def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate
 def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
     """Apply Holm's correction for multiple testing to the p-values of all changes."""
     changes = [change for case in cases for change in case.changes]
-    chances = [chance_of(change.ratio) for change in changes if change.ratio and change.is_testable]
+    chances = [chance_of(change.change.ratio) for change in changes if change.change and change.is_testable]
     steps = iter(holm(chances, LEVEL))
 
     def with_step(change: MetricChange) -> MetricChange:

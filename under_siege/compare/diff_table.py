@@ -17,8 +17,8 @@ Each case:
 Each figure, with null for unknown values:
 
     {base, new, change, low, high, p, smallest_visible, judgement}
-    base, new: the values as measured, without speed adjustment
-    change, low, high: the relative change (-0.5 means half) and its 95 % confidence interval, both speed-adjusted
+    base, new: the means over all rounds, at the same CPU speed
+    change, low, high: the relative change from base to new (-0.5 means half), and its 95 % confidence interval
     p: p-value corrected for all tests of the comparison (Holm); a change is significant if p < 0.05
     smallest_visible: the smallest relative change that would have been significant
     judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`, or both values are null
@@ -28,11 +28,11 @@ Requirements have the same keys as in `report`; with `of_base`, their values are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -54,7 +54,6 @@ from under_siege.compare.diff import (
 )
 from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import SCHEMA, Result
-from under_siege.paths import PROGRAM
 from under_siege.report import columns
 from under_siege.report.case_names import at, full_name, varying
 from under_siege.report.notes import footnote, notes
@@ -64,7 +63,7 @@ from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
-    f"before → now: the values that {PROGRAM} report shows; %: change of the mean over all rounds",
+    "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",
     "better, worse: a change of more than 2 % that is significant at 5 % after Holm's correction for multiple testing",
 )
 NOTHING = "-"
@@ -160,7 +159,9 @@ def _verdicts(case: CasePair) -> str:
 
 def _cell(change: MetricChange) -> TableCell:
     """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
-    texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
+    texts = [_value(change.figure, value) for value in change.values]
+    if change.change is None:
+        texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
         return TableCell("")
     values = " → ".join(text or NOTHING for text in texts)
@@ -168,6 +169,11 @@ def _cell(change: MetricChange) -> TableCell:
     judgement = change.judgement or ""
     text = " ".join(filter(None, [values, fraction, _MARKS.get(judgement)]))
     return TableCell(text, _STYLES.get(judgement, ""), judgement in (WORSE, BETTER))
+
+
+def _value(figure: str, value: float | None) -> str:
+    formats = {"rate_per_s": formatting.rate, "memory_bytes": formatting.megabytes}
+    return "" if value is None else formats.get(figure, formatting.seconds)(value)
 
 
 def _visible(changes: list[MetricChange]) -> str:
@@ -181,13 +187,13 @@ def _size(fraction: float) -> str:
 
 
 def conclusion(comparison: ResultComparison) -> str:
-    labels = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
+    """Return one sentence for each judgement: what is gone or failed, then the changes, the largest first."""
     cases = [pair.case for pair in comparison.cases]
-    parts = []
-    for judgement, label in labels.items():
-        matching = [case for case in comparison.cases if case.judgement == judgement]
-        names = [full_name(pair.case, cases) + _metrics_of(pair) for pair in matching]
-        parts += [f"{label}: {'; '.join(names)}."] if matching else []
+    changes = _sentences_of_changes(comparison)
+    named = {
+        judgement: "; ".join(full_name(case.case, cases) for case in comparison.cases if case.judgement == judgement)
+        for judgement in (GONE, FAILED, UNDECIDED, NEW)
+    }
     equal = sum(case.judgement == SAME for case in comparison.cases)
     if equal == len(comparison.cases):
         rates = [change for case in comparison.cases for change in case.changes if change.figure == "rate_per_s"]
@@ -197,16 +203,35 @@ def conclusion(comparison: ResultComparison) -> str:
             else ""
         )
         return f"No significant changes.{found}"
-    return " ".join(
-        [*parts, f"No significant difference in {equal} of {len(comparison.cases)} cases."] if equal else parts
-    )
+    parts = [f"{judgement.capitalize()}: {named[judgement]}." for judgement in (GONE, FAILED) if named[judgement]]
+    parts += changes
+    parts += [f"{judgement.capitalize()}: {named[judgement]}." for judgement in (UNDECIDED, NEW) if named[judgement]]
+    if equal:
+        parts.append(f"No significant difference in {equal} of {len(comparison.cases)} cases.")
+    return " ".join(parts)
 
 
-def _metrics_of(case: CasePair) -> str:
-    changes = [change for change in case.changes if change.judgement == case.judgement]
-    sizes = [percent(change.fraction) if change.fraction and change.step else "" for change in changes]
-    names = [f"{column_of(change.figure).name} {size}".strip() for change, size in zip(changes, sizes, strict=True)]
-    return f" ({', '.join(names)})" if names else ""
+def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
+    """Return a sentence about all significant changes for the better, and one for the worse, the largest first."""
+    cases = [pair.case for pair in comparison.cases]
+    found: dict[str, dict[str, list[str]]] = {}  # texts of the changes by judgement and case
+    known = [
+        (abs(math.log1p(change.fraction)), full_name(pair.case, cases), change)
+        for pair in comparison.cases
+        for change in pair.changes
+        if change.judgement in (BETTER, WORSE) and change.fraction is not None
+    ]
+    for _, name, change in sorted(known, key=lambda entry: -entry[0]):
+        text = f"{column_of(change.figure).name} {percent(change.fraction or 0.0)}"
+        found.setdefault(change.judgement or "", {}).setdefault(name, []).append(text)
+    for pair in comparison.cases:
+        if pair.judgement == BETTER and pair.base and pair.base.verdict == FAILED:
+            found.setdefault(BETTER, {})[full_name(pair.case, cases)] = ["failed before"]
+    sentences = []
+    for judgement, of_judgement in found.items():
+        names = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in of_judgement.items())
+        sentences.append(f"{judgement.capitalize()}: {names}.")
+    return sentences
 
 
 def _remarks(comparison: ResultComparison) -> Iterator[str]:
@@ -250,7 +275,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
     if ratios and any(_is_corrected(change) for case in both for change in case.changes):
         times = formatting.span(ratios, formatting.significant)
-        yield f"The machine is now {times} times as fast as before; the changes in % are speed-adjusted."
+        yield f"The machine is now {times} times as fast as before; all values are adjusted to the same speed."
 
 
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
@@ -259,16 +284,20 @@ def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[
         yield "One round is not enough to tell a change from noise: measure again with --rounds 3 or more."
     for figure in FIGURES:
         pairs = [(case, change) for case in comparison.cases for change in case.changes if change.figure == figure]
-        blind = [full_name(case.case, cases) for case, change in pairs if (change.smallest_visible or 0) > 1]
+        blind = [
+            full_name(case.case, cases)
+            for case, change in pairs
+            if change.judgement == SAME and (change.smallest_visible or 0) > 1
+        ]
         if names := "; ".join(blind):
             yield f"Too noisy to detect even a doubling of {column_of(figure).name}: {names}. Measure more rounds."
 
 
 def _is_corrected(change: MetricChange) -> bool:
-    base, new = change.values
-    if change.figure not in SPEED_CORRECTED or change.ratio is None or not base or not new:
+    base, new = change.as_measured
+    if change.figure not in SPEED_CORRECTED or change.change is None or not base or not new:
         return False
-    return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
+    return abs(math.log(new / base) - change.change.ratio.log) > ACCURACY
 
 
 def as_json(comparison: ResultComparison) -> str:
@@ -316,7 +345,7 @@ def _side(summary: Summary | None) -> dict[str, Any] | None:
 
 
 def _figure(change: MetricChange) -> dict[str, float | str | None]:
-    low, high = change.interval or (None, None)
+    low, high = (change.change and change.change.interval) or (None, None)
     return {
         "base": change.values[0],
         "new": change.values[1],

@@ -22,7 +22,7 @@ from under_siege.report.case_names import (
     varying,
     without_capital,
 )
-from under_siege.stats.estimates import Estimate, differ, ratio, student_at
+from under_siege.stats.estimates import ACCURACY, Estimate, differ, ratio, student_at
 from under_siege.stats.round_statistics import alone_wall_s
 
 MOST_TIES = 3  # maximum number of ties that are listed by name
@@ -99,6 +99,12 @@ class _Candidate:
         return self.summary.memory_bytes or 0
 
     @property
+    def range(self) -> str:
+        """Return the interval of the throughput as text, such as `205/s to 902/s`, or the rate without an interval."""
+        edges = self.rate.interval() or (self.summary.usual_rate_per_s,)
+        return " to ".join(f"{formatting.rate(edge)}/s" for edge in edges)
+
+    @property
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
@@ -156,28 +162,24 @@ class _SameLoad:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
             return "No recommendation: ranking requires confidence intervals. Use --rounds 2 or more."
-        if faster := self._faster_but_unclear():
+        if faster := self._perhaps_faster():
             best = max(faster, key=lambda candidate: candidate.rate.log)
-            rate = formatting.rate(best.summary.usual_rate_per_s)
-            return f"No recommendation: {best.plain} reached {rate} trans/s, but this rate is not verified."
+            return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
-        if not self._first or self._faster_but_unclear():
+        if not self._first or self._perhaps_faster():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
         return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
 
-    def _faster_but_unclear(self) -> list[_Candidate]:
-        """Return the `unclear` cases that are significantly faster than every `ok` case."""
-        return [
-            candidate
-            for candidate in self._unclear
-            if self._sound and all(is_worse(other.rate, candidate.rate, self._alpha) for other in self._sound)
-        ]
+    def _perhaps_faster(self) -> list[_Candidate]:
+        """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not."""
+        fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
+        return [candidate for candidate in self._unclear if candidate.rate.log > fastest + math.log1p(ACCURACY)]
 
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]

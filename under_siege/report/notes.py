@@ -13,7 +13,7 @@ from under_siege.model.body_rule import BodyRule
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
 from under_siege.report.case_names import across, cases_of, full_name, in_words, varying
-from under_siege.report.columns import COLUMNS
+from under_siege.report.columns import COLUMNS, NO_SERVER, name_in_table
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.speed_correction import other_work, stolen
 
@@ -24,7 +24,10 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
     about: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:
         for reason in summary.reasons:
-            about.setdefault((verdict_of([reason]), reason.message), []).append(full_name(summary.case, named))
+            name = full_name(summary.case, named)
+            if summary.server == NO_SERVER:
+                name = name.replace(NO_SERVER, name_in_table(summary, [summary]), 1)
+            about.setdefault((verdict_of([reason]), reason.message), []).append(name)
     for (verdict, message), names in about.items():
         yield verdict, names, message
 
@@ -73,7 +76,10 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for ceiling in comparison.ceilings:
         if ceiling.verdict == FAILED:
-            yield ceiling.server, f"the ceiling could not be measured: {ceiling.reasons[0].message}"
+            yield (
+                name_in_table(ceiling, comparison.ceilings),
+                f"the ceiling could not be measured: {ceiling.reasons[0].message}",
+            )
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -259,7 +265,9 @@ def _lower_bounds(shown: Sequence[Summary]) -> str:
 def _of_single_rounds(rounds: Sequence[int]) -> str:
     if min(rounds) > 1:
         return ""
-    return f"± of a case with one round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the other cases'}"
+    if max(rounds) == 1:
+        return "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it"
+    return "± of a case with one round assumes the noise of the other cases"
 
 
 def _adjustment(comparison: Comparison) -> str:

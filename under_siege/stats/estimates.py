@@ -141,16 +141,19 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     return spreads
 
 
-def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
+def pooled(cases: Sequence[WeightedLogs], usual: float = USUAL_DEVIATION) -> list[Spread]:
     """Return the spread of each case for a metric whose noise has the same causes in all cases, such as the rate.
 
     A case that varies significantly more than the others mostly keeps its own variance. A case with a single round gets
-    the common variance of the others. If there are few rounds in total, the common variance includes `USUAL_DEVIATION`.
+    the common variance of the others. If there are few rounds in total, the common variance includes `usual`, the usual
+    standard deviation.
     """
     own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
-    alike = [spread for spread in known if not _is_odd(spread, [other for other in known if other is not spread])]
-    common = _common(alike)
+    alike = [
+        spread for spread in known if not _is_odd(spread, [other for other in known if other is not spread], usual)
+    ]
+    common = _common(alike, usual)
     prior_weight = min(max(_prior(alike).degrees if alike else 0.0, LEAST_PRIOR_DEGREES), 1e6)
     spreads = []
     for spread in own:
@@ -174,17 +177,17 @@ def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
     return sum(weight * log for weight, (log, _) in zip(weights, rounds, strict=True)) / sum(weights)
 
 
-def _common(known: Sequence[Spread]) -> Spread:
+def _common(known: Sequence[Spread], usual: float) -> Spread:
     """Return the common variance of the cases, combined with the usual variance if there are few degrees of freedom."""
     total = sum(degrees for _, degrees in known)
     added = max(0.0, USUAL_DEGREES - total)
-    squares = sum(variance * degrees for variance, degrees in known) + added * USUAL_DEVIATION**2
+    squares = sum(variance * degrees for variance, degrees in known) + added * usual**2
     return Spread(max(squares / (total + added), LEAST_DEVIATION**2), total + added)
 
 
-def _is_odd(case: Spread, others: Sequence[Spread]) -> bool:
+def _is_odd(case: Spread, others: Sequence[Spread], usual: float) -> bool:
     """Return whether a case varies significantly more than the others (F test)."""
-    common = _common(others)
+    common = _common(others, usual)
     return beyond_f(case.degrees, common.degrees, case.variance / common.variance) < ODD_CASE
 
 
@@ -277,13 +280,13 @@ def _estimate(logs: Sequence[float], spread: Spread) -> Estimate:
     return Estimate(sum(logs) / len(logs), variance, spread.degrees, float(len(logs)), variance, spread.degrees)
 
 
-def weighted_estimates(cases: Sequence[WeightedLogs]) -> list[Estimate | None]:
+def weighted_estimates(cases: Sequence[WeightedLogs], usual: float = USUAL_DEVIATION) -> list[Estimate | None]:
     """Return the estimate of each case from rounds that were disturbed to different extents.
 
     The noise between rounds is pooled over the cases. Therefore, even a case with a single round has an interval, based
     on the noise of the other cases or on the usual noise.
     """
-    spreads = pooled(cases)
+    spreads = pooled(cases, usual)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
     return [_weighted(case, spread, typical) if case else None for case, spread in zip(cases, spreads, strict=True)]
 

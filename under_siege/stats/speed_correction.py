@@ -118,6 +118,23 @@ class SpeedCorrection:
             of_kind = (DOES_BOTH.deviation / COMPUTES.value * self._lost(run) / dependence) ** 2
         return dependence**2 * _variance_of_loss(run) + of_kind + self._variance_of_slope(self._fit_of(run).rate, run)
 
+    def single_round_variance(self, run: Round) -> float:
+        """Return the variance of a rate's logarithm that the machine may have caused if there is no other round.
+
+        Without a second round, nothing shows whether steal time and other programs cost the server as much as they
+        used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
+        error of the mean speed.
+        """
+        if run.record.alone_cpu_s and self._fit_of(run).kind is WAITS:
+            return 0.0
+        variance = 0.0
+        for lost in (stolen(run), min(MOST_LOST, max(0.0, other_work(run) - USUAL_OTHER_WORK))):
+            variance += math.log1p(-lost) ** 2
+        if run.speeds is not None:
+            logs = np.log(run.speeds.moments(run.rate.from_s, run.load_s))
+            variance += float(logs.var()) / len(logs)
+        return variance
+
     def cpu_s(self, run: Round) -> float | None:
         """Return the CPU time per transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()

@@ -289,6 +289,25 @@ def test_a_failure_in_one_round_fails_the_case() -> None:
     assert case.reasons[0].message == "round 2: it died"
 
 
+def test_a_ceiling_without_a_server_needs_no_proof_of_its_work() -> None:
+    """Give the rounds of the ceiling such different rates and CPU times that a server would be unclear."""
+    speeds = (0.5, 1.0, 2.0)
+    records = [bare_record(number, speed) for number, speed in enumerate(speeds, 1)]
+    records += [record_of("1_a", number, speed=speed) for number, speed in enumerate(speeds, 1)]
+    comparison = summarize(result_of(records))
+    assert "unverified" in codes(comparison.cases[0])
+    assert not {"unverified", "above_ceiling", "too_cheap"} & set(codes(comparison.ceilings[0]))
+
+
+@pytest.mark.parametrize("dress", ["table", "markdown"])
+def test_flags_call_a_ceiling_without_a_server_the_ceiling(dress: str) -> None:
+    records = [record_of("1_a"), bare_record()]
+    records[1].tool_unknown, records[1].tool_unknown_lines[:] = 1, ["a line"]
+    text = " ".join(Report(result_of(records)).formatted(dress).split())
+    assert "ceiling: siege printed 1 line in an unknown format" in text
+    assert "bare" not in text
+
+
 def test_every_rule_has_a_unique_code_and_a_verdict() -> None:
     assert len({rule.code for rule in RULES}) == len(RULES)
     for rule in RULES:

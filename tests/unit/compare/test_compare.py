@@ -1,5 +1,7 @@
 """Comparisons of two results: better, worse, gone, undecided and incomparable cases."""
 
+import re
+
 import msgspec
 import pytest
 from simulated_record import result_of
@@ -8,7 +10,7 @@ from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, faili
 from common.errors import BadInputError
 from under_siege.analysis.ranking import summarize
 from under_siege.compare.diff import check_comparable, compare_results
-from under_siege.compare.diff_table import as_markdown
+from under_siege.compare.diff_table import as_markdown, conclusion
 from under_siege.model.record import Result
 from under_siege.stats.speed_correction import SpeedCorrection
 from under_siege.subprocess_scripts import cpu_speed_loop
@@ -50,6 +52,28 @@ def test_more_memory_and_longer_pings_are_reported_as_worse() -> None:
         "cpu_s_per_transaction": "no difference",
         "memory_bytes": "worse",
     }
+
+
+def test_the_largest_significant_change_leads_the_conclusion_and_all_others_are_left_out() -> None:
+    base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 6.0), ("3_c", 2, 1.0), seed=2)
+    for records, times in ((base.records, 100), (new.records, 300)):
+        for record in records:
+            if record.server == "1_a":
+                record.pings.waited_s[:] = [times * wait for wait in record.pings.waited_s]
+                record.idle_answer_s = None
+    for result in (base, new):
+        result.records[:] = [record for record in result.records if not record.is_ceiling]
+        for record in result.records:  # without these, a rate above the ceiling is not suspect
+            for column in (record.alone_at_s, record.alone_on_cpu, record.alone_wall_s, record.alone_cpu_s):
+                column.clear()
+            record.has_task = record.has_ceiling = False
+    found = compare_results(base, new)
+    text = conclusion(found)
+    assert re.match(r"Better: 1_a \(trans/s \+\d+ %.*\)\. Worse: 1_a \(ping p99 \+\d\d\d %\)\. No sig", text), text
+    assert found.exit_code == 1
+    same = conclusion(compare_results(a_result(*SERVERS, seed=3), a_result(*SERVERS, seed=4)))
+    assert "Better" not in same
+    assert "Worse" not in same
 
 
 def test_changes_smaller_than_the_measurement_accuracy_are_reported_as_no_difference() -> None:
@@ -240,8 +264,9 @@ def test_no_case_is_reported_as_worse_because_the_machine_was_slower(speeds, wai
         (rate, *_) = found.cases[0].changes
         assert abs(rate.fraction) < 0.05
         if not waits:
-            assert rate.values[0] / rate.values[1] == pytest.approx(1.4 if found.base is base else SLOW, rel=0.1)
-            assert "times as fast as before; the changes in % are speed-adjusted" in as_text(found, 1000)
+            before, now = rate.as_measured
+            assert before / now == pytest.approx(1.4 if found.base is base else SLOW, rel=0.1)
+            assert "times as fast as before; all values are adjusted to the same speed" in as_text(found, 1000)
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["CPU-bound", "I/O-bound"])
@@ -257,8 +282,9 @@ def test_a_regression_is_detected_on_a_slower_machine(waits) -> None:
 def test_pings_are_reported_as_worse_only_if_they_slow_down_more_than_the_machine(factor) -> None:
     base = a_result(*SERVERS, seed=1, speeds=STEADY)
     new = a_result(*SERVERS, seed=2, speeds=slower(STEADY))
-    for record in new.records:
-        record.pings.waited_s[:] = [factor * wait for wait in record.pings.waited_s]
+    for records, times in ((base.records, 100), (new.records, 100 * factor)):
+        for record in records:
+            record.pings.waited_s[:] = [times * wait for wait in record.pings.waited_s]
     ping = compare_results(base, new).cases[0].changes[1]
     assert ping.fraction == pytest.approx(factor - 1, rel=0.1)
     assert ping.judgement == ("worse" if factor == 2.2 else "no difference")

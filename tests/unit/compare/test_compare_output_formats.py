@@ -1,6 +1,7 @@
 """Output formats of a comparison: table, Markdown and JSON."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,20 @@ from under_siege.analysis.ranking import summarize
 from under_siege.compare.diff import FIGURES, compare_results
 from under_siege.compare.diff_table import as_json, as_markdown, grid_of, percent
 from under_siege.model.record import save
-from under_siege.report.columns import COLUMNS
 
 
-def test_the_table_shows_the_figures_of_both_results() -> None:
+def test_the_percentage_in_each_cell_is_the_change_between_its_two_figures() -> None:
+    """Give each round other pings, so that means over rounds differ from percentiles over all pings."""
     base, new = a_result(*SERVERS, seed=1, noise=0.05), a_result(*SERVERS, seed=2, noise=0.05)
-    tables = [{case.server: case for case in summarize(result).cases} for result in (base, new)]
+    for result, factors in ((base, (40, 60, 90)), (new, (100, 20, 80))):
+        for record in result.records:
+            record.pings.waited_s[:] = [factors[record.round - 1] * wait for wait in record.pings.waited_s]
     shown = grid_of(compare_results(base, new))
-    for name, *cells in shown.rows[:-1]:
-        for heading, cell in zip(shown.figures, cells, strict=True):
-            column = next(column for column in COLUMNS if column.name == heading.name)
-            before, now = (column.text(table[name.text]) for table in tables)
-            assert cell.text.startswith(f"{before} → {now} (")
+    cells = [cell.text for _, *cells in shown.rows[:-1] for cell in cells]
+    assert len(cells) == 8
+    for cell in cells:
+        before, now, change = (float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?", cell)[:3])
+        assert now / before - 1 == pytest.approx(change / 100, abs=0.03), cell
 
 
 def test_a_missing_figure_leaves_an_empty_cell() -> None:
@@ -74,7 +77,8 @@ def test_json_output_contains_all_figures() -> None:
     assert set(rate) == {"base", "new", "change", "low", "high", "p", "smallest_visible", "judgement"}
     assert rate["low"] < rate["change"] < rate["high"] < 0
     assert rate["change"] == pytest.approx(-0.5, abs=0.03)
-    assert rate["new"] == pytest.approx(summarize(new).cases[0].rate_per_s.mean)
+    assert rate["new"] == pytest.approx(summarize(new).cases[0].rate_per_s.mean, rel=0.001)
+    assert rate["change"] == pytest.approx(rate["new"] / rate["base"] - 1)
     assert rate["p"] < 0.05
     assert (one["before"]["verdict"], suspect["now"]["verdict"]) == ("ok", "suspect")
     assert suspect["now"]["reasons"][0]["code"]

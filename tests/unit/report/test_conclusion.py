@@ -1,5 +1,6 @@
 """Ranks, markers of the best values, the conclusion, and the cases that need more rounds."""
 
+import math
 import re
 
 import pytest
@@ -181,7 +182,7 @@ def test_a_faster_unverified_case_prevents_a_recommendation() -> None:
     answer = answer_to(result)
     assert (
         answer.headline
-        == "No recommendation: a process pool (3_c) reached 20.0 trans/s, but this rate is not verified."
+        == "No recommendation: a process pool (3_c) may be the fastest, with 19.8/s to 20.3/s, but it is unclear."
     )
     assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 
@@ -190,6 +191,19 @@ def test_the_conclusion_names_an_unverified_case_that_may_be_as_fast() -> None:
     answer = answer_to(unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c", 0.72))
     assert answer.headline == "Use one request at a time (1_a)."
     assert answer.remarks[-1] == "Not ranked: server 3 (unclear, possibly as fast)."
+
+
+def test_an_unclear_case_with_a_much_higher_but_uncertain_rate_prevents_a_recommendation() -> None:
+    """Give the unclear case 2.3 times the rate of the other, with an interval of 205 to 902 responses per second."""
+    result = unverified(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=(1.0, 1.0, 1.0)), "3_c", 0.72)
+    comparison = summarize(result)
+    wide = Estimate(math.log(430), 0.37**2, 4.0, 2.0, 0.37**2, 6.0)
+    fine = Estimate(math.log(184), 0.08**2, 6.0, 2.0, 0.08**2, 6.0)
+    comparison.measured["rate_per_s"][:] = [fine, wide]
+    (answer,) = answers(comparison)
+    assert answer.case is None
+    assert answer.headline.startswith("No recommendation: a process pool (3_c) may be the fastest, with 1")
+    assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a)")
 
 
 def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> None:

@@ -119,7 +119,10 @@ def test_the_footnote_states_the_number_of_rounds(rounds_of_2_b: list[int], expe
 
 
 def test_the_footnote_states_the_noise_assumed_for_a_single_round() -> None:
-    assert "± of a case with one round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
+    assert (
+        "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it\n"
+        in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
+    )
 
 
 def test_the_footnote_states_the_order_of_the_rows_of_a_table_but_not_of_a_matrix() -> None:

@@ -80,6 +80,43 @@ def test_dishonest_servers_are_never_ok_and_honest_ones_never_suspect(kind: str)
     assert found.verdicts["suspect"] == 0
 
 
+SHIFTED = tuple(one for one in HONEST if one.name in ("2_async", "3_threads", "4_pool"))
+
+
+def test_no_server_is_falsely_accused_if_the_task_alone_ran_at_another_speed_than_the_sieges() -> None:
+    """In about half of these runs, the speed probe sees too little of the difference to explain it."""
+    honest = studied(range(24), "shifting", SHIFTED)
+    assert honest.verdicts["suspect"] == 0
+    assert honest.verdicts["ok"] >= 0.95 * honest.verdicts.total()
+    found = studied(range(8), "shifting", (*SHIFTED, *DISHONEST))
+    assert found.verdicts["suspect"] == 0
+    for name, verdicts in found.of_dishonest.items():
+        assert verdicts["ok"] == 0, name
+
+
+def test_a_slower_speed_probe_during_sieges_does_not_make_honest_servers_suspect() -> None:
+    """Halve only the speed of the probe; the first responses and the baseline runs came before the sieges."""
+    result = NoisyMachine(1, "quiet").run(SHIFTED, rounds=2)
+    for record in result.records:
+        beats = record.beats
+        rows = zip(beats.at_s, beats.took_s, strict=True)
+        beats.took_s[:] = [took_s * (2 if -0.1 < at_s < record.load_s + 0.1 else 1) for at_s, took_s in rows]
+    assert {case.verdict for case in summarize(result).cases} == {"ok"}
+
+
+@pytest.mark.parametrize(("other", "is_ranked"), [(0.0, True), (0.25, False), (0.97, False)])
+def test_one_round_ranks_nothing_if_other_programs_used_half_of_a_cpu(other: float, is_ranked: bool) -> None:
+    """Simulate three servers on two CPUs, one of them 2.1 times as fast as the others, and vary the other work."""
+    servers = (Server("1_a", 2), Server("2_b", 2, work=2.1), Server("3_c", 2, work=2.1))
+    result = NoisyMachine(1, "quiet").run(servers, rounds=1)
+    for record in result.records:
+        total_s = record.machine.total_s
+        record.machine = Machine(total_s=total_s, busy_s=record.machine.busy_s + other * total_s, steal_s=0, idle_s=0)
+    text = " ".join(Report(result).formatted("table").split())
+    assert ("Slower: servers " in text) == is_ranked
+    assert ("times as fast" in text) == is_ranked
+
+
 def test_io_bound_tasks_are_not_speed_adjusted() -> None:
     servers = (Server("1_a", waits_s=0.06), Server("2_b", waits_s=0.06, work=1.3))
     comparison = summarize(NoisyMachine(1).run(servers, rounds=2))
