@@ -181,10 +181,13 @@ def sieged(
     machine: Machine | None = None,
 ) -> RateStep:
     """Simulate a closed loop, in which as many requests as users are always waiting or in service."""
-    machine, endless = machine or Machine(), [0.0] * (users + round(200 * time_s))
+    machine, endless = machine or Machine(), np.zeros(users + round(1200 * time_s))
+    served = server
     if isinstance(server, Server):
-        server = replace(server, most_waiting_s=math.inf)
-    ends = np.sort(server.waits_s(endless, Random(f"{seed} {number}"), machine))
+        served = replace(server, workers=min(server.workers, users), most_waiting_s=math.inf)
+    elif isinstance(server, Sharing):  # all requests at once would end at once, after the siege
+        endless = np.arange(len(endless)) * server.service(Random())
+    ends = np.sort(endless + served.waits_s(endless.tolist(), Random(f"{seed} {number}"), machine))
     due_s = np.concatenate([np.zeros(users), ends])[: len(ends)]
     due_s, ends = due_s[due_s < time_s], ends[due_s < time_s]
     step = _step(server, LEAST_PER_S, due_s, ends - due_s, time_s, number, time_s, ping, goals, machine)

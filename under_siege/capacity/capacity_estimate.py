@@ -18,11 +18,12 @@ from under_siege.capacity.step_metrics import MOST_EXCESS, REPLICATES, Floats, S
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.requirement import Goal, goal
+from under_siege.model.suite import USERS
 from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)
 WIDE = 1.5  # ratio of the upper to the lower bound (±20 %) beyond which the result is undecided
-USERS, MORE_USERS, MOST_USERS = 25, 4, 400  # users of the first siege; factor for the next one; maximum
+MORE_USERS, MOST_USERS = 4, 400  # factor for the users of the next siege; maximum number of users
 IDLE = 2.0  # if the mean response time is below this multiple of that of the idle server, the users are too few
 LOWEST, HIGHEST = 0.3, 1.0  # first range of rates, as shares of the saturation rate
 OVERLOAD = 1.1  # share of the saturation rate at which a goal for the responses certainly fails, as the queue grows
@@ -79,13 +80,17 @@ class Capacity:
         rows = [[each for goal in self.goals if (each := step.excesses(goal)) is not None] for step in self.steps]
         excesses = [np.max(row, axis=0) if row else np.full(1 + REPLICATES, -MOST_EXCESS) for row in rows]
         rates, weights = [step.per_s for step in self.steps], [float(len(step.waits_s)) for step in self.steps]
-        is_bounded = any(goal.figure.startswith(("response_", "availability_")) for goal in self.goals)
-        overload = OVERLOAD * (self.saturation_per_s or 0.0)
-        if is_bounded and rates and rates[-1] < overload:
-            rates.append(overload)
+        if rates and rates[-1] < OVERLOAD * self._bound_per_s:
+            rates.append(OVERLOAD * self._bound_per_s)
             excesses.append(np.full(1 + REPLICATES, MOST_EXCESS))
             weights.append(max(weights))
         return np.log(rates), np.array(excesses), np.array(weights)
+
+    @property
+    def _bound_per_s(self) -> float:
+        """Return the saturation rate if it bounds the capacity, or 0 if no goal needs a response to every request."""
+        needs_responses = any(goal.figure.startswith(("response_", "availability_")) for goal in self.goals)
+        return self.saturation_per_s or 0.0 if needs_responses else 0.0
 
     @cached_property
     def _crossings(self) -> Floats:
@@ -119,7 +124,7 @@ class Capacity:
         low, high = self._bracket
         if low >= self.most_per_s * (1 - ENDS) or (high or math.inf) <= self.least_per_s * (1 + ENDS):
             return None
-        if used_s >= CLOSING * budget_s or (low and high and high < NARROW * low):
+        if used_s >= CLOSING * budget_s or low < (high or self._bound_per_s) < NARROW * low:
             step_s = (left_s - beside_s) / 2 if left_s - beside_s > 4 * step_s else left_s
             rate = AROUND[len(self._own) % len(AROUND)] * (self.per_s or low or high or self.least_per_s)
         else:
@@ -174,20 +179,19 @@ class Capacity:
         """
         if self.failure:
             return None, None
-        low, high = np.quantile(self._crossings[1:], INTERVAL, method="nearest")
+        low, high = map(float, np.quantile(self._crossings[1:], INTERVAL, method="nearest"))
         missed = [step.per_s for step in self.steps if self.missed_at(step)]
         met = [step.per_s for step in self.steps if not self.missed_at(step)]
-        low, high = min([low, *missed[1:2]]), max([high or self.steps[0].per_s, *met])
-        return float(low) or None, float(high) if high < math.inf else None
+        if not met:
+            return None, missed[0]
+        return min([low, *missed[1:2]]), max(high, *met) if high < math.inf else None
 
     @property
     def lower_per_s(self) -> float | None:
-        """Return the lower bound of the interval, or None if it is unknown or below the rates that may be offered."""
         return self.interval[0]
 
     @property
     def upper_per_s(self) -> float | None:
-        """Return the upper bound of the interval, or None if it is unknown or above the rates that may be offered."""
         return self.interval[1]
 
     @cached_property
@@ -245,19 +249,19 @@ class Capacity:
 
 
 def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
-    """Return the rate at which the isotonic regression is 0: 0 if all values are higher, infinite if all are lower.
+    """Return the rate at which the isotonic regression is 0, or infinity if it is negative at every rate.
 
     The regression pools neighbours that contradict each other. Between the means of two pools, it is interpolated.
+    Below the lowest rate, the metric is assumed to be proportional to the rate.
     """
     order = np.argsort(logs)
     fit = isotonic_regression(excesses[order], weights=weights[order])
     starts = fit.blocks[:-1]
-    pooled = np.add.reduceat(weights[order], starts)
-    rates = np.add.reduceat(logs[order] * weights[order], starts) / pooled
+    rates = np.add.reduceat(logs[order] * weights[order], starts) / np.add.reduceat(weights[order], starts)
     values = fit.x[starts]
-    if values[0] >= 0 or values[-1] < 0:
-        return 0.0 if values[0] >= 0 else math.inf
-    return float(np.exp(np.interp(0.0, values, rates)))
+    if values[-1] < 0:
+        return math.inf
+    return float(np.exp(rates[0] - values[0] if values[0] >= 0 else np.interp(0.0, values, rates)))
 
 
 def capacities_of(result: Result) -> list[Capacity]:

@@ -8,14 +8,14 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_estimate import FEWEST, USERS, Capacity
+from under_siege.capacity.capacity_estimate import FEWEST, Capacity
 from under_siege.capacity.rate_step_run import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, RateStep, Record, Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.model.suite import Suite
+from under_siege.model.suite import USERS, Suite
 from under_siege.monitors.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.run.load_run import compute_bare
 from under_siege.run.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record

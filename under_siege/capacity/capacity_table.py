@@ -81,6 +81,10 @@ def _time_of(step: StepMetrics | None, kind: str, percent: float = 99) -> str:
     return OUTCOMES[max(shares, key=lambda name: shares[name])]
 
 
+def _share(share: float) -> str:
+    return f"{significant(100 * share, 2)} %"
+
+
 def cells(capacity: Capacity) -> list[str]:
     """Return the cells of a server's row, in the order of `COLUMNS`."""
     if capacity.verdict == FAILED:
@@ -153,8 +157,6 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         return
     if capacity.is_none:
         yield f": no rate meets the goals; {_why_none(capacity)}"
-    elif capacity.lower_per_s is None and capacity.upper_per_s is None:
-        yield ": the search found no limit; search longer (--time)"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
     elif capacity.upper_per_s is None:
@@ -163,7 +165,7 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         shares = {step.per_s: share for step in capacity.steps if (share := step.shares(math.inf)[name])}
         if shares:
             lowest = min(shares)
-            yield f": {formatting.share(shares[lowest])} of the requests were {what} at {per_s(lowest)}"
+            yield f": {_share(shares[lowest])} of the requests were {what} at {per_s(lowest)}"
     if capacity.limited:
         yield (
             f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
@@ -239,7 +241,7 @@ def _step_grid(capacities: Sequence[Capacity]) -> Grid:
 
 def _step_cells(capacity: Capacity, step: StepMetrics) -> list[str]:
     shares = step.shares(capacity.in_time_s).items()
-    missed = [f"{formatting.share(share)} {OUTCOMES.get(name, name)}" for name, share in shares if share]
+    missed = [f"{_share(share)} {OUTCOMES.get(name, name)}" for name, share in shares if share]
     times = [_time_of(step, "response"), _time_of(step, "ping")]
     return [per_s(step.per_s), *times, per_s(step.good_per_s(capacity.in_time_s)), ", ".join(missed) or NONE]
 

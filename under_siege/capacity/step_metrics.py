@@ -22,9 +22,9 @@ AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is th
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
 REPLICATES = 300
 BLOCK_S = 1.0  # length of the bootstrap's blocks, because the latencies of neighbouring requests are alike
-# Standard deviation of the logarithm of a percentile that one request exceeds; it shrinks with the square root of their
-# number. Chosen so that 95 % of the intervals that scripts/simulate_capacity.py prints contain the truth.
-SMOOTHING = 0.85
+# Standard deviation of the logarithm of a percentile that one request exceeds. It shrinks with the square root of their
+# number, which counts as at least FEWEST_BEYOND. scripts/simulate_capacity.py shows how many intervals hold the truth.
+SMOOTHING, FEWEST_BEYOND = 0.85, 4.0
 MOST_EXCESS = math.log(3)  # how far a metric exceeds its limit counts up to this factor
 SLEEPS = 0.5  # CPU time as a share of the response time; below it, the CPU speed has no effect
 OUTCOMES = {
@@ -130,7 +130,7 @@ class StepMetrics:
         else:
             places = (sums <= (1 - allowed) * sums[:, -1:]).sum(axis=1)
             excesses = np.log(values[np.minimum(places, len(values) - 1)] / limit)
-        excesses[1:] += random.normal(0.0, SMOOTHING / math.sqrt(max(1.0, len(values) * allowed)), REPLICATES)
+        excesses[1:] += random.normal(0.0, SMOOTHING / math.sqrt(max(FEWEST_BEYOND, len(values) * allowed)), REPLICATES)
         return np.asarray(np.clip(excesses, -MOST_EXCESS, MOST_EXCESS))
 
     @property
