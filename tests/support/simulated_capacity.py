@@ -52,27 +52,6 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Stalling:
-    """One worker that stalls for one second in every ten."""
-
-    service_s: float
-    every_s: float = 10.0
-    for_s: float = 1.0
-    workers: int = 1
-    computes: bool = False
-
-    def waits_s(self, due_s: Sequence[float], random: Random, _: Machine) -> list[float]:
-        """Return the latency of each request."""
-        free, waits, phase = 0.0, [], random.uniform(0, self.every_s)
-        for due in due_s:
-            begin = max(due, free)
-            into = (begin + phase) % self.every_s
-            free = begin + (self.for_s - into if into < self.for_s else 0.0) + self.service_s
-            waits.append(free - due)
-        return waits
-
-
-@dataclass(frozen=True)
 class Sharing:
     """One CPU that all requests share equally, as threads share the GIL."""
 
@@ -96,7 +75,7 @@ class Sharing:
         return [end - due for end, due in zip(ends, due_s, strict=True)]
 
 
-AnyServer = Server | Stalling | Sharing
+AnyServer = Server | Sharing
 
 
 def fixed(service_s: float) -> Service:
@@ -116,7 +95,6 @@ SERVERS: dict[str, AnyServer] = {
     "M/D/1 cpu": Server(1, fixed(0.05), computes=True),
     "M/D/2 cpu": Server(2, fixed(0.05), computes=True),
     "M/M/2 cpu": Server(2, exponential(0.05), computes=True),
-    "stalls": Stalling(0.02),
     "refuses": Server(1, fixed(0.05), most_waiting_s=0.2),
     "shares": Sharing(fixed(0.05)),
 }
@@ -138,7 +116,6 @@ TRUTHS: dict[str, tuple[Callable[[float, float], float], float]] = {
     "M/D/1": (deterministic(1, 0.05), 20.0),
     "M/D/2": (deterministic(2, 0.05), 40.0),
     "M/M/2": (exponential_share(2, 0.05), 40.0),
-    "stalls": (late_share(SERVERS["stalls"]), 45.0),
     "refuses": (late_share(SERVERS["refuses"]), 20.0),
     "shares": (late_share(SERVERS["shares"]), 20.0),
 }
@@ -181,7 +158,7 @@ def sieged(
     machine: Machine | None = None,
 ) -> RateStep:
     """Simulate a closed loop, in which as many requests as users are always waiting or in service."""
-    machine, endless = machine or Machine(), np.zeros(users + round(1200 * time_s))
+    machine, endless = machine or Machine(), np.zeros(users + round(2500 * time_s))
     served = server
     if isinstance(server, Server):
         served = replace(server, workers=min(server.workers, users), most_waiting_s=math.inf)

@@ -32,7 +32,8 @@ FALL = 0.55  # factor for the next rate if no rate has met all goals
 NARROW = 1.25  # ratio of the lowest rate that missed a goal to the highest that met all; then the search closes in
 CLOSING = 2 / 3  # share of the time after which the search closes in
 AROUND = (0.95, 1.05)  # rates of the last steps, as shares of the estimate
-STEP, LEAST = 1 / 12, 1 / 20  # share of the time for a siege or step; the search ends if less than LEAST is left
+STEP, SHORTEST_S = 1 / 12, 2.0  # share of the time for a siege or step, and its minimum
+LEAST = 1 / 20  # the search ends if less than this share of the time is left
 MOST = 12  # maximum number of steps per server
 FEWEST, MOST_REQUESTS = 2, 10_000  # minimum and maximum number of requests per step
 TIMEOUT = 1.1  # how long a step waits for its last responses, as a multiple of the longest limit
@@ -59,9 +60,9 @@ class Capacity:
         self._limited = [step for step in self._offered if step.is_limited(self.goals)]
         self.steps = sorted((step for step in self._offered if step not in self._limited), key=lambda step: step.per_s)
         self.saturation_per_s = max((step.per_s for step in self._sieges), default=None)
-        saturation = self.saturation_per_s or MOST_PER_S
-        self.least_per_s = min(LEAST_PER_S, LEAST_SHARE * saturation)
-        limits = [MOST_PER_S, MOST_SHARE * saturation, *(BELOW_LIMIT * step.per_s for step in self._limited)]
+        self.least_per_s = min(LEAST_PER_S, LEAST_SHARE * (self.saturation_per_s or MOST_PER_S))
+        highest = MOST_SHARE * (self.saturation_per_s or 0.0) if self._is_saturated else MOST_PER_S
+        limits = [MOST_PER_S, highest, *(BELOW_LIMIT * step.per_s for step in self._limited)]
         self.most_per_s = max(2 * self.least_per_s, min(limits))
 
     @cached_property
@@ -90,7 +91,7 @@ class Capacity:
     def _bound_per_s(self) -> float:
         """Return the saturation rate if it bounds the capacity, or 0 if no goal needs a response to every request."""
         needs_responses = any(goal.figure.startswith(("response_", "availability_")) for goal in self.goals)
-        return self.saturation_per_s or 0.0 if needs_responses else 0.0
+        return self.saturation_per_s or 0.0 if needs_responses and self._is_saturated else 0.0
 
     @cached_property
     def _crossings(self) -> Floats:
@@ -114,7 +115,7 @@ class Capacity:
         limits_s = [goal.limit for goal in self.goals if goal.figure.startswith("response_")]
         startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
         beside_s = startup_s + TIMEOUT * max(limits_s, default=0.0)
-        left_s, step_s = budget_s - used_s - beside_s, STEP * budget_s
+        left_s, step_s = budget_s - used_s - beside_s, max(SHORTEST_S, STEP * budget_s)
         if any(step.failure for step in self._own) or len(self._own) >= MOST:
             return None
         if users := self._users_of_next_siege():
@@ -132,13 +133,20 @@ class Capacity:
         rate = min(self.most_per_s, max(self.least_per_s, rate, FEWEST / step_s))
         return rate, max(LEAST * budget_s, min(step_s, left_s, MOST_REQUESTS / rate)), 0
 
+    @property
+    def _is_saturated(self) -> bool:
+        """Return whether the users of the last siege, rather than the load generator, kept the server busy."""
+        if not self._sieges or self._sieges[-1].is_limited(self.goals):
+            return False
+        last = self._sieges[-1]
+        return last.step.closed_users >= IDLE * (last.record.idle_answer_s or 0.0) * last.per_s
+
     def _users_of_next_siege(self) -> int:
-        """Return how many users the next siege needs to overload the server, or 0 if no siege is needed."""
+        """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed."""
         if not self._sieges:
             return USERS
-        last = self._sieges[-1]
-        users, idle_s = last.step.closed_users, last.record.idle_answer_s or 0.0
-        return MORE_USERS * users if users < MOST_USERS and users < IDLE * idle_s * last.per_s else 0
+        last, users = self._sieges[-1], self._sieges[-1].step.closed_users
+        return 0 if self._is_saturated or last.is_limited(self.goals) or users >= MOST_USERS else MORE_USERS * users
 
     @property
     def _bracket(self) -> tuple[float, float]:
@@ -175,7 +183,7 @@ class Capacity:
         """Return the confidence interval; a bound is None if it is unknown or outside the rates that may be offered.
 
         The interval contradicts no step: the upper bound is not below a rate that met all goals, and the lower bound is
-        not above a rate if two steps at this or a lower rate missed a goal.
+        not above the highest of them, nor above a rate if two steps at this or a lower rate missed a goal.
         """
         if self.failure:
             return None, None
@@ -184,7 +192,7 @@ class Capacity:
         met = [step.per_s for step in self.steps if not self.missed_at(step)]
         if not met:
             return None, missed[0]
-        return min([low, *missed[1:2]]), max(high, *met) if high < math.inf else None
+        return min([low, max(met), *missed[1:2]]), max(high, *met) if missed or self._bound_per_s else None
 
     @property
     def lower_per_s(self) -> float | None:
@@ -249,19 +257,19 @@ class Capacity:
 
 
 def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
-    """Return the rate at which the isotonic regression is 0, or infinity if it is negative at every rate.
+    """Return the rate at which the isotonic regression is 0.
 
     The regression pools neighbours that contradict each other. Between the means of two pools, it is interpolated.
-    Below the lowest rate, the metric is assumed to be proportional to the rate.
+    Beyond the lowest and the highest rate, the metric is assumed to be proportional to the rate.
     """
     order = np.argsort(logs)
     fit = isotonic_regression(excesses[order], weights=weights[order])
     starts = fit.blocks[:-1]
     rates = np.add.reduceat(logs[order] * weights[order], starts) / np.add.reduceat(weights[order], starts)
     values = fit.x[starts]
-    if values[-1] < 0:
-        return math.inf
-    return float(np.exp(rates[0] - values[0] if values[0] >= 0 else np.interp(0.0, values, rates)))
+    far = 2 * MOST_EXCESS
+    ends = [values[0] - far, *values, values[-1] + far], [rates[0] - far, *rates, rates[-1] + far]
+    return float(np.exp(np.interp(0.0, *ends)))
 
 
 def capacities_of(result: Result) -> list[Capacity]:

@@ -1,7 +1,7 @@
 """Format capacities as sentences, tables, Markdown, CSV and JSON data."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -59,10 +59,11 @@ def headline(capacities: Sequence[Capacity]) -> str:
     best, others = _best(named(capacities))
     if best is None:
         return "No server meets all goals at any offered rate"
-    compared = ", more than any other" if len(capacities) > 1 else ""
-    if others:
-        compared = f"; not significantly different: {listed([other.plain for other in others])}"
-    return f"{capitalized(best.plain)} {_interval(best.capacity)}{compared}"
+    return f"{capitalized(best.plain)} {_interval(best.capacity)}{_not_different([other.plain for other in others])}"
+
+
+def _not_different(names: Sequence[str]) -> str:
+    return f"; not significantly different: {listed(names)}" if names else ""
 
 
 def per_s(value: float | None) -> str:
@@ -128,8 +129,8 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
         of_ceiling = best.capacity.of_ceiling
         share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
         goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
-        not_different = f"; not significantly different: {listed([other.brief for other in others])}" if others else ""
-        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{not_different}."
+        compared = _not_different([other.brief for other in others])
+        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{compared}."
     for each in several:
         name = with_capital(each.brief, each.capacity.case.server)
         yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
@@ -156,16 +157,17 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         yield f": search failed: {capacity.failure}"
         return
     if capacity.is_none:
-        yield f": no rate meets the goals; {_why_none(capacity)}"
+        first = capacity.steps[0]
+        values = [_missed(first, goal).partition(" at ")[0] for goal in capacity.missed_at(first)]
+        yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
     elif capacity.upper_per_s is None:
         yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
-    for name, what in (("limited", OUTCOMES["limited"]), ("wrong", OUTCOMES["wrong"])):
-        shares = {step.per_s: share for step in capacity.steps if (share := step.shares(math.inf)[name])}
-        if shares:
-            lowest = min(shares)
-            yield f": {_share(shares[lowest])} of the requests were {what} at {per_s(lowest)}"
+    for name in ("limited", "wrong"):
+        if step := next((step for step in capacity.steps if step.shares(math.inf)[name]), None):
+            share = _share(step.shares(math.inf)[name])
+            yield f": {share} of the requests were {OUTCOMES[name]} at {per_s(step.per_s)}"
     if capacity.limited:
         yield (
             f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
@@ -186,13 +188,6 @@ def in_one_sentence(capacity: Capacity) -> str:
     """Describe a capacity in a sentence, which is used as the alternative text of a chart."""
     name = with_capital(in_brief(capacity.case.server, capacity.case.server, capacity.title), capacity.case.server)
     return f"{name} {_interval(capacity)}." if capacity.lower_per_s else "".join([name, *_remarks(capacity), "."])
-
-
-def _why_none(capacity: Capacity) -> str:
-    """Return why no rate meets the goals, such as `even at 1/s, ping p99 is 80 ms`."""
-    first = capacity.steps[0]
-    values = [f"{_missed(first, goal).partition(' at ')[0]}" for goal in capacity.missed_at(first)]
-    return f"even at {per_s(first.per_s)}: {' and '.join(values)}"
 
 
 def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
@@ -246,36 +241,40 @@ def _step_cells(capacity: Capacity, step: StepMetrics) -> list[str]:
     return [per_s(step.per_s), *times, per_s(step.good_per_s(capacity.in_time_s)), ", ".join(missed) or NONE]
 
 
-_STEP_KEYS = (
-    *("offered_per_s", "p50_s", "p99_s", "ping_p50_s", "ping_p99_s"),
-    *("good_per_s", "cpu_s_per_transaction", "memory_bytes"),
-)
+def _finite(value: float | None) -> float | None:
+    return None if value is None or value == math.inf else value
+
+
+_FIGURES: dict[str, Callable[[Capacity, StepMetrics], float | None]] = {
+    "offered_per_s": lambda _, step: step.per_s,
+    "p50_s": lambda _, step: _finite(step.percentile_s("response", 50)),
+    "p99_s": lambda _, step: _finite(step.percentile_s("response", 99)),
+    "ping_p50_s": lambda _, step: _finite(step.percentile_s("ping", 50)),
+    "ping_p99_s": lambda _, step: _finite(step.percentile_s("ping", 99)),
+    "good_per_s": lambda capacity, step: step.good_per_s(capacity.in_time_s),
+    "cpu_s_per_transaction": lambda _, step: step.cpu_s,
+    "memory_bytes": lambda _, step: step.memory_bytes,
+}
 
 
 def as_csv(result: Result) -> str:
     """Return a CSV line for each step of each server, with empty fields for unknown and infinite values."""
     rows = (
-        [each.name, *(step[column] for column in _STEP_KEYS), "; ".join(step["missed"])]
-        for each in named(capacities_of(result))
-        for step in _steps(each.capacity)
+        [name, *(figure(capacity, step) for figure in _FIGURES.values()), "; ".join(_texts(capacity.missed_at(step)))]
+        for capacity, name, _, _ in named(capacities_of(result))
+        for step in capacity.steps
     )
-    return rows_as_csv(["server", *_STEP_KEYS, "missed"], rows)
+    return rows_as_csv(["server", *_FIGURES, "missed"], rows)
 
 
-def _steps(capacity: Capacity) -> Iterator[dict[str, Any]]:
-    for step in capacity.steps:
-        times = [_finite(step.percentile_s(kind, percent)) for kind in ("response", "ping") for percent in (50, 99)]
-        rest = step.good_per_s(capacity.in_time_s), step.cpu_s, step.memory_bytes
-        yield {
-            **dict(zip(_STEP_KEYS, (step.per_s, *times, *rest), strict=True)),
-            "requests": len(step.waits_s),
-            "shares": step.shares(capacity.in_time_s),
-            "missed": [goal.text for goal in capacity.missed_at(step)],
-        }
+def _step(capacity: Capacity, step: StepMetrics) -> dict[str, Any]:
+    figures, missed = {name: figure(capacity, step) for name, figure in _FIGURES.items()}, capacity.missed_at(step)
+    shares = step.shares(capacity.in_time_s)
+    return {**figures, "requests": len(step.waits_s), "shares": shares, "missed": _texts(missed)}
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value == math.inf else value
+def _texts(goals: Sequence[Goal]) -> list[str]:
+    return [goal.text for goal in goals]
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
@@ -297,7 +296,7 @@ def _case(capacity: Capacity) -> dict[str, Any]:
         "capacity_per_s": {"holds": capacity.lower_per_s, "fails": capacity.upper_per_s},
         "estimate_per_s": capacity.per_s,
         "saturation_per_s": capacity.saturation_per_s,
-        "goals": [goal.text for goal in capacity.goals],
+        "goals": _texts(capacity.goals),
         "breaks_first": capacity.breaks.text if capacity.breaks else None,
         "ceiling_per_s": capacity.ceiling_per_s,
         "of_ceiling": capacity.of_ceiling,
@@ -305,5 +304,5 @@ def _case(capacity: Capacity) -> dict[str, Any]:
         "ping_s": {"p99": _finite(nearest.percentile_s("ping", 99)) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
-        "steps": list(_steps(capacity)),
+        "steps": [_step(capacity, step) for step in capacity.steps],
     }

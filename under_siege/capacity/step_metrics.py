@@ -24,7 +24,7 @@ REPLICATES = 300
 BLOCK_S = 1.0  # length of the bootstrap's blocks, because the latencies of neighbouring requests are alike
 # Standard deviation of the logarithm of a percentile that one request exceeds. It shrinks with the square root of their
 # number, which counts as at least FEWEST_BEYOND. scripts/simulate_capacity.py shows how many intervals hold the truth.
-SMOOTHING, FEWEST_BEYOND = 0.85, 4.0
+SMOOTHING, FEWEST_BEYOND = 1.1, 4.0
 MOST_EXCESS = math.log(3)  # how far a metric exceeds its limit counts up to this factor
 SLEEPS = 0.5  # CPU time as a share of the response time; below it, the CPU speed has no effect
 OUTCOMES = {

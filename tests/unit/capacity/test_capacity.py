@@ -143,32 +143,32 @@ def test_the_interval_contradicts_no_step() -> None:
             one, _, _ = found(name, seed)
             missed = [step.per_s for step in one.steps if one.missed_at(step)]
             met = [step.per_s for step in one.steps if not one.missed_at(step)]
-            assert one.upper_per_s >= max(met)
+            assert (one.upper_per_s or math.inf) >= max(met)
             assert len(missed) < 2 or one.lower_per_s <= missed[1]
 
 
-def test_one_lucky_step_raises_the_upper_bound_and_one_unlucky_step_does_not_lower_the_lower_bound() -> None:
-    def with_steps(*more: float) -> Capacity:
-        result = result_of([])
-        for number, rate in enumerate((12.0, 14.0, 15.0, 19.5), start=1):
-            result.steps.append(offered(SERVERS["M/D/1"], rate, 15.0, number, 1))
-        for rate in more:
-            step = offered(SERVERS["M/D/1"], 10.0, 15.0, 9, 1)
-            step.arrivals_per_s = abs(rate)
-            if rate < 0:
-                step.arrivals.outcome[:10] = ["refused"] * 10
-            result.steps.append(step)
-        return capacities_of(result)[0]
-
-    plain = with_steps()
-    assert with_steps(19.9).upper_per_s >= 19.9 > plain.upper_per_s - 1
-    assert with_steps(-8.0, -8.1).lower_per_s <= 8.1 < plain.lower_per_s
+def with_step(rate: float, refused: int = 0, again: int = 1) -> Capacity:
+    """Add steps at a rate whose requests are answered as at 10/s, or refused, to steps around the true 17.7/s."""
+    result = result_of([])
+    for number, step_rate in enumerate((12.0, 14.0, 16.0, 19.5, 22.0), start=1):
+        result.steps.append(offered(SERVERS["M/D/1"], step_rate, 15.0, number, 1))
+    for number in range(again):
+        step = offered(SERVERS["M/D/1"], 10.0, 3.0, 10 + number, 1)
+        step.arrivals_per_s = rate
+        step.arrivals.outcome[:refused] = ["refused"] * refused
+        result.steps.append(step)
+    return capacities_of(result)[0]
 
 
-def test_the_capacity_of_a_server_that_stalls_has_a_wide_interval() -> None:
-    one, _, _ = found("stalls", 1)
-    assert covers(one, capacity_of("stalls", LIMIT_S))
-    assert one.verdict == "undecided"
+def test_the_upper_bound_is_not_below_a_rate_that_met_the_goals() -> None:
+    assert with_step(10.0).upper_per_s < 25
+    assert with_step(25.0).upper_per_s >= 25
+
+
+def test_the_lower_bound_is_not_above_a_rate_that_missed_the_goals_twice() -> None:
+    assert with_step(10.0).lower_per_s > 10
+    assert with_step(10.0, refused=5).lower_per_s > 10
+    assert with_step(10.0, refused=5, again=2).lower_per_s <= 10
 
 
 def test_refused_requests_miss_the_latency_goal() -> None:
@@ -205,15 +205,19 @@ def test_refused_limited_wrong_and_late_responses_are_told_apart() -> None:
 def test_a_server_with_slow_pings_at_every_rate_has_no_capacity() -> None:
     one, result, _ = searched(SERVERS["M/D/1"], ping=lambda rate: 0.08 + rate / 1000)
     assert one.lower_per_s is None
-    assert one.upper_per_s == 1
+    assert one.is_none
+    assert one.upper_per_s == pytest.approx(one.least_per_s, rel=0.02)
     assert any(
-        "no rate meets the goals; even at" in sentence and "ping p99 is" in sentence for sentence in conclusion([one])
+        "no rate meets the goals; even at" in sentence and "ping p99: 81 ms" in sentence
+        for sentence in conclusion([one])
     )
     assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["holds"] is None
 
 
 def test_a_server_that_meets_the_goals_at_every_rate_has_no_upper_bound() -> None:
-    one, result, _ = searched(Server(1, fixed(0.0001)), budget_s=15.0)
+    """Pings are fast at every rate, and no goal needs responses."""
+    one, result, _ = searched(SERVERS["M/D/1"], goals=("ping p99 < 50ms",))
+    assert one.lower_per_s > 20
     assert one.upper_per_s is None
     assert one.lower_per_s
     assert "meets every goal at every offered rate" in " ".join(conclusion([one]))
@@ -247,15 +251,16 @@ def test_refusals_have_infinite_latency_and_unanswered_requests_are_censored() -
     assert one.percentile_s("response", 99) == math.inf
     assert one.good_per_s(1.0) <= 21
     queue = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1))
-    assert 4.0 <= queue.percentile_s("response", 99) < 6.0
+    assert 4.0 <= queue.percentile_s("response", 99) < 6.2
 
 
 def test_the_capacity_is_reported_as_a_share_of_the_ceiling() -> None:
     _, result, _ = found("M/D/1", 0)
     result.records.append(bare_record(users=25))  # 20 requests per second
     (one,) = capacities_of(result)
+    of_ceiling = one.of_ceiling
     result.records.clear()
-    assert one.of_ceiling == pytest.approx(one.per_s / 20, rel=0.01)
+    assert of_ceiling == pytest.approx(one.per_s / 20, rel=0.01)
 
 
 def test_a_failed_capacity_search_is_reported_with_its_reason() -> None:
@@ -295,9 +300,8 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
     wide, narrow = io.StringIO(), io.StringIO()
     for page, width in ((wide, 200), (narrow, 34)):
         Console(file=page, width=width).print(Report(result).for_terminal())
-    rates = [per_s(step.per_s) for step in one.steps]
     for page in (wide, narrow):
-        assert sorted(word for word in page.getvalue().split() if word in rates) >= sorted(rates)
+        assert {per_s(step.per_s) for step in one.steps} <= set(page.getvalue().split())
     assert max(map(len, narrow.getvalue().splitlines())) < max(map(len, wide.getvalue().splitlines()))
 
 
@@ -367,7 +371,6 @@ def test_the_capacity_of_a_server_that_sleeps_50_ms_is_found_in_20_seconds(tmp_p
     assert one.lower_per_s < 1.1 * truth
     assert one.upper_per_s > 0.9 * truth
     assert off(one, truth) < 0.25
-    assert one.breaks.text == "p99 < 500ms"
     assert "requests/s (95 % CI" in ran.stdout
 
 
