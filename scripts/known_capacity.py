@@ -53,7 +53,9 @@ def _search(name: str) -> None:
     target = "2" if name == "primes" else f"{SUITE}:{name}"
     (case,), code = _bench("capacity", target, "--goal", GOAL)
     if name == "primes":
-        service_s = 2 / sum([*rates, _closed_loop_rate()])
+        rates.append(_closed_loop_rate())
+        print(f"closed loop: {rates[0]:.2f}/s before and {rates[1]:.2f}/s after the search", flush=True)
+        service_s = 2 / sum(rates)
         truth = capacity(deterministic(1, service_s), 1 / service_s, LIMIT_S)
     else:
         truth = TRUTHS[name]()
