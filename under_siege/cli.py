@@ -205,7 +205,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     """Find the highest request rate that meets all goals.
 
     The rate of each server has a confidence interval. Requests arrive as a Poisson process (open loop). TARGET is the
-    same as for run. Exit 1 if a search failed; else 3 if an interval is wider than about ±15 %; else 0.
+    same as for run. Exit 1 if a search failed; else 3 if an interval is wider than about ±20 %; else 0.
     """
     from under_siege.capacity.capacity_estimate import USUAL_STEPS
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity

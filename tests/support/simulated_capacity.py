@@ -4,15 +4,20 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 import numpy as np
+from queue_theory import capacity, deterministic
+from queue_theory import exponential as exponential_share
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.capacity_estimate import Capacity, capacities_of
-from under_siege.capacity.rate_step_run import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
+from under_siege.capacity.capacity_estimate import TIMEOUT, Capacity, capacities_of
+from under_siege.capacity.capacity_run import LEAST_PER_S
+from under_siege.capacity.rate_step_run import PING_EVERY_S, typical_arrivals
+from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
 from under_siege.model.requirement import goal
 
@@ -47,27 +52,6 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Stalling:
-    """One worker that stalls for one second in every ten."""
-
-    service_s: float
-    every_s: float = 10.0
-    for_s: float = 1.0
-    workers: int = 1
-    computes: bool = False
-
-    def waits_s(self, due_s: Sequence[float], random: Random, _: Machine) -> list[float]:
-        """Return the latency of each request."""
-        free, waits, phase = 0.0, [], random.uniform(0, self.every_s)
-        for due in due_s:
-            begin = max(due, free)
-            into = (begin + phase) % self.every_s
-            free = begin + (self.for_s - into if into < self.for_s else 0.0) + self.service_s
-            waits.append(free - due)
-        return waits
-
-
-@dataclass(frozen=True)
 class Sharing:
     """One CPU that all requests share equally, as threads share the GIL."""
 
@@ -91,7 +75,7 @@ class Sharing:
         return [end - due for end, due in zip(ends, due_s, strict=True)]
 
 
-AnyServer = Server | Stalling | Sharing
+AnyServer = Server | Sharing
 
 
 def fixed(service_s: float) -> Service:
@@ -106,39 +90,42 @@ def exponential(service_s: float) -> Service:
 
 SERVERS: dict[str, AnyServer] = {
     "M/D/1": Server(1, fixed(0.05)),
-    "M/D/2": Server(2, fixed(0.1)),
+    "M/D/2": Server(2, fixed(0.05)),
     "M/M/2": Server(2, exponential(0.05)),
     "M/D/1 cpu": Server(1, fixed(0.05), computes=True),
-    "M/D/2 cpu": Server(2, fixed(0.1), computes=True),
+    "M/D/2 cpu": Server(2, fixed(0.05), computes=True),
     "M/M/2 cpu": Server(2, exponential(0.05), computes=True),
-    "stalls": Stalling(0.02),
     "refuses": Server(1, fixed(0.05), most_waiting_s=0.2),
     "shares": Sharing(fixed(0.05)),
 }
 
 
-def capacity_by_arithmetic(
-    server: AnyServer,
-    limit_s: float = 1.0,
-    percent: float = 99.0,
-    arrivals: int = 300_000,
-    machines: Sequence[Machine] | None = None,
-) -> float:
-    """Return the rate at which this percentile of latency reaches the limit."""
-    random = Random(7)
-    unit = list(itertools.accumulate(random.expovariate(1) for _ in range(arrivals)))
-    least, most = 8.0, 50.0
-    for _ in range(9):
-        rate = (least * most) ** 0.5
-        waits: list[float] = []
-        for number, machine in enumerate(machines or [Machine()]):
-            due_s = [at / rate for at in unit]
-            if machines is not None:
-                due_s = [at for at in np.cumsum(np.random.default_rng(number).exponential(1 / rate, 8000)) if at < 180]
-            waits += server.waits_s(due_s, Random(3), machine)
-        beyond = sum(wait > limit_s for wait in waits)
-        least, most = (rate, most) if beyond <= (1 - percent / 100) * len(waits) else (least, rate)
-    return (least * most) ** 0.5
+def late_share(server: AnyServer, arrivals: int = 300_000) -> Callable[[float, float], float]:
+    """Return a function of rate and limit that returns the share of late requests in a long simulation."""
+    unit = np.random.default_rng(7).exponential(1.0, arrivals).cumsum()
+
+    def share(per_s: float, limit_s: float) -> float:
+        waits = server.waits_s((unit / per_s).tolist(), Random(3), Machine())
+        return sum(wait > limit_s for wait in waits) / arrivals
+
+    return share
+
+
+# For each server: the share of late requests as a function of rate and limit, and the saturation rate.
+TRUTHS: dict[str, tuple[Callable[[float, float], float], float]] = {
+    "M/D/1": (deterministic(1, 0.05), 20.0),
+    "M/D/2": (deterministic(2, 0.05), 40.0),
+    "M/M/2": (exponential_share(2, 0.05), 40.0),
+    "refuses": (late_share(SERVERS["refuses"]), 20.0),
+    "shares": (late_share(SERVERS["shares"]), 20.0),
+}
+
+
+@cache
+def capacity_of(name: str, limit_s: float) -> float:
+    """Return the true capacity of a server in `SERVERS` for the p99; a CPU-bound one has that of a steady CPU."""
+    share, saturation_per_s = TRUTHS[name.removesuffix(" cpu")]
+    return capacity(share, saturation_per_s, limit_s)
 
 
 def offered(
@@ -156,13 +143,48 @@ def offered(
     due_s = typical_arrivals(max(5, round(rate * time_s)), [seed, number]) / rate
     waits = np.array(server.waits_s(due_s.tolist(), Random(f"{seed} {number}"), machine))
     limit_s = max((one.limit for one in map(goal, goals) if one.figure.startswith("response_")), default=1.0)
-    late = np.sort((due_s + np.minimum(waits, limit_s))[waits > limit_s])
-    most = max(FEWEST_MISSED, math.ceil(CLEARLY * 0.01 * len(due_s)))
-    broke = len(late) >= most
-    waited_s = 0.0 if broke else min(LATER * limit_s, max(waits[-20:]))
-    until_s = float(due_s[-1] + waited_s)  # no step ends before its last request is due
-    seen = due_s <= until_s
-    due_s, waits = due_s[seen], waits[seen]
+    until_s = float(due_s[-1] + min(TIMEOUT * limit_s, max(waits[-20:])))
+    return _step(server, rate, due_s, waits, until_s, number, time_s, ping, goals, machine)
+
+
+def sieged(
+    server: AnyServer,
+    users: int,
+    time_s: float,
+    number: int,
+    seed: int,
+    ping: Ping = lambda _: 0.002,
+    goals: Sequence[str] = GOALS,
+    machine: Machine | None = None,
+) -> RateStep:
+    """Simulate a closed loop, in which as many requests as users are always waiting or in service."""
+    machine, endless = machine or Machine(), np.zeros(users + round(2500 * time_s))
+    served = server
+    if isinstance(server, Server):
+        served = replace(server, workers=min(server.workers, users), most_waiting_s=math.inf)
+    elif isinstance(server, Sharing):  # all requests at once would end at once, after the siege
+        endless = np.arange(len(endless)) * server.service(Random())
+    ends = np.sort(endless + served.waits_s(endless.tolist(), Random(f"{seed} {number}"), machine))
+    due_s = np.concatenate([np.zeros(users), ends])[: len(ends)]
+    due_s, ends = due_s[due_s < time_s], ends[due_s < time_s]
+    step = _step(server, LEAST_PER_S, due_s, ends - due_s, time_s, number, time_s, ping, goals, machine)
+    step.closed_users = users
+    step.arrivals_per_s = max(LEAST_PER_S, StepMetrics(step).answered_per_s)
+    return step
+
+
+def _step(
+    server: AnyServer,
+    rate: float,
+    due_s: np.ndarray,
+    waits: np.ndarray,
+    until_s: float,
+    number: int,
+    time_s: float,
+    ping: Ping,
+    goals: Sequence[str],
+    machine: Machine,
+) -> RateStep:
     ended = np.minimum(due_s + np.where(np.isinf(waits), 0.001, waits), until_s)
     outcome = [_outcome(*both, until_s) for both in zip(waits, ended, strict=True)]
     record = _record(server, number, time_s, until_s, machine, waits, outcome)
@@ -170,9 +192,7 @@ def offered(
     record.pings = Pings(pings, pings, [ping(rate)] * len(pings), [""] * len(pings))
     machine.now_s += until_s + CASE_BESIDE_S
     arrivals = Arrivals(due_s.tolist(), due_s.tolist(), ended.tolist(), outcome)
-    return RateStep(
-        record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s, broke=broke
-    )
+    return RateStep(record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s)
 
 
 def _record(
@@ -204,7 +224,6 @@ def searched(
     seed: int = 1,
     *,
     budget_s: float = 60.0,
-    task_s: float = 0.05,
     ping: Ping = lambda _: 0.002,
     goals: Sequence[str] = GOALS,
     noisy: bool = False,
@@ -213,9 +232,11 @@ def searched(
     result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
-        found = Capacity(result, case, task_s).next_offer(budget_s)
+        found = Capacity(result, case).next_offer(budget_s)
         if found is None:
             break
-        result.steps.append(offered(server, *found, number, seed, ping, goals, machine))
+        rate, time_s, users = found
+        simulate, load = (sieged, users) if users else (offered, rate)
+        result.steps.append(simulate(server, load, time_s, number, seed, ping, goals, machine))
     (one,) = capacities_of(result)
     return one, result, machine

@@ -1,8 +1,9 @@
 """Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. The measured service times are replayed to estimate the knee, and the next steps
-offer rates slightly below the knee. If the replay does not match the steps, the search continues between the rates that
-met the goals and the rates that missed one.
+A closed-loop siege measures the saturation rate of the server. The steps then offer rates below it, with Poisson
+arrivals: first halfway between the highest rate that met the goals and the lowest rate that missed one, then around the
+estimate. A metric can only get worse as the rate increases, so the estimate is the rate at which the isotonic
+regression over all steps reaches the limit.
 """
 
 from __future__ import annotations
@@ -11,285 +12,213 @@ import math
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
-from under_siege.capacity.knee import Knee, Queue, StepEvidence, estimate_knee, knee_of_replicates, queue_from
-from under_siege.capacity.step_metrics import StepMetrics, percentile_of
+from under_siege.capacity.step_metrics import MOST_EXCESS, REPLICATES, Floats, StepMetrics
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.stats.cpu_speed_over_time import speeds_of
+from under_siege.model.suite import USERS
 from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)
-PRECISE = 1.08  # the search stops if the ratio of the upper to the lower bound is smaller
-FEWEST, MOST = 3, 12  # minimum and maximum number of steps per server
-# Shares of the time budget: longest step before and after the first missed goal; minimum time left for another step.
-OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20
-MOST_REQUESTS = 3000  # maximum number of requests per step, unless the step would take less than 2 % of the time budget
-TIMEOUT = 1.1  # timeout of a request, as a multiple of the longest limit
+WIDE = 1.5  # ratio of the upper to the lower bound (±20 %) beyond which the result is undecided
+MORE_USERS, MOST_USERS = 4, 400  # factor for the users of the next siege; maximum number of users
+IDLE = 2.0  # if the mean response time is below this multiple of that of the idle server, the users are too few
+LOWEST, HIGHEST = 0.3, 1.0  # first range of rates, as shares of the saturation rate
+OVERLOAD = 1.1  # share of the saturation rate at which a goal for the responses certainly fails, as the queue grows
+FURTHER = 1.15  # factor for the next rate if even the saturation rate meets all goals
+FALL = 0.55  # factor for the next rate if no rate has met all goals
+NARROW = 1.25  # ratio of the lowest rate that missed a goal to the highest that met all; then the search closes in
+CLOSING = 2 / 3  # share of the time after which the search closes in
+AROUND = (0.95, 1.05)  # rates of the last steps, as shares of the estimate
+STEP, SHORTEST_S = 1 / 12, 2.0  # share of the time for a siege or step, and its minimum
+LEAST = 1 / 20  # the search ends if less than this share of the time is left
+MOST = 12  # maximum number of steps per server
+FEWEST, MOST_REQUESTS = 2, 10_000  # minimum and maximum number of requests per step
+TIMEOUT = 1.1  # how long a step waits for its last responses, as a multiple of the longest limit
 STARTUP_S = 1.5  # time for starting and stopping a server, assumed until it has been measured
-LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate is the lower of 1/s and 0.1 times the first guess
-ABOVE_CEILING = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
-MOST_PER_S = 2000.0  # highest rate that the load generator can offer
+LEAST_PER_S, LEAST_SHARE = 1.0, 0.05  # the lowest rate is the lower of 1/s and this share of the saturation rate
+MOST_PER_S, MOST_SHARE = 2000.0, 1.4  # the highest rate: what the generator can offer; share of the saturation rate
 BELOW_LIMIT = 0.7  # highest rate after a step that the generator limited, as a share of the rate of that step
-CPU_BOUND = 0.5  # CPU time as a share of the response time; at or above it, the ceiling limits the rate
-EXPONENT = 0.9  # how strongly CPU-bound service times depend on the speed that the probe measures
-SLEEPS = 0.1  # CPU time as a share of the response time; at or below it, the CPU speed has no effect
-GUESS = 0.7  # first guess, as a share of the ceiling
-TOO_MUCH = 2.0  # factor by which the guess is multiplied in each step until a goal is missed
-UNKNOWN_S = 0.1  # response time that is assumed if none is known
-OF_SATURATION = 0.9  # next guess, as a share of the throughput under overload
-ABOVE_SATURATION = 1.15  # upper limit of the knee, as a multiple of the throughput under overload
-NEAR_KNEE = (0.97, 0.9, 0.94)  # rates that the steps offer in turn, as shares of the estimated knee
-# Upper limits of the next rate if there is no replay: a multiple of the highest rate that met the goals or, if no rate
-# met them, of the lowest rate that missed them.
-STEPS_UP, STEPS_DOWN = 2.0, 0.25
-TRIED = 2  # number of steps that must miss the goals before STEPS_DOWN applies
-# If the lowest rate that missed the goals is more than GAP times the highest rate that met them, the next rate keeps
-# at least the share INSIDE of the gap (on a logarithmic scale) away from both.
-GAP = 1.25
-INSIDE = 0.2
-# Factors above or below the median of the knee. If the interval extends beyond FAR, the next rate is at NEXT_TO.
-FAR, NEXT_TO = 1.6, 1.25
-QUANTILES = (0.5, 0.3, 0.7)  # rates that the steps offer in turn, as quantiles of the estimated knee
 ENDS = 0.02  # relative difference below which a rate counts as equal to the lowest or highest possible rate
-MOST_SPREAD = 0.3  # maximum standard deviation of the replicates' logarithms; if it is larger, the replay is not used
-MOST_PERCENT = 99.9  # percentile that a replay uses instead of the maximum
-POINTS = 1500  # size of the grid of rates
-WIDE = 1.35  # ratio of the upper to the lower bound (about ±15 %) beyond which the result is undecided
-USUAL_STEPS = 5  # number of steps per server that the progress bar assumes
+SPEED_SHARE = 0.6  # share of the scatter of the CPU speed between steps that does not average out
+USUAL_STEPS = 7  # number of steps per server, with the siege, that the progress bar assumes
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
 class Capacity:
     """The capacity of one server, estimated from its steps so far, and the choice of its next step."""
 
-    def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
+    def __init__(self, result: Result, case: Case) -> None:
         self.case, self._result = case, result
-        every_step = [StepMetrics(step) for step in result.steps]
-        self._own = [step for step in every_step if step.case == case]
+        self._own = [StepMetrics(step) for step in result.steps if step.case == case]
         self.goals = tuple(goal(text) for text in self._own[0].step.goals) if self._own else ()
         self.title = self._own[0].record.title if self._own else ""
-        successful = [step for step in self._own if not step.failure]
-        self._limited = [step for step in successful if step.is_limited(self.goals)]
-        self._valid = [step for step in successful if step not in self._limited]
-        self.steps = sorted(self._valid, key=lambda step: step.per_s)
-        speeds = [step.speed for step in every_step if step.speed]
-        self._mean_speed = float(np.mean(speeds)) if speeds else None
-        self.ceiling_per_s = self._ceiling()
-        self._guess = self._guessed(task_s)
-        self.least_per_s = min(LEAST_PER_S, LEAST_OF_GUESS * self._guess)
-        self.most_per_s = self._highest()
+        self._sieges = [step for step in self._own if step.step.closed_users and not step.failure]
+        self._offered = [step for step in self._own if not step.step.closed_users and not step.failure]
+        self._limited = [step for step in self._offered if step.is_limited(self.goals)]
+        self.steps = sorted((step for step in self._offered if step not in self._limited), key=lambda step: step.per_s)
+        self.saturation_per_s = max((step.per_s for step in self._sieges), default=None)
+        self.least_per_s = min(LEAST_PER_S, LEAST_SHARE * (self.saturation_per_s or MOST_PER_S))
+        highest = MOST_SHARE * (self.saturation_per_s or 0.0) if self._is_saturated else MOST_PER_S
+        limits = [MOST_PER_S, highest, *(BELOW_LIMIT * step.per_s for step in self._limited)]
+        self.most_per_s = max(2 * self.least_per_s, min(limits))
 
-    def _ceiling(self) -> float | None:
-        """Return the rate without a server, adjusted to the mean speed of the machine, or None if it is unknown."""
+    @cached_property
+    def ceiling_per_s(self) -> float | None:
+        """Return the rate without a server, or None if it is unknown."""
         records = (each for each in self._result.records if each.is_ceiling and each.case.covers(self.case))
         record = next(records, None)
-        if record is None or record.failure is not None or (per_s := Round(record).rate.per_s) is None:
-            return None
-        speeds, shares = speeds_of(record), [step.follows_speed for step in self.steps]
-        if not speeds or not self._mean_speed or not shares:
-            return per_s
-        return per_s * float((self._mean_speed / speeds.mean(0.0, record.load_s or 1.0)) ** np.median(shares))
-
-    def _guessed(self, task_s: float) -> float:
-        """Return the first guess of the capacity, from the ceiling or the unloaded response time."""
-        if self.ceiling_per_s:
-            return GUESS * self.ceiling_per_s
-        idle_times = [step.record.idle_answer_s for step in self.steps if step.record.idle_answer_s]
-        idle_s = min(idle_times, default=task_s or UNKNOWN_S)
-        return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
-
-    def _highest(self) -> float:
-        """Return the highest rate to offer, limited by the load generator and, for CPU-bound tasks, by the ceiling."""
-        shares = [step.follows_speed for step in self.steps]
-        is_cpu_bound = not shares or float(np.median(shares)) >= CPU_BOUND
-        most = ABOVE_CEILING * self.ceiling_per_s if self.ceiling_per_s and is_cpu_bound else MOST_PER_S
-        return max(2 * self.least_per_s, min([most, *(BELOW_LIMIT * step.per_s for step in self._limited)]))
+        return Round(record).rate.per_s if record is not None and record.failure is None else None
 
     @cached_property
-    def _queue(self) -> Queue | None:
-        """Return a queue whose replays resemble the steps, or None if there is no such queue."""
-        outcomes = {outcome for step in self.steps for outcome in step.step.arrivals.outcome}
-        if not outcomes or outcomes & {"lost", "wrong"}:
-            return None
-        follows = float(np.median([step.follows_speed for step in self.steps]))
-        exponent = EXPONENT * follows if follows > SLEEPS else 0.0
-        queue = queue_from([step.requests(self._mean_speed, exponent) for step in self._valid])
-        return queue if queue and queue.is_alike else None
+    def _points(self) -> tuple[Floats, Floats, Floats]:
+        """Return the logarithm of each rate, the largest excess over any goal (a row for each rate), and the weights.
 
-    @cached_property
-    def _knees(self) -> dict[Goal, Knee]:
-        """Return the estimated knee for each goal: the lowest rate that misses the goal."""
-        return {goal: knee for goal in self.goals if (knee := self._knee(goal)) is not None}
-
-    def _knee(self, goal: Goal) -> Knee | None:
-        kind, percent = percentile_of(goal)
-        if self._queue and kind == "response":
-            rates = self._queue.rates(min(percent, MOST_PERCENT), goal.limit)
-            if np.std(np.log(rates)) < MOST_SPREAD:
-                return knee_of_replicates(rates)
-        is_counted = any(step.missed(goal)[0] for step in self.steps if np.isinf(step.waits_s).any())
-        evidence = []
-        for step in self._valid:
-            if (excess := step.excess(goal)) is not None:
-                counts = step.missed(goal) if is_counted else (0, 0.0)
-                rate = step.rate_at(self._mean_speed)
-                evidence.append(StepEvidence(rate, excess, step.step.broke and excess > 0, *counts))
-        if not evidence:
-            return None
-        most, guess = self._saturation(goal)
-        least = self.least_per_s
-        return estimate_knee(evidence, least, max(most, 2 * least), min(most, max(least, guess)))
-
-    def _saturation(self, goal: Goal) -> tuple[float, float]:
-        """Return an upper limit and a guess for the knee, based on the server's throughput under overload."""
-        highest = self._highest_rate
-        missed = [step for step in self.steps if (step.excess(goal) or 0.0) > 0 and step.answered]
-        if not missed or not goal.figure.startswith("response_"):
-            return highest, self._guess
-        most = max(missed, key=lambda step: step.answered_per_s)
-        if not most.keeps_pace:
-            return highest, math.sqrt(most.answered_per_s * most.per_s)
-        limit = ABOVE_SATURATION * max(most.answered_per_s, *self._met_rates, 0.0)
-        return min(highest, limit), OF_SATURATION * most.answered_per_s
+        The columns are the measurement and its replicates. A point at `OVERLOAD` stands for all higher rates.
+        """
+        rows = [[each for goal in self.goals if (each := step.excesses(goal)) is not None] for step in self.steps]
+        excesses = [np.max(row, axis=0) if row else np.full(1 + REPLICATES, -MOST_EXCESS) for row in rows]
+        rates, weights = [step.per_s for step in self.steps], [float(len(step.waits_s)) for step in self.steps]
+        if rates and rates[-1] < OVERLOAD * self._bound_per_s:
+            rates.append(OVERLOAD * self._bound_per_s)
+            excesses.append(np.full(1 + REPLICATES, MOST_EXCESS))
+            weights.append(max(weights))
+        return np.log(rates), np.array(excesses), np.array(weights)
 
     @property
-    def _highest_rate(self) -> float:
-        """Return the highest rate that has been offered or may be offered, which is the upper limit of every knee."""
-        return max([self.most_per_s, *(step.per_s for step in self.steps)])
+    def _bound_per_s(self) -> float:
+        """Return the saturation rate if it bounds the capacity, or 0 if no goal needs a response to every request."""
+        needs_responses = any(goal.figure.startswith(("response_", "availability_")) for goal in self.goals)
+        return self.saturation_per_s or 0.0 if needs_responses and self._is_saturated else 0.0
 
-    def _quantile(self, share: float) -> float:
-        """Return a quantile of the lowest knee among all goals, assuming that the knees are independent."""
-        rates = np.geomspace(self.least_per_s, self._highest_rate, POINTS)
-        above = np.prod([1 - knee.below(rates) for knee in self._knees.values()], axis=0)
-        return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
+    @cached_property
+    def _crossings(self) -> Floats:
+        """Return the rate at which the isotonic regression reaches the limit, as measured and in each replicate.
 
-    def next_offer(self, budget_s: float) -> tuple[float, float] | None:
-        """Return the next rate and its duration, or None if the capacity is known, a step failed, or the time is up."""
+        CPU-bound steps ran at different CPU speeds, so the rates of the replicates scatter as much as these speeds.
+        """
+        logs, excesses, weights = self._points
+        speeds = [step.speed for step in self.steps if step.speed]
+        scatter = SPEED_SHARE * float(np.std(np.log(speeds))) if speeds else 0.0
+        rates = logs[:, None] + np.random.default_rng(len(logs)).normal(0.0, scatter, excesses.shape)
+        rates[:, 0] = logs
+        return np.array([_crossing(*column, weights) for column in zip(rates.T, excesses.T, strict=True)])
+
+    def next_offer(self, budget_s: float) -> tuple[float, float, int] | None:
+        """Return the next rate, its duration, and the number of users in a closed loop (then the rate is 0).
+
+        Return None if the capacity is known, a step failed, or the time is up.
+        """
         used_s = sum(step.record.case_s or 0.0 for step in self._own)
-        startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
         limits_s = [goal.limit for goal in self.goals if goal.figure.startswith("response_")]
-        last_s = TIMEOUT * max(limits_s, default=0.0)  # a step waits this long for its last requests
-        time_s = budget_s * (LONG if self._missed_rates else OVERLOAD)
-        time_s = min(time_s, budget_s - used_s - startup_s - last_s)
-        has_failed, count = any(step.failure for step in self._own), len(self._own)
-        if has_failed or count >= MOST or (time_s < LEAST * budget_s and count) or self._is_known():
+        startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
+        beside_s = startup_s + TIMEOUT * max(limits_s, default=0.0)
+        left_s, step_s = budget_s - used_s - beside_s, max(SHORTEST_S, STEP * budget_s)
+        if any(step.failure for step in self._own) or len(self._own) >= MOST:
             return None
-        rate = self._next_rate()
-        return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
+        if users := self._users_of_next_siege():
+            return 0.0, step_s, users
+        if self.steps and left_s < LEAST * budget_s:
+            return None
+        low, high = self._bracket
+        if low >= self.most_per_s * (1 - ENDS) or (high or math.inf) <= self.least_per_s * (1 + ENDS):
+            return None
+        if used_s >= CLOSING * budget_s or low < (high or self._bound_per_s) < NARROW * low:
+            step_s = (left_s - beside_s) / 2 if left_s - beside_s > 4 * step_s else left_s
+            rate = AROUND[len(self._own) % len(AROUND)] * (self.per_s or low or high or self.least_per_s)
+        else:
+            rate = self._between(low, high)
+        rate = min(self.most_per_s, max(self.least_per_s, rate, FEWEST / step_s))
+        return rate, max(LEAST * budget_s, min(step_s, left_s, MOST_REQUESTS / rate)), 0
 
-    def _is_known(self) -> bool:
-        """Return whether the interval is narrow enough, or the knee lies outside the rates that may be offered."""
-        if not self.steps:
+    @property
+    def _is_saturated(self) -> bool:
+        """Return whether the users of the last siege, rather than the load generator, kept the server busy."""
+        if not self._sieges or self._sieges[-1].is_limited(self.goals):
             return False
-        if not self._missed_rates:
-            return self.steps[-1].per_s >= self.most_per_s * (1 - ENDS)
-        low, high = map(self._quantile, INTERVAL)
-        is_below = self._missed_rates[0] <= self.least_per_s * (1 + ENDS)
-        return is_below or (len(self._own) >= FEWEST and high / low < PRECISE)
+        last = self._sieges[-1]
+        return last.step.closed_users >= IDLE * (last.record.idle_answer_s or 0.0) * last.per_s
 
-    def _next_rate(self) -> float:
-        """Return a rate that should overload the server or, once a goal has been missed, a rate near the knee."""
-        if not self._missed_rates:
-            return min(self.most_per_s, self._guess * TOO_MUCH ** (1 + len(self.steps)))
-        if self._is_replayed:
-            rate = NEAR_KNEE[len(self._own) % len(NEAR_KNEE)] * self._quantile(0.5)
-            return min(self.most_per_s, max(self.least_per_s, rate))
-        return self._clamped(self._most_informative_rate())
+    def _users_of_next_siege(self) -> int:
+        """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed."""
+        if not self._sieges:
+            return USERS
+        last, users = self._sieges[-1], self._sieges[-1].step.closed_users
+        return 0 if self._is_saturated or last.is_limited(self.goals) or users >= MOST_USERS else MORE_USERS * users
 
-    def _most_informative_rate(self) -> float:
-        """Return a rate near the knee, or a rate farther above or below it if no step has ruled out a knee there."""
-        low, middle, high = map(self._quantile, (INTERVAL[0], 0.5, INTERVAL[1]))
-        if high > FAR * middle and not any(step.step.broke and step.per_s <= FAR * middle for step in self.steps):
-            return NEXT_TO * middle
-        if low < middle / FAR and not any(rate >= middle / FAR for rate in self._met_rates):
-            return middle / NEXT_TO
-        return self._quantile(QUANTILES[len(self._own) % len(QUANTILES)])
+    @property
+    def _bracket(self) -> tuple[float, float]:
+        """Return the highest rate that met all goals and the lowest that missed one, or 0, by isotonic regression."""
+        if not self.steps:
+            return 0.0, 0.0
+        logs, excesses, weights = self._points
+        fit = isotonic_regression(excesses[:, 0], weights=weights).x[: len(self.steps)]
+        rates = np.exp(logs[: len(fit)])
+        return float(max(rates[fit < 0], default=0.0)), float(min(rates[fit >= 0], default=0.0))
 
-    def _clamped(self, rate: float) -> float:
-        """Limit a rate to the allowed range and to a moderate distance from the rates already offered."""
-        missed, met = min(self._missed_rates, default=math.inf), max(self._met_rates, default=0.0)
-        if 0 < GAP * met < missed < math.inf:  # no rate in this wide gap has been offered yet
-            part = (missed / met) ** INSIDE
-            rate = min(missed / part, max(met * part, rate))
-        if met:
-            rate = min(rate, STEPS_UP * met)
-        elif len(self._missed_rates) >= TRIED:
-            rate = min(rate, STEPS_DOWN * missed)
-        return min(self.most_per_s, max(self.least_per_s, rate))
+    def _between(self, low: float, high: float) -> float:
+        """Return a rate between the highest that met all goals and the lowest that missed one (0 if there is none)."""
+        highest = HIGHEST * (self.saturation_per_s or self.most_per_s)
+        if not low and high:
+            return FALL * high
+        if low and not high and low > highest / FURTHER:
+            return FURTHER * low
+        return math.sqrt((low or LOWEST * highest) * (high or highest))
 
     def missed_at(self, step: StepMetrics) -> list[Goal]:
         """Return the goals that the step missed."""
         return [goal for goal in self.goals if (excess := step.excess(goal)) is not None and excess >= 0]
 
-    @cached_property
-    def _missed_rates(self) -> list[float]:
-        return [step.per_s for step in self.steps if self.missed_at(step)]
-
-    @cached_property
-    def _met_rates(self) -> list[float]:
-        return [step.per_s for step in self.steps if not self.missed_at(step)]
-
     @property
     def failure(self) -> str:
         """Return why there is no estimate, or an empty string if there is one."""
+        why = "the load generator was too slow for every rate" if self._limited else "no rate was offered"
         failures = [step.failure for step in self._own if step.failure]
-        failures += [] if self.steps else ["the load generator was too slow for every rate"]
-        return next(iter(failures), "")
+        return next(iter([*failures, *([] if self.steps else [why])]), "")
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:
-        """Return the confidence interval; a bound is None if it is unknown or outside the rates that may be offered."""
-        if self.failure or not self._knees:
+        """Return the confidence interval; a bound is None if it is unknown or outside the rates that may be offered.
+
+        The interval contradicts no step: the upper bound is not below a rate that met all goals, and the lower bound is
+        not above the highest of them, nor above a rate if two steps at this or a lower rate missed a goal.
+        """
+        if self.failure:
             return None, None
-        low, high = map(self._quantile, INTERVAL)
-        if not self._met_rates and not self._is_replayed:
-            return None, self.steps[0].per_s
-        met = max(self._met_rates, default=0.0)
-        if met and not self._missed_rates and max(met, high) >= self.most_per_s * (1 - ENDS):
-            return min(low, met), None
-        return low, high
+        low, high = map(float, np.quantile(self._crossings[1:], INTERVAL, method="nearest"))
+        missed = [step.per_s for step in self.steps if self.missed_at(step)]
+        met = [step.per_s for step in self.steps if not self.missed_at(step)]
+        if not met:
+            return None, missed[0]
+        return min([low, max(met), *missed[1:2]]), max(high, *met) if missed or self._bound_per_s else None
 
     @property
     def lower_per_s(self) -> float | None:
-        """Return the lower bound of the interval, or None if it is unknown or below the rates that may be offered."""
         return self.interval[0]
 
     @property
     def upper_per_s(self) -> float | None:
-        """Return the upper bound of the interval, or None if it is unknown or above the rates that may be offered."""
         return self.interval[1]
 
     @cached_property
     def per_s(self) -> float | None:
         """Return the estimated capacity, or None if a bound of its interval is None."""
-        return self._quantile(0.5) if all(self.interval) else None
-
-    @cached_property
-    def steady_per_s(self) -> float | None:
-        """Return the estimate for a constant CPU speed, or None if the speed has no effect or there is no replay."""
-        if not (self.per_s and self._queue and self._is_replayed and self._queue.follows_speed):
-            return None
-        percent, limit_s = percentile_of(self._weakest_goal)[1], self._weakest_goal.limit
-        return float(np.median(self._queue.rates(min(percent, MOST_PERCENT), limit_s, is_steady=True)))
+        return float(np.median(self._crossings[1:])) if all(self.interval) else None
 
     @property
-    def _is_replayed(self) -> bool:
-        return self._knees[self._weakest_goal].is_replayed
-
-    @cached_property
-    def _weakest_goal(self) -> Goal:
-        """Return the goal that the lowest rate misses most or, if it misses none, the goal with the lowest knee."""
-        missed = [goal for goal in self.missed_at(self.steps[0]) if not self._knees[goal].is_replayed]
-        if missed:
-            return max(missed, key=lambda goal: self.steps[0].excess(goal) or 0.0)
-        return min(self._knees, key=lambda goal: self._knees[goal].rate(0.5))
+    def first_missed(self) -> StepMetrics | None:
+        """Return the step with the lowest rate in or above the interval that missed a goal, or None."""
+        missed = [step for step in self.steps if self.missed_at(step)]
+        beyond = [step for step in missed if step.per_s >= (self.lower_per_s or 0.0)]
+        return next(iter(beyond or missed), None)
 
     @property
     def breaks(self) -> Goal | None:
         """Return the goal that is missed first as the rate increases, or None if no offered rate misses a goal."""
-        return self._weakest_goal if self.upper_per_s else None
+        step = self.first_missed
+        return max(self.missed_at(step), key=lambda goal: step.excess(goal) or 0.0) if step else None
 
     @property
     def limited(self) -> StepMetrics | None:
@@ -298,7 +227,7 @@ class Capacity:
 
     @property
     def verdict(self) -> str:
-        """Return `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±15 %), or `ok`."""
+        """Return `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±20 %), or `ok`."""
         if self.failure:
             return FAILED
         is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)
@@ -307,8 +236,7 @@ class Capacity:
     @property
     def is_none(self) -> bool:
         """Return whether even the lowest rate that may be offered misses a goal."""
-        lowest = min((step.per_s for step in self.steps), default=math.inf)
-        return self.lower_per_s is None and lowest <= self.least_per_s * (1 + ENDS)
+        return self.lower_per_s is None and bool(self.steps) and self.steps[0].per_s <= self.least_per_s * (1 + ENDS)
 
     @property
     def nearest_step(self) -> StepMetrics | None:
@@ -326,6 +254,22 @@ class Capacity:
     def of_ceiling(self) -> float | None:
         """Return the capacity as a share of the ceiling, or None if either is unknown."""
         return self.per_s / self.ceiling_per_s if self.per_s and self.ceiling_per_s else None
+
+
+def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
+    """Return the rate at which the isotonic regression is 0.
+
+    The regression pools neighbours that contradict each other. Between the means of two pools, it is interpolated.
+    Beyond the lowest and the highest rate, the metric is assumed to be proportional to the rate.
+    """
+    order = np.argsort(logs)
+    fit = isotonic_regression(excesses[order], weights=weights[order])
+    starts = fit.blocks[:-1]
+    rates = np.add.reduceat(logs[order] * weights[order], starts) / np.add.reduceat(weights[order], starts)
+    values = fit.x[starts]
+    far = 2 * MOST_EXCESS
+    ends = [values[0] - far, *values, values[-1] + far], [rates[0] - far, *rates, rates[-1] + far]
+    return float(np.exp(np.interp(0.0, *ends)))
 
 
 def capacities_of(result: Result) -> list[Capacity]:

@@ -8,13 +8,14 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_estimate import Capacity
+from under_siege.capacity.capacity_estimate import FEWEST, Capacity
 from under_siege.capacity.rate_step_run import LIMIT_S, Offer, longest_s, typical_arrivals
+from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, RateStep, Record, Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.model.suite import Suite
+from under_siege.model.suite import USERS, Suite
 from under_siege.monitors.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.run.load_run import compute_bare
 from under_siege.run.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record
@@ -22,10 +23,9 @@ from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
 
-USERS = 25  # number of users when the ceiling is measured in a closed loop; enough to keep every CPU busy
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
-FEWEST = 2  # minimum number of requests per step
+LEAST_PER_S = 1e-3  # the saturation rate of a server that answered no request
 BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for limits up to 1 s; maximum factor by which longer ones extend it
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
@@ -105,14 +105,14 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    task_s = self.expectations[case.work].task_s
-                    offer = Capacity(self.result, case, task_s).next_offer(self._budget_s(case))
+                    offer = Capacity(self.result, case).next_offer(self._budget_s(case))
                     if offer is None:
                         remaining.remove(case)
                         continue
-                    rate, duration_s = offer
+                    rate, duration_s, users = offer
                     record = new_record(self.plan, case, duration_s, step_number)
-                    step = RateStep(record=record, goals=self._goals_of(case), arrivals_per_s=rate)
+                    goals = self._goals_of(case)
+                    step = RateStep(record=record, goals=goals, arrivals_per_s=rate or LEAST_PER_S, closed_users=users)
                     await self._measure_step(case, step, probe)
                     self.keep(step)
                     self.watcher.case_ends()
@@ -132,13 +132,17 @@ class CapacityRun:
         return self.time_s or BUDGET_S * min(MOST_TIMES, max(1.0, longest / LIMIT_S))
 
     async def _measure_step(self, case: Case, step: RateStep, probe: SpeedProbe) -> None:
-        record, rate = step.record, step.arrivals_per_s
-        self.watcher.case_begins(f"step {record.round}  {record.server}  {rate:.3g}/s", record.time_s)
-        arrivals = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
-        due_s, goals = [round(float(at), 6) for at in arrivals / rate], [goal(text) for text in step.goals]
+        record, rate, due_s = step.record, step.arrivals_per_s, list[float]()
+        load = f"{step.closed_users} users" if step.closed_users else f"{rate:.3g}/s"
+        self.watcher.case_begins(f"step {record.round}  {record.server}  {load}", record.time_s)
+        if not step.closed_users:
+            arrivals = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
+            due_s = [round(float(at), 6) for at in arrivals / rate]
         async with beside_the_machine(record, probe, None):
             expected = self.plan.expected_of(case, self.expectations)
-            await Offer(self.plan, expected, self.services, step, due_s, goals, self.watcher.answer_came).measure()
+            await Offer(self.plan, expected, self.services, step, due_s, self.watcher.answer_came).measure()
+        if step.closed_users:
+            step.arrivals_per_s = max(LEAST_PER_S, StepMetrics(step).answered_per_s)
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
         """Measure the ceiling by running the same tasks on every CPU without a server."""

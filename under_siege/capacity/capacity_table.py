@@ -1,16 +1,15 @@
-"""Format capacities as sentences, a table with small bar charts, Markdown, CSV and JSON data."""
+"""Format capacities as sentences, tables, Markdown, CSV and JSON data."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
 from under_siege.capacity.capacity_estimate import FAILED, UNDECIDED, Capacity, capacities_of
-from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, StepMetrics
+from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, OUTCOMES, StepMetrics, percentile_of
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.requirement import Goal
@@ -22,11 +21,8 @@ COLUMNS = (
     *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),
     *("first goal missed", "CPU per response", "memory"),
 )
+STEP_COLUMNS = ("offered", "p99", "ping p99", "goodput", "missed")
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
-LARGE_GAIN = 1.03  # a remark mentions the estimate at constant CPU speed if it exceeds the actual one by this factor
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_GAP, _CELL = 2, 9  # gap after the names, and width of a cell, in columns
-_TALLEST_S, _LOWEST_S = 10.0, 0.001  # latencies of the tallest and the lowest bar, on a logarithmic scale
 
 
 class NamedCapacity(NamedTuple):
@@ -42,33 +38,32 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     """Return each capacity with distinctive names for its server."""
     cases = [capacity.case for capacity in capacities]
     axes = [name for name in varying(cases) if name in ("task", "path")]
-    pairs = []
+    several = []
     for capacity in capacities:
         server, title, suffix = capacity.case.server, capacity.title, in_words(capacity.case, axes)
         name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
         plain_name = in_plain_words(server, title) + name.removeprefix(server)
-        pairs.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
-    return pairs
+        several.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
+    return several
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
     """Return the highest capacity (None if there is none) and all others whose intervals overlap with its interval."""
     able = [each for each in several if each.capacity.lower_per_s]
-    if not able:
-        return None, []
     able.sort(key=lambda each: each.capacity.per_s or each.capacity.lower_per_s or 0.0, reverse=True)
-    least = able[0].capacity.lower_per_s or 0.0
-    return able[0], [each for each in able[1:] if (each.capacity.upper_per_s or math.inf) >= least]
+    least = able[0].capacity.lower_per_s or 0.0 if able else 0.0
+    return next(iter(able), None), [each for each in able[1:] if (each.capacity.upper_per_s or math.inf) >= least]
 
 
 def headline(capacities: Sequence[Capacity]) -> str:
     best, others = _best(named(capacities))
     if best is None:
         return "No server meets all goals at any offered rate"
-    compared = ", more than any other" if len(capacities) > 1 else ""
-    if others:
-        compared = f"; not significantly different: {listed([other.plain for other in others])}"
-    return f"{capitalized(best.plain)} {_interval(best.capacity)}{compared}"
+    return f"{capitalized(best.plain)} {_interval(best.capacity)}{_not_different([other.plain for other in others])}"
+
+
+def _not_different(names: Sequence[str]) -> str:
+    return f"; not significantly different: {listed(names)}" if names else ""
 
 
 def per_s(value: float | None) -> str:
@@ -76,11 +71,19 @@ def per_s(value: float | None) -> str:
     return NONE if value is None else f"{significant(value)}/s"
 
 
-def time_of(value: float | None) -> str:
-    """Format a time, such as `37 ms`; return a dash if it is None, and `refused or lost` if it is infinite."""
-    if value is None:
+def _time_of(step: StepMetrics | None, kind: str, percent: float = 99) -> str:
+    """Format a percentile, such as `37 ms`; if it is infinite, return the most frequent reason."""
+    value = step.percentile_s(kind, percent) if step else None
+    if value is None or step is None:
         return NONE
-    return "refused or lost" if value == math.inf else formatting.seconds(value)
+    if value < math.inf:
+        return formatting.seconds(value)
+    shares = step.shares(math.inf) if kind == "response" else {"lost": 1.0}
+    return OUTCOMES[max(shares, key=lambda name: shares[name])]
+
+
+def _share(share: float) -> str:
+    return f"{significant(100 * share, 2)} %"
 
 
 def cells(capacity: Capacity) -> list[str]:
@@ -93,39 +96,29 @@ def cells(capacity: Capacity) -> list[str]:
         per_s(capacity.lower_per_s),
         per_s(capacity.upper_per_s),
         formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
-        time_of(nearest.percentile_s("response", 99)) if nearest else NONE,
-        time_of(nearest.percentile_s("ping", 99)) if nearest else NONE,
-        _first_missed_goal(capacity),
+        _time_of(nearest, "response"),
+        _time_of(nearest, "ping"),
+        _missed(capacity.first_missed, capacity.breaks),
         formatting.seconds(nearest.cpu_s) if nearest and nearest.cpu_s else NONE,
         formatting.megabytes(nearest.memory_bytes) if nearest and nearest.memory_bytes else NONE,
     ]
 
 
-def _first_missed_goal(capacity: Capacity) -> str:
-    """Return the first metric to miss a goal, and its value at the lowest rate in or above the interval to miss it."""
-    goal = capacity.breaks
-    if goal is None:
+def _missed(step: StepMetrics | None, goal: Goal | None) -> str:
+    """Describe a missed goal, such as `p99: 1.4 s at 20.3/s`."""
+    if step is None or goal is None:
         return "none"
-    missed = [step for step in capacity.steps if goal in capacity.missed_at(step)]
-    beyond = [step for step in missed if step.per_s >= (capacity.lower_per_s or 0.0)]
-    value = "".join(f": {_goal_value(step, goal)} at {per_s(step.per_s)}" for step in (beyond or missed)[:1])
-    return f"{_metric_name(goal)}{value}"
-
-
-def _metric_name(goal: Goal) -> str:
-    return goal.text.partition(goal.operator)[0].strip()
+    return f"{goal.text.partition(goal.operator)[0].strip()}: {_goal_value(step, goal)} at {per_s(step.per_s)}"
 
 
 def _goal_value(step: StepMetrics, goal: Goal) -> str:
+    kind, percent = percentile_of(goal)
     value = step.value(goal)
-    if value is None:
-        return NONE
-    if goal.figure == "availability_pct":
-        return formatting.percent(value)
-    if goal.figure == "memory_bytes":
-        return formatting.megabytes(value)
-    prefix = "more than " if step.step.broke and value != math.inf else ""
-    return prefix + time_of(value)
+    if kind or value is None:
+        return _time_of(step, kind, percent)
+    return {"availability_pct": formatting.percent, "memory_bytes": formatting.megabytes}.get(
+        goal.figure, formatting.seconds
+    )(value)
 
 
 def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
@@ -136,12 +129,21 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
         of_ceiling = best.capacity.of_ceiling
         share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
         goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
-        not_different = f"; not significantly different: {listed([other.brief for other in others])}" if others else ""
-        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{not_different}."
+        compared = _not_different([other.brief for other in others])
+        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{compared}."
     for each in several:
         name = with_capital(each.brief, each.capacity.case.server)
         yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
-    yield from _disturbances(capacities)
+    steps = [step for capacity in capacities for step in capacity.steps]
+    late_s = max((step.late_s for step in steps), default=0.0)
+    if late_s > LATE_S:
+        yield (
+            f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
+            "Latency includes this delay, because it is measured from when a request was due."
+        )
+    most = max((step.by_others for step in steps), default=0.0)
+    if most > MUCH_BY_OTHERS:
+        yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
         yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
     for skipped in left_out:
@@ -155,35 +157,22 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         yield f": search failed: {capacity.failure}"
         return
     if capacity.is_none:
-        yield f": no rate meets the goals; {_why_none(capacity)}"
-    elif capacity.lower_per_s is None and capacity.upper_per_s is None:
-        yield ": the search found no limit; search longer (--time)"
+        first = capacity.steps[0]
+        values = [_missed(first, goal).partition(" at ")[0] for goal in capacity.missed_at(first)]
+        yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
     elif capacity.upper_per_s is None:
         yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
-    if capacity.per_s and capacity.steady_per_s and capacity.steady_per_s > LARGE_GAIN * capacity.per_s:
-        yield (
-            f" would sustain {per_s(capacity.steady_per_s)} at a constant CPU speed, instead of {per_s(capacity.per_s)}"
-        )
+    for name in ("limited", "wrong"):
+        if step := next((step for step in capacity.steps if step.shares(math.inf)[name]), None):
+            share = _share(step.shares(math.inf)[name])
+            yield f": {share} of the requests were {OUTCOMES[name]} at {per_s(step.per_s)}"
     if capacity.limited:
         yield (
             f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
             f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
         )
-
-
-def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
-    steps = [step for capacity in capacities for step in capacity.steps]
-    late_s = max((step.late_s for step in steps), default=0.0)
-    if late_s > LATE_S:
-        yield (
-            f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
-            "Latency includes this delay, because it is measured from when a request was due."
-        )
-    most = max((step.by_others for step in steps), default=0.0)
-    if most > MUCH_BY_OTHERS:
-        yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
 
 
 def _interval(capacity: Capacity) -> str:
@@ -198,43 +187,27 @@ def _interval(capacity: Capacity) -> str:
 def in_one_sentence(capacity: Capacity) -> str:
     """Describe a capacity in a sentence, which is used as the alternative text of a chart."""
     name = with_capital(in_brief(capacity.case.server, capacity.case.server, capacity.title), capacity.case.server)
-    if capacity.verdict == FAILED:
-        return f"{name}: search failed."
-    if capacity.lower_per_s:
-        return f"{name} {_interval(capacity)}."
-    if capacity.upper_per_s is None:
-        return f"{name}: the search found no limit."
-    return f"{name} meets the goals at none of the offered rates; {_why_none(capacity)}."
-
-
-def _why_none(capacity: Capacity) -> str:
-    """Return why no rate meets the goals, such as `even at 1/s, ping p99 is 80 ms`."""
-    missed = capacity.missed_at(capacity.steps[0]) if capacity.steps else []
-    if not missed:
-        return f"the upper bound is {per_s(capacity.upper_per_s)}"
-    values = " and ".join(f"{_metric_name(goal)} is {_goal_value(capacity.steps[0], goal)}" for goal in missed)
-    return f"even at {per_s(capacity.steps[0].per_s)}, {values}"
+    return f"{name} {_interval(capacity)}." if capacity.lower_per_s else "".join([name, *_remarks(capacity), "."])
 
 
 def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
     count = sum(len(capacity.steps) for capacity in capacities)
-    steps = f"{count} step{'s' if count != 1 else ''}"
     return (
-        "sustained: highest rate that meets all goals, adjusted for CPU speed · lower, upper: its 95 % interval\n"
+        "sustained: highest rate that meets all goals · lower, upper: its 95 % interval\n"
         "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound\n"
         "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
         "wrongly\n"
-        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {steps} "
-        f"· seed {result.seed}"
+        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {count} "
+        f"step{'s' if count != 1 else ''} · seed {result.seed}"
     )
 
 
 def as_table(result: Result) -> RenderableType:
-    """Return the conclusion, a table of the servers' capacities, and a bar chart for each server."""
+    """Return the conclusion, a table of the servers' capacities, and a table of their steps."""
     capacities = capacities_of(result)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(capacities, result.left_out))
     note = Text(f"\n{footnote(result, capacities)}", style="dim")
-    return Group(*sentences, _grid(capacities), Text(), _Curves(capacities), note)
+    return Group(*sentences, _grid(capacities), Text(), _step_grid(capacities), note)
 
 
 def as_markdown(result: Result) -> str:
@@ -250,81 +223,58 @@ def _grid(capacities: Sequence[Capacity]) -> Grid:
     return Grid(["server"], list(map(Heading, COLUMNS)), rows, gap=2)
 
 
-class _Curves:
-    """Small bars that show the latency of each server at each offered rate, in red if the latency misses a goal.
-
-    If the terminal is too narrow for all rates of a server, they continue on the next lines.
-    """
-
-    def __init__(self, capacities: Sequence[Capacity]) -> None:
-        self._named = [each for each in named(capacities) if each.capacity.steps]
-
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max((cell_len(each.name) for each in self._named), default=0) + _GAP
-        per_line = max(1, (options.max_width - width) // _CELL - 1)  # the first cell is a label
-        for each in self._named:
-            for first in range(0, len(each.capacity.steps), per_line):
-                lines = _lines(each.capacity, each.capacity.steps[first : first + per_line])
-                for index, (label, line) in enumerate(lines):
-                    name = set_cell_size("" if first or index else each.name, width)
-                    yield Text(f"{name}{label:<{_CELL}}", no_wrap=True) + line
+def _step_grid(capacities: Sequence[Capacity]) -> Grid:
+    """Return a row for each step, in red if it missed a goal."""
+    rows = [
+        [TableCell("" if index else each.name), *(TableCell(text, style) for text in _step_cells(each.capacity, step))]
+        for each in named(capacities)
+        for index, step in enumerate(each.capacity.steps)
+        for style in ["red" if each.capacity.missed_at(step) else ""]
+    ]
+    return Grid(["server"], list(map(Heading, STEP_COLUMNS)), rows, gap=2)
 
 
-def _lines(capacity: Capacity, steps: Sequence[StepMetrics]) -> Iterator[tuple[str, Text]]:
-    yield "offered", Text("".join(per_s(step.per_s).rjust(_CELL) for step in steps))
-    for label, kind in (("p99", "response"), ("ping p99", "ping")):
-        limit_s = min((goal.limit for goal in capacity.goals if goal.figure == f"{kind}_p99_s"), default=math.inf)
-        values = [step.percentile_s(kind, 99) for step in steps]
-        bars = [(f" {_short(value)}{_block(value)}".rjust(_CELL), value or 0.0) for value in values]
-        yield label, Text.assemble(*((bar, "red" if value >= limit_s else "") for bar, value in bars))
-    yield "goodput", Text("".join(per_s(step.good_per_s(capacity.in_time_s)).rjust(_CELL) for step in steps))
+def _step_cells(capacity: Capacity, step: StepMetrics) -> list[str]:
+    shares = step.shares(capacity.in_time_s).items()
+    missed = [f"{_share(share)} {OUTCOMES.get(name, name)}" for name, share in shares if share]
+    times = [_time_of(step, "response"), _time_of(step, "ping")]
+    return [per_s(step.per_s), *times, per_s(step.good_per_s(capacity.in_time_s)), ", ".join(missed) or NONE]
 
 
-def _short(value: float | None) -> str:
-    return "lost" if value == math.inf else time_of(value).replace(" ", "")
+def _finite(value: float | None) -> float | None:
+    return None if value is None or value == math.inf else value
 
 
-def _block(value: float | None) -> str:
-    if value is None:
-        return " "
-    share = math.log(min(max(value, _LOWEST_S), _TALLEST_S) / _LOWEST_S) / math.log(_TALLEST_S / _LOWEST_S)
-    return _BLOCKS[min(len(_BLOCKS) - 1, int(share * len(_BLOCKS)))]
-
-
-_STEP_COLUMNS = (
-    *("offered_per_s", "p50_s", "p99_s", "ping_p50_s", "ping_p99_s"),
-    *("good_per_s", "cpu_s_per_transaction", "memory_bytes"),
-)
+_FIGURES: dict[str, Callable[[Capacity, StepMetrics], float | None]] = {
+    "offered_per_s": lambda _, step: step.per_s,
+    "p50_s": lambda _, step: _finite(step.percentile_s("response", 50)),
+    "p99_s": lambda _, step: _finite(step.percentile_s("response", 99)),
+    "ping_p50_s": lambda _, step: _finite(step.percentile_s("ping", 50)),
+    "ping_p99_s": lambda _, step: _finite(step.percentile_s("ping", 99)),
+    "good_per_s": lambda capacity, step: step.good_per_s(capacity.in_time_s),
+    "cpu_s_per_transaction": lambda _, step: step.cpu_s,
+    "memory_bytes": lambda _, step: step.memory_bytes,
+}
 
 
 def as_csv(result: Result) -> str:
     """Return a CSV line for each step of each server, with empty fields for unknown and infinite values."""
     rows = (
-        [each.name, *(step[column] for column in _STEP_COLUMNS), "; ".join(step["missed"])]
-        for each in named(capacities_of(result))
-        for step in _steps(each.capacity)
+        [name, *(figure(capacity, step) for figure in _FIGURES.values()), "; ".join(_texts(capacity.missed_at(step)))]
+        for capacity, name, _, _ in named(capacities_of(result))
+        for step in capacity.steps
     )
-    return rows_as_csv(["server", *_STEP_COLUMNS, "missed"], rows)
+    return rows_as_csv(["server", *_FIGURES, "missed"], rows)
 
 
-def _steps(capacity: Capacity) -> Iterator[dict[str, Any]]:
-    for step in capacity.steps:
-        yield {
-            "offered_per_s": step.per_s,
-            "p50_s": _finite(step.percentile_s("response", 50)),
-            "p99_s": _finite(step.percentile_s("response", 99)),
-            "ping_p50_s": _finite(step.percentile_s("ping", 50)),
-            "ping_p99_s": _finite(step.percentile_s("ping", 99)),
-            "good_per_s": step.good_per_s(capacity.in_time_s),
-            "cpu_s_per_transaction": step.cpu_s,
-            "memory_bytes": step.memory_bytes,
-            "requests": len(step.waits_s),
-            "missed": [goal.text for goal in capacity.missed_at(step)],
-        }
+def _step(capacity: Capacity, step: StepMetrics) -> dict[str, Any]:
+    figures, missed = {name: figure(capacity, step) for name, figure in _FIGURES.items()}, capacity.missed_at(step)
+    shares = step.shares(capacity.in_time_s)
+    return {**figures, "requests": len(step.waits_s), "shares": shares, "missed": _texts(missed)}
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value == math.inf else value
+def _texts(goals: Sequence[Goal]) -> list[str]:
+    return [goal.text for goal in goals]
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
@@ -334,18 +284,19 @@ def as_data(result: Result) -> list[dict[str, Any]]:
 
 def _case(capacity: Capacity) -> dict[str, Any]:
     nearest = capacity.nearest_step
-    workers = next((step.record.workers for step in capacity.steps if step.record.workers), None)
     return {
         "server": capacity.case.server,
         "title": capacity.title,
         "task": capacity.case.task,
-        "workers": workers,
+        "workers": next((step.record.workers for step in capacity.steps if step.record.workers), None),
         "python": capacity.case.python,
         "parameters": capacity.case.parameters,
         "verdict": capacity.verdict,
         "reasons": [{"code": "failed", "message": capacity.failure}] if capacity.failure else [],
         "capacity_per_s": {"holds": capacity.lower_per_s, "fails": capacity.upper_per_s},
-        "goals": [goal.text for goal in capacity.goals],
+        "estimate_per_s": capacity.per_s,
+        "saturation_per_s": capacity.saturation_per_s,
+        "goals": _texts(capacity.goals),
         "breaks_first": capacity.breaks.text if capacity.breaks else None,
         "ceiling_per_s": capacity.ceiling_per_s,
         "of_ceiling": capacity.of_ceiling,
@@ -353,5 +304,5 @@ def _case(capacity: Capacity) -> dict[str, Any]:
         "ping_s": {"p99": _finite(nearest.percentile_s("ping", 99)) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
-        "steps": list(_steps(capacity)),
+        "steps": [_step(capacity, step) for step in capacity.steps],
     }

@@ -1,4 +1,4 @@
-"""Offer one arrival rate to a server from a separate load generator, and record the outcome, including failures."""
+"""Send requests to a server from a separate load generator, and record the outcome, including failures."""
 
 import asyncio
 import base64
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO
 
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from common.errors import one_line
-from under_siege.capacity.step_metrics import percentile_of
+from under_siege.capacity.capacity_estimate import TIMEOUT
 from under_siege.environments.services import Services
 from under_siege.http_client import client
 from under_siege.model.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
-from under_siege.model.requirement import Goal
+from under_siege.model.requirement import Goal, goal
 from under_siege.monitors.machine_speed import script_process, watching_machine
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import Wakefulness, sampling, used_cpu_s
@@ -97,10 +97,11 @@ class Generator:
         if match := _LINE.fullmatch(line):
             number = int(match[1])
             self.done.add(number)
-            append_row(self.arrivals, self._due_s[number], float(match[2]), float(match[3]), match[4])
+            sent_s = float(match[2])  # in a closed loop, each request is due when it is sent
+            append_row(self.arrivals, self._due_s[number] if self._due_s else sent_s, sent_s, float(match[3]), match[4])
 
     async def begin(
-        self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], *, keep_alive: bool
+        self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], users: int, *, keep_alive: bool
     ) -> None:
         """Wait until the generator is ready, then start the load; raise CaseFailedError if it does not become ready."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
@@ -124,6 +125,7 @@ class Generator:
             "headers": expected.headers,
             "begin_s": begin_s,
             "due_s": list(due_s),
+            "users": users,
         }
         await asyncio.to_thread(self._stdin.write, json.dumps(order).encode() + b"\n")
         await asyncio.to_thread(self._stdin.flush)
@@ -173,10 +175,7 @@ LIMIT_S = 1.0  # response-time limit if no goal sets one
 LEAD_S = 0.25  # delay before the first request
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
-CLEARLY = 10.0  # a step ends early if 10 times the allowed number of requests miss a goal
-FEWEST_MISSED = 5  # minimum number of misses that ends a step early
 STOP_S = 0.5  # maximum time for a server to exit; short, because the server's remaining work does not matter
-LATER = 1.1  # how long to wait for a response, as a multiple of the limit
 
 
 def longest_s(goals: Sequence[Goal]) -> float:
@@ -192,8 +191,7 @@ class Offer:
     expected: Expectation
     services: Services
     step: RateStep
-    due_s: Sequence[float]
-    goals: Sequence[Goal]
+    due_s: Sequence[float]  # empty for a closed loop
     on_answer: Callable[[], None]
 
     async def measure(self) -> None:
@@ -214,66 +212,33 @@ class Offer:
         record.case_s = time.monotonic() - began_s
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession, sending: Generator) -> None:
-        record, load = self.step.record, self.plan.load_of(self.step.case)
+        record, load, users = self.step.record, self.plan.load_of(self.step.case), self.step.closed_users
+        goals = [goal(text) for text in self.step.goals]
         record.load_began_s = began_s = time.monotonic() + LEAD_S
-        await sending.begin(server.load_url, self.expected, began_s, self.due_s, keep_alive=load.keep_alive)
+        await sending.begin(server.load_url, self.expected, began_s, self.due_s, users, keep_alive=load.keep_alive)
         cpu_s = sending.cpu_s() or 0.0
-        timeout_s = LATER * max((goal.limit for goal in self.goals if goal.figure.startswith("ping_")), default=0.1)
+        timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
         pings = probing(session, server.url, server.ping, timeout_s, record.pings, began_s, PING_EVERY_S)
         async with pings, sampling(server.pid, record, began_s), watching_machine(record):
-            await server.while_alive(self._until_seen(sending))
+            await server.while_alive(self._until_seen(sending, TIMEOUT * longest_s(goals)))
             record.load_s = self.step.seen_until_s = time.monotonic() - began_s
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
         self.step.generator_awake = sending.awake.cpus(record.load_s)
         await sending.end()
         self._keep(sending)
 
-    async def _until_seen(self, sending: Generator) -> None:
-        """Wait until all requests have been answered or have timed out, or until a goal is clearly missed.
-
-        Slow responses don't end a step before all requests are due, because late responses also show service times.
-        Slow pings can do so, except in the first step, which measures the throughput under overload.
-        """
+    async def _until_seen(self, sending: Generator, timeout_s: float) -> None:
+        """Wait until the time of a closed loop is over, or until all requests were answered or have timed out."""
         began_s, answered = self.step.record.load_began_s or 0.0, 0
-        due_s, longest = np.asarray(self.due_s), longest_s(self.goals)
-        while True:
+        end_s = self.due_s[-1] + timeout_s if self.due_s else self.step.record.time_s
+        while (now_s := time.monotonic() - began_s) < end_s:
             await asyncio.sleep(LOOK_S)
             sending.sample()
-            now_s = time.monotonic() - began_s
             for _ in range(len(sending.done) - answered):
                 self.on_answer()
             answered = len(sending.done)
-            are_all_due = now_s > due_s[-1]
-            if are_all_due and (answered >= len(due_s) or now_s > due_s[-1] + LATER * longest):
+            if self.due_s and now_s > self.due_s[-1] and answered >= len(self.due_s):
                 return
-            may_break = are_all_due or (self.step.record.round > 1 and self._are_pings_missed(due_s))
-            if may_break and (self._are_pings_missed(due_s) or self._are_answers_missed(sending, due_s, now_s)):
-                self.step.broke = True
-                return
-
-    def _are_answers_missed(self, sending: Generator, due_s: NDArray[np.float64], now_s: float) -> bool:
-        arrivals = sending.arrivals
-        lost = sum(bool(outcome) for outcome in arrivals.outcome)
-        waits = np.subtract(arrivals.ended_s, arrivals.due_s)
-        waiting = np.ones(len(due_s), dtype=bool)
-        waiting[list(sending.done)] = False
-        still = now_s - due_s[waiting]
-        most_missed = self._most_missed("response", len(due_s))
-        return any(lost + np.sum(waits > goal.limit) + np.sum(still > goal.limit) >= most for goal, most in most_missed)
-
-    def _are_pings_missed(self, due_s: NDArray[np.float64]) -> bool:
-        waited_s = np.asarray(self.step.record.pings.waited_s)
-        planned = round(due_s[-1] / PING_EVERY_S)
-        return any(np.sum(waited_s > goal.limit) >= most for goal, most in self._most_missed("ping", planned))
-
-    def _most_missed(self, kind: str, planned: int) -> Iterator[tuple[Goal, int]]:
-        """Yield each goal that limits a percentile of this kind, and the number of misses that ends the step."""
-        for goal in self.goals:
-            goal_kind, percent = percentile_of(goal)
-            if goal_kind == kind and percent < 100:
-                allowed = 1 - percent / 100
-                share = min((1 + allowed) / 2, CLEARLY * allowed)
-                yield goal, max(FEWEST_MISSED, math.ceil(share * planned))
 
     def _keep(self, sending: Generator) -> None:
         """Record the requests due before the step ended, in the order of their due times."""

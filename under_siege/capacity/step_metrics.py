@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from under_siege.capacity.knee import StepRequests
 from under_siege.model.record import RateStep
 from under_siege.model.requirement import Goal
 from under_siege.stats.cpu_speed_over_time import speeds_of
@@ -18,12 +18,21 @@ Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator may be the limit
-MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
-PACE = 0.5  # minimum throughput, as a share of the throughput of one worker that is always busy
-SERVED_S = 0.1  # period before a response in which the request is assumed to be in service
-SMOOTHED_S = 0.3  # extends this period on both sides, because single samples of the speed probe are noisy
-TINY = 0.01  # minimum speed, as a share of the mean speed
 AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is the limit
+MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
+REPLICATES = 300
+BLOCK_S = 1.0  # length of the bootstrap's blocks, because the latencies of neighbouring requests are alike
+# Standard deviation of the logarithm of a percentile that one request exceeds. It shrinks with the square root of their
+# number, which counts as at least FEWEST_BEYOND. scripts/simulate_capacity.py shows how many intervals hold the truth.
+SMOOTHING, FEWEST_BEYOND = 1.1, 4.0
+MOST_EXCESS = math.log(3)  # how far a metric exceeds its limit counts up to this factor
+SLEEPS = 0.5  # CPU time as a share of the response time; below it, the CPU speed has no effect
+OUTCOMES = {
+    "refused": "refused (503)",
+    "limited": "rejected by a rate limit (429)",
+    "wrong": "answered wrongly",
+    "lost": "lost",
+}
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
@@ -50,25 +59,31 @@ class StepMetrics:
     def waits_s(self) -> Floats:
         """Return the latency of each request, measured from its due time."""
         arrivals = self.step.arrivals
-        lost = np.array([outcome not in ("", "unanswered") for outcome in arrivals.outcome], dtype=bool)
+        lost = np.array([outcome in OUTCOMES for outcome in arrivals.outcome], dtype=bool)
         return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), 1e-6))
 
     @cached_property
-    def ping_waits_s(self) -> Floats:
-        """Return the latency of each ping that was due before the step ended."""
-        pings = self.record.pings
+    def _pings(self) -> tuple[Floats, Floats]:
+        """Return when each ping was due, and its latency."""
+        pings, due_s = self.record.pings, np.asarray(self.record.pings.due_s, dtype=np.float64)
         lost = np.array([problem not in ("", "not answered") for problem in pings.problem], dtype=bool)
-        waits = np.where(lost, np.inf, np.maximum(pings.waited_s, 1e-6))
-        return waits[np.asarray(pings.due_s) <= self.step.seen_until_s]
+        waits, seen = np.where(lost, np.inf, np.maximum(pings.waited_s, 1e-6)), due_s <= self.step.seen_until_s
+        return due_s[seen], waits[seen]
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Return whether each request was answered correctly."""
         return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
 
+    def shares(self, limit_s: float) -> dict[str, float]:
+        """Return the share of requests for each outcome in `OUTCOMES`, and of correct or pending ones that are late."""
+        counts, total = Counter(self.step.arrivals.outcome), len(self.waits_s)
+        late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > limit_s)))
+        return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
+
     def percentile_s(self, kind: str, percent: float) -> float | None:
         """Return a percentile of `response` or `ping` latency, which may be infinite, or None if there is no data."""
-        waits = self.waits_s if kind == "response" else self.ping_waits_s
+        waits = self.waits_s if kind == "response" else self._pings[1]
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
@@ -83,28 +98,40 @@ class StepMetrics:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """Return the logarithm of the metric divided by its limit (negative if the goal is met), or None if unknown.
+        """Return the logarithm of the metric divided by its limit (negative if the goal is met), or None if unknown."""
+        excesses = self.excesses(goal)
+        return None if excesses is None else float(excesses[0])
 
-        If the percentile is infinite, return the logarithm of the share of lost requests divided by the allowed share.
+    def excesses(self, goal: Goal) -> Floats | None:
+        """Return the logarithm of the metric divided by its limit, as measured and in each bootstrap replicate.
+
+        A replicate consists of blocks of requests (Künsch 1989). It is smoothed (Silverman and Young 1987), because a
+        short step may contain none of the bursts that determine a high percentile. If requests were refused, lost or
+        answered wrongly, the share of requests that missed the limit is compared with the allowed share instead.
         """
-        value = self.value(goal)
-        if value is None:
-            return None
-        limit = goal.limit
-        if goal.figure == "availability_pct":  # compare the unavailable shares
-            value, limit = 100 - value, 100 - limit
-        if value == math.inf:
-            kind, percent = percentile_of(goal)
-            waits, allowed = self.waits_s if kind == "response" else self.ping_waits_s, 1 - percent / 100
-            return max(0.0, math.log(float(np.mean(np.isinf(waits))) / allowed)) if allowed else math.inf
-        return math.log(max(value, 1e-9) / limit)
-
-    def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests exceeded the response-time limit and how many are allowed to (0 for other goals)."""
         kind, percent = percentile_of(goal)
-        if kind != "response":
-            return 0, 0.0
-        return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - percent / 100)
+        random = np.random.default_rng([self.record.round, len(self.waits_s)])
+        if not kind and goal.figure != "availability_pct":
+            value = self.value(goal)
+            return None if value is None else np.full(1 + REPLICATES, math.log(max(value, 1e-9) / goal.limit))
+        due_s, values = self._pings if kind == "ping" else (np.asarray(self.step.arrivals.due_s), self.waits_s)
+        allowed, limit = (1 - percent / 100, goal.limit) if kind else (1 - goal.limit / 100, math.inf)
+        values = values if kind else np.where(self.right, 0.0, math.inf)
+        if not len(values):
+            return None
+        order, blocks = np.argsort(values), np.floor(np.maximum(due_s, 0.0) / BLOCK_S).astype(int)
+        count = int(blocks.max()) + 1
+        drawn = random.multinomial(count, np.full(count, 1 / count), REPLICATES)
+        weights = np.vstack([np.ones(count, dtype=int), drawn])[:, blocks[order]]
+        sums, values = weights.cumsum(axis=1), values[order]
+        if not kind or np.isinf(values[-1]):
+            missed = weights[:, (values > limit) | np.isinf(values)].sum(axis=1) / np.maximum(1, sums[:, -1])
+            excesses = np.log(np.maximum(missed, 1e-9) / max(allowed, 1 / len(values)))
+        else:
+            places = (sums <= (1 - allowed) * sums[:, -1:]).sum(axis=1)
+            excesses = np.log(values[np.minimum(places, len(values) - 1)] / limit)
+        excesses[1:] += random.normal(0.0, SMOOTHING / math.sqrt(max(FEWEST_BEYOND, len(values) * allowed)), REPLICATES)
+        return np.asarray(np.clip(excesses, -MOST_EXCESS, MOST_EXCESS))
 
     @property
     def startup_s(self) -> float:
@@ -112,37 +139,21 @@ class StepMetrics:
         return max(0.0, (self.record.case_s or 0.0) - self.step.seen_until_s)
 
     @property
-    def answered(self) -> int:
-        """Return the number of correct responses."""
-        return int(np.sum(self.right))
-
-    @property
     def answered_per_s(self) -> float:
-        """Return the mean rate of correct responses during the step."""
-        return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
-
-    def rate_at(self, mean_speed: float | None) -> float:
-        """Return the rate that would load the server equally at the mean speed of the machine."""
-        if not mean_speed or not self.speed:
-            return self.per_s
-        return self.per_s * float((mean_speed / self.speed) ** self.follows_speed)
-
-    @property
-    def keeps_pace(self) -> bool:
-        """Return whether the throughput reaches `PACE`; too many concurrent tasks can slow a server down."""
-        return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
+        """Return the rate of correct responses, without the first quarter of the step."""
+        ended_s, until_s = np.asarray(self.step.arrivals.ended_s)[self.right], self.step.seen_until_s
+        return float(np.sum(ended_s > until_s / 4)) / (0.75 * until_s) if until_s > 0 else 0.0
 
     def good_per_s(self, limit_s: float) -> float:
         """Return the goodput: the number of correct responses per second within the latency limit."""
-        due_s = self.step.arrivals.due_s
-        seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
+        seen_s = min(self.step.seen_until_s, len(self.waits_s) / self.per_s)
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
 
     @cached_property
     def cpu_s(self) -> float | None:
         """Return the CPU time that the server and its children used per correct response."""
-        used = self.record.samples.cpu_s
-        return (used[-1] - used[0]) / self.answered if len(used) > 1 and self.answered else None
+        used, answered = self.record.samples.cpu_s, int(np.sum(self.right))
+        return (used[-1] - used[0]) / answered if len(used) > 1 and answered else None
 
     @property
     def memory_bytes(self) -> float | None:
@@ -151,25 +162,10 @@ class StepMetrics:
 
     @cached_property
     def speed(self) -> float | None:
-        """Return the speed of the machine, in the units of the speed probe."""
-        speeds = speeds_of(self.record)
-        return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds else None
-
-    @cached_property
-    def follows_speed(self) -> float:
-        """Return how strongly the rate depends on the CPU speed: the share of CPU time in an unloaded response."""
-        idle_s = self.record.idle_answer_s
-        return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
-
-    def requests(self, mean_speed: float | None, exponent: float) -> StepRequests:
-        """Return the requests for a replay; `exponent` is how strongly service times depend on the speed."""
-        due_s, slowness = np.asarray(self.step.arrivals.due_s, dtype=np.float64), np.ones(len(self.right))
-        if exponent and mean_speed and (speeds := speeds_of(self.record)):
-            end_s = np.where(np.isinf(self.waits_s), due_s, due_s + self.waits_s)
-            begin_s = np.maximum(due_s, end_s - SERVED_S)
-            means = speeds.means(begin_s - SMOOTHED_S, end_s + SMOOTHED_S)
-            slowness = (mean_speed / np.maximum(means, TINY * mean_speed)) ** exponent
-        return StepRequests(due_s, self.waits_s, self.right, slowness)
+        """Return the speed of the CPUs if the task is CPU-bound, or None if it is unknown or has no effect."""
+        idle_s, speeds = self.record.idle_answer_s, speeds_of(self.record)
+        is_cpu_bound = bool(self.cpu_s and idle_s and self.cpu_s > SLEEPS * idle_s)
+        return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds and is_cpu_bound else None
 
     @property
     def by_others(self) -> float:

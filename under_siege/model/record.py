@@ -204,12 +204,13 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Arrivals(msgspec.Struct, frozen=True):
-    """The requests of an open loop: each was sent when it was due, even if earlier requests were unanswered."""
+    """The requests of a step. In an open loop, each was sent when it was due, even if others were unanswered."""
 
     due_s: list[Moment] = []
     sent_s: list[Moment] = []  # differs from `due_s` only if the generator was late
     ended_s: list[Moment] = []  # time of the response or the timeout
-    outcome: list[str] = []  # as in `Requests`; `unanswered`: no response before the load ended
+    # As in `Requests`; `limited`: refused with status 429; `unanswered`: no response before the load ended.
+    outcome: list[str] = []
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -340,14 +341,14 @@ class Incident(_CaseMeasurement, kw_only=True):
 
 
 class RateStep(msgspec.Struct, kw_only=True):
-    """The measurement of one server at one arrival rate."""
+    """The measurement of one server at one arrival rate, or in a closed loop that shows how much it can answer."""
 
     record: Record  # `round` is the number of the step
     goals: list[str]  # as the user wrote them
-    arrivals_per_s: Rate
+    arrivals_per_s: Rate  # in a closed loop: the rate of correct responses
+    closed_users: SmallCount = 0  # number of users in a closed loop; 0: open loop
     arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
     seen_until_s: Moment = 0.0  # end of the measurement; later responses are right-censored
-    broke: bool = False  # whether the step was ended early, because a goal was clearly missed
     generator_awake: Cpus | None = None  # number of CPUs that the generator used or waited for
 
     @property

@@ -1,4 +1,6 @@
-"""Generate an open-loop load: send each request when it is due, even if earlier requests are unanswered.
+"""Generate a load with an open loop: send each request when it is due, even if earlier requests are unanswered.
+
+With `users`, the loop is closed: each user sends a request as soon as the previous one has been answered.
 
 The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
@@ -9,6 +11,7 @@ The script prints `ready`, and reads one line of JSON:
     headers             names and values of the headers that each correct response must have
     begin_s             the start of the load, as a time of `time.monotonic`
     due_s               the time from the start until each request is due
+    users               the number of users in a closed loop, or 0; then `due_s` is empty
 Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
 When stdin is closed, it abandons unanswered requests, prints their lines, and exits.
 """
@@ -17,10 +20,12 @@ import asyncio
 import base64
 import contextlib
 import gc
+import itertools
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +38,9 @@ from under_siege.model.body_rule import BodyRule
 MORE_BYTES = 65536  # number of bytes by which a body may exceed the correct body before reading stops
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
-NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
+NONE, REFUSED, LIMITED, LOST, WRONG, UNANSWERED = "", "refused", "limited", "lost", "wrong", "unanswered"
+REFUSALS = {429: LIMITED, 503: REFUSED}
+RETRY_S = 0.1  # pause of a user in a closed loop after a request that was not answered correctly
 
 
 class OpenRequest:
@@ -46,11 +53,11 @@ class OpenRequest:
 
 
 class OpenLoad:
-    """Requests that are sent at given times."""
+    """Requests that are sent at given times, or by users who wait for each response."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._requests, self._order = [OpenRequest(data) for data in order["requests"]], order["order"]
-        self._begin_s, self._due_s = order["begin_s"], order["due_s"]
+        self._begin_s, self._due_s, self._users = order["begin_s"], order["due_s"], order["users"]
         self._keep_alive, self._headers = order["keep_alive"], order["headers"]
         self._lines: list[str] = []
 
@@ -61,28 +68,37 @@ class OpenLoad:
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         ) as session:
-            requests: set[asyncio.Task[None]] = set()
+            requests: set[asyncio.Task[str]] = set()
+            numbers = itertools.count()
             tasks = [asyncio.create_task(self._send_all(session, requests)), asyncio.create_task(self._report())]
+            tasks += [asyncio.create_task(self._closed_loop(session, numbers)) for _ in range(self._users)]
             await stop.wait()
             for task in (*tasks, *requests):
                 task.cancel()
             await asyncio.gather(*tasks, *requests, return_exceptions=True)
             self._flush()
 
-    async def _send_all(self, session: aiohttp.ClientSession, requests: set[asyncio.Task[None]]) -> None:
+    async def _send_all(self, session: aiohttp.ClientSession, requests: set[asyncio.Task[str]]) -> None:
         for number, due_s in enumerate(self._due_s):
             await asyncio.sleep(self._begin_s + due_s - time.monotonic())
             task = asyncio.create_task(self._send(session, number))
             requests.add(task)
             task.add_done_callback(requests.discard)
 
-    async def _send(self, session: aiohttp.ClientSession, number: int) -> None:
+    async def _closed_loop(self, session: aiohttp.ClientSession, numbers: Iterator[int]) -> None:
+        await asyncio.sleep(self._begin_s - time.monotonic())
+        for number in numbers:
+            if await self._send(session, number) != NONE:
+                await asyncio.sleep(RETRY_S)
+
+    async def _send(self, session: aiohttp.ClientSession, number: int) -> str:
         sent_s, outcome = time.monotonic(), UNANSWERED
         try:
             outcome = await self._outcome(session, self._requests[self._order[number % len(self._order)]])
         finally:
             times = sent_s - self._begin_s, time.monotonic() - self._begin_s
             self._lines.append(f"{number},{times[0]:.6f},{times[1]:.6f},{outcome}\n")
+        return outcome
 
     async def _outcome(self, session: aiohttp.ClientSession, one: OpenRequest) -> str:
         try:
@@ -92,7 +108,7 @@ class OpenLoad:
                 is_right = response.status == one.status and has_headers
                 if is_right and not one.rule.problem(body, one.answer):
                     return NONE
-                return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
+                return REFUSALS.get(response.status, WRONG)
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
 

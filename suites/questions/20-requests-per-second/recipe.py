@@ -9,7 +9,7 @@ from fastapi import FastAPI, HTTPException
 from reports import build_report
 
 WORKERS = os.cpu_count() or 1
-MOST_PENDING = 33  # lower bound of the sustained rate × longest acceptable wait: 110/s × 0.3 s
+MOST_PENDING = 33  # lower bound of the sustained rate × longest acceptable wait: 111/s × 0.3 s
 pending = 0
 
 

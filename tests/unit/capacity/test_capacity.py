@@ -1,13 +1,12 @@
 """The capacity search, tested with simulated servers and once with a real server."""
 
+import copy
 import io
 import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Callable
-from copy import copy
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,28 +15,23 @@ import numpy as np
 import pytest
 from conftest import TESTS, thorough
 from rich.console import Console
-from simulated_capacity import GOALS, SERVERS, Server, fixed, offered, searched
+from simulated_capacity import GOALS, SERVERS, Server, capacity_of, fixed, offered, searched
 from simulated_cpus import Machine
 from simulated_record import bare_record, result_of
 
 from common.errors import BadInputError
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of, exit_code
-from under_siege.capacity.capacity_table import conclusion
-from under_siege.capacity.knee import StepRequests, queue_from, replayed, service_times
-from under_siege.capacity.rate_step_run import Generator, Offer, typical_arrivals, usual_wait
+from under_siege.capacity.capacity_table import conclusion, per_s
+from under_siege.capacity.rate_step_run import Generator, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.cli_options import one_line_read_errors
 from under_siege.model.record import Failure, Result, SkippedServer, load, save
-from under_siege.model.requirement import goal
 from under_siege.result_output import Report
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-# Requests/s at which p99 reaches 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is from Tijms
-# (2003), and the formula for M/M/2 is Erlang's.
-TRUTH = {"M/D/1": 17.7, "M/D/2": 17.6, "M/M/2": 35.2, "M/D/1 cpu": 17.7, "refuses": 12.8, "stalls": 27.6}
-TRUTH_NOISY = {**TRUTH, "M/D/1 cpu": 16.1}
+LIMIT_S = 1.0  # of GOALS
 
 
 @cache
@@ -86,114 +80,144 @@ def test_typical_arrivals_approximate_an_endless_poisson_process_better_than_ran
     assert abs(np.mean(typical)) < abs(np.mean(drawn))  # both are biased, because they begin with an empty queue
 
 
-def seen_in(name: str, rate: float) -> StepRequests:
-    return StepMetrics(offered(SERVERS[name], rate, 10.0, 1, 1)).requests(None, 0.0)
-
-
-@pytest.mark.parametrize(("name", "workers", "service_s"), [("M/D/1", 1, 0.05), ("M/D/2", 2, 0.1)])
-@pytest.mark.parametrize("rate", [5.0, 17.0, 40.0])
-def test_service_times_are_computed_from_latencies(name: str, workers: int, service_s: float, rate: float) -> None:
-    _, served = service_times(seen_in(name, rate), workers)
-    assert len(served) > 40
-    assert served == pytest.approx(service_s, rel=1e-6)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_replaying_the_service_times_reproduces_the_latencies(workers: int) -> None:
-    seen = seen_in(f"M/D/{workers}", 17.0)
-    _, served = service_times(seen, workers)
-    waits = replayed(seen.due_s[None], served[None], workers)
-    assert waits[0] == pytest.approx(seen.wait_s, rel=1e-6)
-
-
-def test_replaying_a_full_queue_reproduces_its_refusals() -> None:
-    seen = seen_in("refuses", 40.0)
-    waits = replayed(seen.due_s[None], np.full((1, len(seen.due_s)), 0.05), 1, 0.2)
-    assert (np.isinf(waits[0]) == np.isinf(seen.wait_s)).all()
-
-
-def test_the_number_of_workers_is_inferred_from_the_latencies() -> None:
-    for name, workers in (("M/D/1", 1), ("M/D/2", 2)):
-        queue = queue_from([seen_in(name, 40.0), seen_in(name, 16.0)])
-        assert queue is not None
-        assert queue.workers == workers
-        assert queue.is_alike
-
-
-def test_the_latencies_of_requests_that_share_a_cpu_do_not_resemble_those_of_a_queue() -> None:
-    queue = queue_from([seen_in("shares", 50.0), seen_in("shares", 10.0)])
-    assert queue is not None
-    assert not queue.is_alike
-
-
 def off(one: Capacity, per_s: float) -> float:
     assert one.per_s is not None
     return abs(one.per_s / per_s - 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"), thorough([("M/D/1", 0.04), ("M/D/2", 0.04), ("M/M/2", 0.15)], quick=(("M/D/1", 0.04),))
-)
-def test_the_capacity_of_a_simulated_queue_is_found_within_a_minute(name: str, allowed: float) -> None:
-    one, result, _ = found(name, 0)
-    assert off(one, TRUTH[name]) < allowed
-    assert covers(one, TRUTH[name])
-    assert one.verdict == "ok"
-    assert sum(step.record.case_s for step in result.steps) <= 60
-    assert one.breaks.text == "p99 < 1s"
-    assert exit_code(result) == 0
+@pytest.mark.parametrize("name", thorough(["M/D/1", "M/D/2", "M/M/2"], quick=("M/D/1",)))
+def test_the_capacity_of_a_simulated_queue_is_found_within_a_minute(name: str) -> None:
+    inside = []
+    for seed in range(5):
+        one, result, _ = found(name, seed)
+        assert off(one, capacity_of(name, LIMIT_S)) < 0.2
+        assert one.verdict == "ok"
+        assert sum(step.record.case_s for step in result.steps) <= 60
+        assert one.breaks.text == "p99 < 1s"
+        assert exit_code(result) == 0
+        inside.append(covers(one, capacity_of(name, LIMIT_S)))
+    assert sum(inside) >= 4
 
 
 def test_the_capacity_of_a_cpu_bound_server_is_found_on_a_noisy_machine() -> None:
-    for seed in range(2):
+    inside = []
+    for seed in range(5):
         one, _, machine = found("M/D/1 cpu", seed, noisy=True)
-        speed = machine.mean_speed(cpus=1)
-        assert off(one, speed * TRUTH_NOISY["M/D/1 cpu"]) < 0.15
-        assert one.steady_per_s == pytest.approx(speed * TRUTH["M/D/1 cpu"], rel=0.15)
-        assert one.steady_per_s > one.per_s
+        inside.append(covers(one, machine.mean_speed(cpus=1) * capacity_of("M/D/1 cpu", LIMIT_S)))
+    assert sum(inside) >= 4
 
 
-def test_the_rate_at_constant_cpu_speed_is_reported_if_the_measured_rate_differs() -> None:
-    one, _, _ = found("M/D/1 cpu", 0, noisy=True)
-    changed = copy(one)
-    changed.per_s, changed.steady_per_s = 16.1, 17.7
-    assert "would sustain 17.7/s at a constant CPU speed, instead of 16.1/s" in " ".join(conclusion([changed]))
-    changed.per_s = 17.6
-    assert "constant CPU speed" not in " ".join(conclusion([changed]))
+def test_the_cpu_speed_widens_the_interval_only_of_a_cpu_bound_server() -> None:
+    def interval(name: str, change: float) -> tuple[float, float]:
+        changed = copy.deepcopy(found(name, 1)[1])
+        for number, step in enumerate(changed.steps):
+            step.record.beats.took_s[:] = [took_s * change**number for took_s in step.record.beats.took_s]
+        (one,) = capacities_of(changed)
+        return one.lower_per_s, one.upper_per_s
+
+    assert interval("M/D/1", 1.1) == interval("M/D/1", 1.0)
+    (low, high), (steady_low, steady_high) = interval("M/D/1 cpu", 1.1), interval("M/D/1 cpu", 1.0)
+    assert high / low > 1.05 * steady_high / steady_low
 
 
-def test_the_first_step_of_the_search_overloads_the_server() -> None:
-    _, result, _ = found("M/D/1", 0)
-    rates = [step.arrivals_per_s for step in result.steps]
-    assert rates[0] > 20
-    assert result.steps[0].seen_until_s >= 5.5
-    assert all(0.85 * TRUTH["M/D/1"] < rate < 1.05 * TRUTH["M/D/1"] for rate in rates[1:])
+def test_a_closed_loop_finds_the_saturation_rate_and_no_step_offers_much_more() -> None:
+    one, result, _ = found("M/D/1", 0)
+    siege, *steps = result.steps
+    assert siege.closed_users == 25
+    assert one.saturation_per_s == pytest.approx(20, rel=0.03)
+    rates = [step.arrivals_per_s for step in steps]
+    assert all(0.3 * 20 < rate < 1.05 * 20 for rate in rates)
+    around = sum(step.record.case_s for step in steps if abs(step.arrivals_per_s / one.per_s - 1) < 0.1)
+    assert around > 20
 
 
-def test_the_capacity_of_a_server_that_stalls_has_a_wide_interval() -> None:
-    one, _, _ = found("stalls", 1)
-    assert covers(one, TRUTH["stalls"])
-    assert one.verdict == "undecided"
+def test_more_users_besiege_a_server_that_25_users_do_not_overload() -> None:
+    one, result, _ = searched(Server(100, fixed(0.1)))
+    assert [step.closed_users for step in result.steps if step.closed_users] == [25, 100, 400]
+    assert one.saturation_per_s == pytest.approx(1000, rel=0.1)
+
+
+def test_the_interval_contradicts_no_step() -> None:
+    for name in ("M/D/1", "M/M/2", "refuses"):
+        for seed in range(4):
+            one, _, _ = found(name, seed)
+            missed = [step.per_s for step in one.steps if one.missed_at(step)]
+            met = [step.per_s for step in one.steps if not one.missed_at(step)]
+            assert (one.upper_per_s or math.inf) >= max(met)
+            assert len(missed) < 2 or one.lower_per_s <= missed[1]
+
+
+def with_step(rate: float, refused: int = 0, again: int = 1) -> Capacity:
+    """Add steps at a rate whose requests are answered as at 10/s, or refused, to steps around the true 17.7/s."""
+    result = result_of([])
+    for number, step_rate in enumerate((12.0, 14.0, 16.0, 19.5, 22.0), start=1):
+        result.steps.append(offered(SERVERS["M/D/1"], step_rate, 15.0, number, 1))
+    for number in range(again):
+        step = offered(SERVERS["M/D/1"], 10.0, 3.0, 10 + number, 1)
+        step.arrivals_per_s = rate
+        step.arrivals.outcome[:refused] = ["refused"] * refused
+        result.steps.append(step)
+    return capacities_of(result)[0]
+
+
+def test_the_upper_bound_is_not_below_a_rate_that_met_the_goals() -> None:
+    assert with_step(10.0).upper_per_s < 25
+    assert with_step(25.0).upper_per_s >= 25
+
+
+def test_the_lower_bound_is_not_above_a_rate_that_missed_the_goals_twice() -> None:
+    assert with_step(10.0).lower_per_s > 10
+    assert with_step(10.0, refused=5).lower_per_s > 10
+    assert with_step(10.0, refused=5, again=2).lower_per_s <= 10
 
 
 def test_refused_requests_miss_the_latency_goal() -> None:
-    one, _, _ = found("refuses", 2)
-    assert off(one, TRUTH["refuses"]) < 0.15
-    assert covers(one, TRUTH["refuses"])
+    one, result, _ = found("refuses", 2)
+    assert off(one, capacity_of("refuses", LIMIT_S)) < 0.2
+    assert covers(one, capacity_of("refuses", LIMIT_S))
+    assert "refused (503)" in Report(result).formatted("table")
+
+
+def test_refused_limited_wrong_and_late_responses_are_told_apart() -> None:
+    step = offered(SERVERS["M/D/1"], 19.0, 10.0, 1, 1)
+    outcomes = step.arrivals.outcome
+    outcomes[:8] = ["refused", "limited", "limited", "limited", "wrong", "wrong", "lost", ""]
+    shares = StepMetrics(step).shares(0.2)
+    count = len(outcomes)
+    assert {name: round(share * count) for name, share in shares.items() if name != "late"} == {
+        "refused": 1,
+        "limited": 3,
+        "wrong": 2,
+        "lost": 1,
+    }
+    late = sum(
+        end - due > 0.2 and not outcome
+        for due, end, outcome in zip(step.arrivals.due_s, step.arrivals.ended_s, outcomes, strict=True)
+    )
+    assert shares["late"] == pytest.approx(late / count)
+    result = result_of([])
+    result.steps.append(step)
+    table = " ".join(Report(result).formatted("table").split())
+    for words in ("rejected by a rate limit (429)", "refused (503)", "answered wrongly", "late"):
+        assert words in table
 
 
 def test_a_server_with_slow_pings_at_every_rate_has_no_capacity() -> None:
     one, result, _ = searched(SERVERS["M/D/1"], ping=lambda rate: 0.08 + rate / 1000)
     assert one.lower_per_s is None
-    assert one.upper_per_s == 1
+    assert one.is_none
+    assert one.upper_per_s == pytest.approx(one.least_per_s, rel=0.02)
     assert any(
-        "no rate meets the goals; even at" in sentence and "ping p99 is" in sentence for sentence in conclusion([one])
+        "no rate meets the goals; even at" in sentence and "ping p99: 81 ms" in sentence
+        for sentence in conclusion([one])
     )
     assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["holds"] is None
 
 
 def test_a_server_that_meets_the_goals_at_every_rate_has_no_upper_bound() -> None:
-    one, result, _ = searched(Server(1, fixed(0.0001)), task_s=0.001, budget_s=15.0)
+    """Pings are fast at every rate, and no goal needs responses."""
+    one, result, _ = searched(SERVERS["M/D/1"], goals=("ping p99 < 50ms",))
+    assert one.lower_per_s > 20
     assert one.upper_per_s is None
     assert one.lower_per_s
     assert "meets every goal at every offered rate" in " ".join(conclusion([one]))
@@ -217,8 +241,8 @@ def test_a_late_load_generator_does_not_narrow_the_interval_of_the_capacity() ->
     late = result.steps[-1].arrivals
     late.sent_s[:] = [at + 0.4 for at in late.sent_s]
     (one,) = capacities_of(result)
-    assert one.most_per_s < TRUTH["M/D/1"]
-    assert covers(one, TRUTH["M/D/1"])
+    assert one.most_per_s < capacity_of("M/D/1", LIMIT_S)
+    assert covers(one, capacity_of("M/D/1", LIMIT_S))
     assert one.lower_per_s < one.upper_per_s
 
 
@@ -227,15 +251,16 @@ def test_refusals_have_infinite_latency_and_unanswered_requests_are_censored() -
     assert one.percentile_s("response", 99) == math.inf
     assert one.good_per_s(1.0) <= 21
     queue = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1))
-    assert 4.0 <= queue.percentile_s("response", 99) < 6.0
+    assert 4.0 <= queue.percentile_s("response", 99) < 6.2
 
 
 def test_the_capacity_is_reported_as_a_share_of_the_ceiling() -> None:
     _, result, _ = found("M/D/1", 0)
     result.records.append(bare_record(users=25))  # 20 requests per second
     (one,) = capacities_of(result)
+    of_ceiling = one.of_ceiling
     result.records.clear()
-    assert one.of_ceiling == pytest.approx(one.lower_per_s / 20, rel=0.05)
+    assert of_ceiling == pytest.approx(one.per_s / 20, rel=0.01)
 
 
 def test_a_failed_capacity_search_is_reported_with_its_reason() -> None:
@@ -257,7 +282,7 @@ def test_every_output_format_shows_a_capacity() -> None:
     for word in ("sustained", "goodput", "ping p99", f"{one.per_s:.1f}/s", "95 % CI"):
         assert word in table
     assert f"{one.lower_per_s:.1f}/s" in Report(result).formatted("markdown")
-    assert Report(result).formatted("csv").count("\n") == len(result.steps)
+    assert Report(result).formatted("csv").count("\n") == len(one.steps)
     (case,) = json.loads(Report(result).formatted("json"))["cases"]
     assert case["capacity_per_s"] == {"holds": one.lower_per_s, "fails": one.upper_per_s}
     assert case["goals"] == list(GOALS)
@@ -275,11 +300,9 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
     wide, narrow = io.StringIO(), io.StringIO()
     for page, width in ((wide, 200), (narrow, 34)):
         Console(file=page, width=width).print(Report(result).for_terminal())
-    rates = [[line for line in page.getvalue().splitlines() if "offered" in line] for page in (wide, narrow)]
-    assert len(rates[0]) < len(rates[1])
-    told = [" ".join(line.partition("offered")[2] for line in lines).split() for lines in rates]
-    assert told[0] == told[1]
-    assert len(told[0]) == len(one.steps)
+    for page in (wide, narrow):
+        assert {per_s(step.per_s) for step in one.steps} <= set(page.getvalue().split())
+    assert max(map(len, narrow.getvalue().splitlines())) < max(map(len, wide.getvalue().splitlines()))
 
 
 @pytest.mark.parametrize(
@@ -332,36 +355,28 @@ def test_steps_with_impossible_values_are_rejected(change: dict, why: str, tmp_p
     assert why in ran.stderr
 
 
-SUITE = """
-title = "One worker"
-[servers.one]
-command = "{python} {script} --host {{host}} --port {{port}}"
-"""
+KNOWN = TESTS / "suites" / "known_capacity" / "suite.toml"
 
 
 @pytest.mark.figures
-def test_the_capacity_of_a_real_server_does_not_exceed_the_rate_of_its_single_worker(
-    tmp_path: Path, run_cli: RunCli
-) -> None:
-    script = TESTS / "servers" / "one_worker.py"
-    (tmp_path / "one.toml").write_text(SUITE.format(python=sys.executable, script=script))
-    ran = run_cli("capacity", "one.toml", "--goal", "p99 < 1s", "--time", "12s", "--out", "c.json", "--quiet")
+def test_the_capacity_of_a_server_that_sleeps_50_ms_is_found_in_20_seconds(tmp_path: Path, run_cli: RunCli) -> None:
+    """The server sleeps in its event loop, so it is an M/D/1 queue."""
+    truth = capacity_of("M/D/1", 0.5)
+    ran = run_cli("capacity", f"{KNOWN}:one", "--goal", "p99 < 500ms", "--time", "20s", "--out", "c.json", "--quiet")
     assert ran.returncode in (0, 3), ran.stderr
     result = load(tmp_path / "c.json")
     assert not [step for step in result.steps if step.record.failure]
-    assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
     (one,) = capacities_of(result)
-    assert one.upper_per_s is not None, ran.stdout  # `None` if a busy machine limited the rate
-    # The server needs 50 ms per request. On a busy machine, there may be no rate that meets the goal.
-    assert (one.lower_per_s or 0.0) < 20 < 1.5 * one.upper_per_s
-    assert one.breaks.text == "p99 < 1s"
+    assert one.saturation_per_s < 20.5
+    assert one.lower_per_s < 1.1 * truth
+    assert one.upper_per_s > 0.9 * truth
+    assert off(one, truth) < 0.25
     assert "requests/s (95 % CI" in ran.stdout
 
 
 def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() -> None:
     result = result_of([])
     step = offered(SERVERS["M/D/1"], 30.0, 5.0, 1, 1)
-    step.arrivals.outcome[0] = "lost"  # prevents a replay
     result.steps.append(step)
     (one,) = capacities_of(result)
     assert (one.lower_per_s, one.upper_per_s, one.is_none) == (None, 30.0, False)
@@ -370,7 +385,7 @@ def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() ->
 
 
 def test_run_rejects_a_suite_with_open_loop_load_and_suggests_capacity(tmp_path: Path, run_cli: RunCli) -> None:
-    suite = SUITE.format(python=sys.executable, script="x.py").replace("[servers", '[load]\ntool = "open"\n[servers')
+    suite = 'title = "One"\n[load]\ntool = "open"\n[servers.one]\ncommand = "python x.py --port {port}"\n'
     (tmp_path / "open.toml").write_text(suite)
     ran = run_cli("run", "open.toml")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
@@ -403,23 +418,3 @@ def shown_or_refused(folder: Path, told: object) -> bool:
     except BadInputError as error:
         return "\n" not in str(error)
     return True
-
-
-@pytest.mark.parametrize(("slow_pings", "is_missed"), [(2, False), (60, True)])
-def test_a_step_ends_early_when_slow_pings_make_the_ping_goal_unreachable(slow_pings: int, is_missed: bool) -> None:
-    step = offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)
-    step.record.pings.waited_s[:slow_pings] = [0.2] * slow_pings
-    offer = Offer(None, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
-    assert offer._are_pings_missed(np.array([10.0])) is is_missed
-
-
-def test_the_service_time_of_one_worker_is_found_even_if_responses_arrive_out_of_order() -> None:
-    in_order = StepMetrics(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).requests(None, 0.0)
-    answered = int(in_order.is_answered.sum())
-    ends = in_order.due_s + in_order.wait_s
-    ends[5:answered] = ends[5:answered][::-1]  # serving the last request first takes the same total time
-    is_later = ends > in_order.due_s
-    waits = np.where(is_later, ends - in_order.due_s, in_order.wait_s)
-    queue = queue_from([StepRequests(in_order.due_s, waits, in_order.is_answered & is_later, in_order.slowness)], [1])
-    assert queue is not None
-    assert np.median(queue.steady_s) == pytest.approx(0.05, rel=1e-3)
