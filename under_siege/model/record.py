@@ -257,6 +257,8 @@ class Record(_CaseMeasurement, kw_only=True):
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
+    workers_replaced: Count = 0  # worker processes that ended and were started again under load
+    listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
@@ -391,6 +393,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
+    choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -22,6 +22,7 @@ from under_siege.report.case_names import (
     varying,
     without_capital,
 )
+from under_siege.report.shared_limit import shared_limit
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.round_statistics import alone_wall_s
 
@@ -120,6 +121,7 @@ class _SameLoad:
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
+        self._shared_limit = shared_limit(self._summaries, self._alone_s)
         self._alpha = level(len(candidates), comparison.looks)
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
@@ -152,6 +154,8 @@ class _SameLoad:
         chosen = self._chosen()
         if chosen is not None:
             return f"Use {chosen.plain}."
+        if self._shared_limit:
+            return f"No recommendation by throughput: {self._shared_limit}"
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
@@ -164,7 +168,7 @@ class _SameLoad:
 
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
-        if not self._first or self._faster_but_unclear():
+        if not self._first or self._shared_limit or self._faster_but_unclear():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
