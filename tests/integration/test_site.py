@@ -36,7 +36,7 @@ def test_links_to_other_files_of_the_repository_point_to_existing_files_and_are_
     assert ROOT / "README.md" in linked
     assert [path for path in linked if not path.exists()] == []
     outside = [path.name for path in linked if not path.is_relative_to(ROOT / "docs")]
-    assert not [page for page in site.rglob("*.html") for name in outside if f"../{name}\"" in page.read_text()]
+    assert not [page for page in site.rglob("*.html") for name in outside if f'../{name}"' in page.read_text()]
 
 
 def test_documentation_pages_load_nothing_from_other_sites(site: Path) -> None:

@@ -47,6 +47,7 @@ from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 LATE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
+CLOCK_STEP_S = 0.1  # more than the resolution at which the system reports when a process was started
 RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
@@ -76,6 +77,7 @@ class Server:
 
     def _begin(self) -> None:
         self.started_s = time.monotonic()
+        self._began_s = time.time() - CLOCK_STEP_S
         self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         self._stdout = Tail(self._started.process.stdout) if self._started else None
@@ -284,7 +286,7 @@ class Server:
             must_be_its_own(self._started.pid, self._port, supervisor.pid)
             return
         adopted = [orphan.pid for orphan in supervisor.orphans() if self._listens(orphan.pid)]
-        found = adopted or started_listeners(self._port, psutil.Process(self._started.pid).create_time())
+        found = adopted or started_listeners(self._port, self._began_s)
         if not found:
             must_be_its_own(self._started.pid, self._port, supervisor.pid)
         self.pid, self.listens_elsewhere = found[0] if found else None, not found
