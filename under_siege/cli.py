@@ -33,6 +33,7 @@ from under_siege.model.suite import USERS
 from under_siege.paths import INVOCATION, PROGRAM
 
 if TYPE_CHECKING:
+    from under_siege.model.suite import Suite
     from under_siege.targets.first_suite import TargetOptions
 
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
@@ -159,7 +160,6 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis import stopping_rule
-    from under_siege.run.base_revision import with_base
     from under_siege.run.plan import make_plan
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
@@ -167,16 +167,26 @@ def run(
     command = "run --trace" if traced else "run"
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
-    if copied and against is None:
-        raise BadInputError("--copy needs --against, such as --against main")
-    if against is not None:
-        suite, rounds = with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
+    suite, rounds = _revisions(suite, against, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     wanted_rounds = stopping_rule.wanted if rounds is None else None
     measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracers=tracers, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
+
+
+def _revisions(
+    suite: "Suite", against: str | None, copied: tuple[Path, ...], rounds: int | None, options: CommonOptions
+) -> tuple["Suite", int | None]:
+    """Return the suite with its base, if there is one, and the number of rounds."""
+    from under_siege.run.base_revision import with_base
+
+    if against is not None:
+        return with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
+    if copied:
+        raise BadInputError("--copy needs --against, such as --against main")
+    return suite, rounds
 
 
 def _tracers(*, traced: bool, profiled: bool) -> list[Any]:

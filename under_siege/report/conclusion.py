@@ -18,7 +18,7 @@ from under_siege.report.case_names import (
     in_words,
     load_in_words,
     name_of,
-    short,
+    numbered,
     varying,
     without_capital,
 )
@@ -86,7 +86,7 @@ class _Candidate:
 
     @property
     def number(self) -> str:
-        return _number(self.summary.server, self.name)
+        return numbered(self.summary.server, self.name)
 
     @property
     def ping(self) -> str:
@@ -152,10 +152,8 @@ class _SameLoad:
 
     def _headline(self) -> str:
         chosen = self._chosen()
-        if chosen is not None:
-            return f"Use {chosen.plain}."
-        if self._shared_limit:
-            return f"No recommendation by throughput: {self._shared_limit}"
+        if chosen is not None or self._shared_limit:
+            return f"Use {chosen.plain}." if chosen is not None else self._shared_limit
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
@@ -277,7 +275,7 @@ class _SameLoad:
         for summary in self._summaries:
             if summary.verdict != OK:
                 why = f"{summary.verdict}, possibly as fast" if summary in contenders else summary.verdict
-                names.setdefault(why, []).append(_number(summary.server, name_of(summary.case, self._all)))
+                names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
 
@@ -288,11 +286,6 @@ def noun_of(comparison: Comparison) -> str:
     if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
         return comparison.noun
     return "route" if "path" in varying(cases) else "setting"
-
-
-def _number(server: str, name: str) -> str:
-    """Return the name with its server shortened to a number; if the server has no number, return the name unchanged."""
-    return short(server) + name.removeprefix(server) if short(server).isdecimal() else name
 
 
 def _names(names: Sequence[str]) -> str:

@@ -7,12 +7,13 @@ from under_siege import formatting
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict_rules import OK
 
+NONE = "No recommendation by throughput"
 IDLE_CPUS = 0.3  # a server that uses fewer CPUs than this mostly waits
 QUEUED = 2.0  # responses that take this many times as long as without other users wait for each other
 
 
 def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) -> str:
-    """Return what limits all servers alike, or an empty string if throughput can tell them apart.
+    """Return a headline that says what limits all servers alike, or an empty string if throughput differs.
 
     Args:
         cases: all cases of one load.
@@ -28,6 +29,5 @@ def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) 
     share = f"each uses at most {formatting.share(max(busy))} of a CPU"
     waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
     if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
-        return f"all servers wait for something they share, such as a database or another service; {share}."
-    users = cases[0].users
-    return f"{users} users are too few to reach the limit of any server; {share}. Use more --users."
+        return f"{NONE}: all servers wait for something they share, such as a database or another service; {share}."
+    return f"{NONE}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
