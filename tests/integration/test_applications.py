@@ -3,17 +3,19 @@
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import CommandResult
+from command import CommandResult, invoke
 from other_pythons import old_pythons
 
 from common.errors import BadInputError
 from under_siege.environments.user_environment import UserEnvironment, user_environment
 from under_siege.model.record import Result, load
+from under_siege.run import base_revision
 from under_siege.targets.application import Application, inspected
 from under_siege.targets.deployments import deployments_of, missing
 
@@ -416,3 +418,43 @@ def test_the_cpu_time_of_a_daemon_is_measured_not_that_of_its_launcher(tmp_path:
     assert record.failure is None, ran.stdout
     used_s = record.samples.cpu_s[-1] - record.samples.cpu_s[0]
     assert used_s > 0.2 * record.load_s
+
+
+VERSIONED = """\
+from pathlib import Path
+import tornado.web
+class Report(tornado.web.RequestHandler):
+    def get(self):
+        Path("ran_old").touch()
+        self.write(Path("data.txt").read_text())
+app = tornado.web.Application([("/report", Report)])
+"""
+
+
+def git(folder: Path, *words: str) -> None:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *words]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_editable_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_revision, "DIRECTORY", tmp_path / "cache")
+    shop = tmp_path / "project"
+    write(shop, {"src/shop.py": VERSIONED, "data.txt": "fine", ".gitignore": "data.txt\n.venv\n"})
+    git(shop, "init", "-q")
+    git(shop, "add", ".")
+    git(shop, "commit", "-qm", "one")
+    write(shop, {"src/shop.py": VERSIONED.replace("ran_old", "ran_new")})
+    empty_venv(shop / ".venv")
+    (packages,) = (shop / ".venv/lib").glob("python3*/site-packages")
+    (packages / "editable.pth").write_text(f"{shop / 'src'}\n{sysconfig.get_path('purelib')}\n")
+    words = ("run", "shop:app", "--against", "HEAD", *SHORT)
+    refused = invoke(*words, folder=shop)
+    assert refused.returncode == 2
+    assert "it lacks files that git ignores: if it needs them, use --copy data.txt" in refused.stderr
+    ran = invoke(*words, "--copy", "data.txt", folder=shop)
+    assert {record.failure for record in load(shop / "r.json").records} == {None}, ran.stdout
+    (base,) = (tmp_path / "cache/revisions").iterdir()
+    assert {path.name for place in (base, shop) for path in place.glob("ran_*")} == {"ran_old", "ran_new"}
+    assert not (base / "ran_new").exists()
