@@ -1,6 +1,6 @@
 """Applications of users: what Under Siege finds out about each kind, in its own Python, and what it does about it."""
 
-import shutil
+import json
 import subprocess
 import sys
 import sysconfig
@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 from command import CommandResult, invoke
 from other_pythons import old_pythons
+from uv import find_uv_bin
 
 from common.errors import BadInputError
+from under_siege.environments.lock_files import locked_requirements
 from under_siege.environments.user_environment import UserEnvironment, user_environment
 from under_siege.model.record import Result, load
+from under_siege.model.suite import READY_WITHIN_S
 from under_siege.run import base_revision
 from under_siege.targets.application import Application, inspected
 from under_siege.targets.deployments import deployments_of, missing
+from under_siege.targets.suite_file import read_suite
 
 RunCli = Callable[..., CommandResult]
 SHORT = ("--workers", "1", "--users", "2", "--time", "1s", "--rounds", "1", "--out", "r.json")
@@ -364,8 +368,7 @@ def test_a_missing_server_is_added_beside_the_users_packages_whose_versions_win(
 ) -> None:
     python = empty_venv(tmp_path / ".venv")
     write(tmp_path, {"shop.py": f"import h11\nassert h11.__version__ == '0.14.0'\n{STARLETTE}"})
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    packages = [uv, "pip", "install", "--quiet", "--python", str(python), "starlette", "h11==0.14.0"]
+    packages = [find_uv_bin(), "pip", "install", "--quiet", "--python", str(python), "starlette", "h11==0.14.0"]
     subprocess.run(packages, check=True)
     before = {path.name for path in python.parent.iterdir()}
     _, text = measured(tmp_path, run_cli, "shop:app")
@@ -458,3 +461,69 @@ def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_edi
     (base,) = (tmp_path / "cache/revisions").iterdir()
     assert {path.name for place in (base, shop) for path in place.glob("ran_*")} == {"ran_old", "ran_new"}
     assert not (base / "ran_new").exists()
+
+
+SLOW = """\
+import time
+def app(environ, start_response):
+    time.sleep(1.5)
+    start_response("200 OK", [])
+    return [b"fine"]
+"""
+LATE = """\
+[load]
+users = [2]
+time = "2s"
+[servers.slow]
+command = "python -m waitress --listen={host}:{port} slow:app"
+ready_within = 1.2
+"""
+
+
+def test_readiness_without_a_ping_waits_for_one_task_once_the_server_listens(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, {"slow.py": SLOW, "s.toml": LATE})
+    run_cli("run", "s.toml", "--rounds", "1", "--out", "r.json")
+    (record,) = load(tmp_path / "r.json").records
+    assert record.failure is None
+
+
+def test_a_slow_import_gives_servers_more_time_to_start(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, {"shop.py": f"import time\ntime.sleep(1.1)\n{WSGI}"})
+    assert run_cli("init", "shop:app").returncode == 0
+    assert all(target.ready_within_s > READY_WITHIN_S + 2 for target in read_suite(tmp_path / "suite.toml").targets)
+
+
+ELSEWHERE = """\
+import socket, sys, time
+listener = socket.socket(socket.AF_INET6)
+listener.bind(("::1", int(sys.argv[1])))
+listener.listen()
+time.sleep(60)
+"""
+
+
+def test_a_server_that_listens_only_on_another_address_is_told_which_one_to_use(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    suite = '[ping]\nready_within = 1\n[servers.x]\ncommand = "python elsewhere.py {port}"\n'
+    write(tmp_path, {"elsewhere.py": ELSEWHERE, "s.toml": suite})
+    run_cli("run", "s.toml", "--time", "1s", "--rounds", "1", "--out", "r.json")
+    (record,) = load(tmp_path / "r.json").records
+    assert "at another address, such as ::1: expected 127.0.0.1" in record.failure.message
+
+
+def test_a_pipfile_becomes_requirements(tmp_path: Path) -> None:
+    lock = {"default": {"flask": {"version": "==3.1.2", "extras": ["async"], "markers": "python_version >= '3.9'"}}}
+    (tmp_path / "Pipfile.lock").write_text(json.dumps(lock))
+    (tmp_path / "Pipfile").write_text('[packages]\nflask = ">=3"\nh11 = "*"\n')
+    assert locked_requirements(tmp_path / "Pipfile.lock") == "flask[async]==3.1.2; python_version >= '3.9'"
+    assert locked_requirements(tmp_path / "Pipfile") == "flask>=3\nh11"
+    assert locked_requirements(tmp_path / "requirements.txt") is None
+
+
+def test_an_environment_from_uv_lock_has_the_locked_versions(tmp_path: Path) -> None:
+    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["h11"]\n'
+    write(tmp_path, {"pyproject.toml": project})
+    uv = find_uv_bin()
+    subprocess.run([uv, "lock", "--quiet", "--upgrade-package", "h11==0.14.0"], cwd=tmp_path, check=True)
+    assert locked_requirements(tmp_path / "uv.lock") == "h11==0.14.0\n"

@@ -195,6 +195,8 @@ class Server:
     def _missing(self, package: str) -> CaseFailedError:
         why = self._python.why_missing(package)
         what_to_do = "add it to the requirements of the suite" if self._has_requirements else "install it there"
+        if self._application and self._has_requirements:
+            what_to_do = f"list it in {self._application.environment}"
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
