@@ -243,7 +243,7 @@ def _ignored(_message: str) -> None:
 
 def python_option(command: Command) -> Command:
     """Add --python, which may be repeated, to a command."""
-    text, here = "Path of the Python that runs the servers.", "this one"
+    text, here = "Path of the Python that runs the servers.", "this one, or that of the application"
     return click.option("--python", multiple=True, show_default=here, help=text)(command)
 
 

@@ -38,6 +38,7 @@ FRAMEWORKS = {  # class → kind of application, name of the framework
     "falcon.app.App": ("wsgi", "falcon"),
     "pyramid.router.Router": ("wsgi", "pyramid"),
 }
+MOST_ROUTES = 300
 WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
@@ -277,7 +278,7 @@ def routes_of(app: Any, framework: str) -> list[Route]:
     wanted = ("GET", "POST", "PUT", "PATCH", "DELETE")
     all_methods = {"*": "GET", "ANY": "GET"}  # aiohttp and Bottle
     named = ((all_methods.get(method, method), path) for method, path in found)
-    return list(dict.fromkeys((method, path) for method, path in named if method in wanted))
+    return list(dict.fromkeys((method, path) for method, path in named if method in wanted))[:MOST_ROUTES]
 
 
 def accepted_host(app: Any, framework: str) -> Optional[str]:

@@ -1,8 +1,9 @@
 """Describe a user's application, as the program that imports it in the user's Python reports it."""
 
+import asyncio
 import json
+import os
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.model.result_file import legible
 from under_siege.paths import PACKAGE
+from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.targets.suite_schema import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
@@ -63,24 +65,35 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         BadInputError: it can't be imported, or is no application.
     """
     try:
-        ran = subprocess.run(
-            [python, str(_PROGRAM), name], cwd=folder, capture_output=True, check=False, timeout=limit_s
-        )
-    except subprocess.TimeoutExpired:
+        answer, said = asyncio.run(_output([python, str(_PROGRAM), name], folder, limit_s))
+    except TimeoutError:
         raise BadInputError(
             f"{name} can't be imported within {limit_s:.0f} s; if its start takes longer, use --ready-within"
         ) from None
     except OSError as error:
         raise BadInputError(f"{name} can't be imported by {python}: {error.strerror}") from None
     try:
-        answer = json.loads(ran.stdout)
-        problem = answer.get("error")
+        found = json.loads(answer)
+        problem = found.get("error")
         if problem is None:
-            return msgspec.convert(answer, Application)
+            return msgspec.convert(found, Application)
     except (ValueError, AttributeError, msgspec.ValidationError):
-        said = ran.stderr.decode(errors="replace").strip().splitlines() or ["the process ended"]
-        problem = f"can't be imported: {said[-1]}"
+        lines = said.strip().splitlines() or ["the process ended"]
+        problem = f"can't be imported: {lines[-1]}"
     raise BadInputError(f"{name}: {legible(problem)[:400]}{_remedy(problem, python)}")
+
+
+async def _output(command: list[str], folder: Path, limit_s: float) -> tuple[str, str]:
+    """Run a command and return its stdout and stderr; stop it and raise TimeoutError if it takes too long."""
+    process = ManagedProcess(command, environment=os.environ, folder=folder)
+    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
+    try:
+        if not await process.wait(limit_s):
+            raise TimeoutError
+    finally:
+        await process.stop(grace_s=0)
+    await until(lambda: not any(output.reading() for output in outputs), 1.0)
+    return outputs[0].all_kept(), outputs[1].text()
 
 
 def _remedy(problem: str, python: str) -> str:
