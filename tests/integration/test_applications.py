@@ -187,6 +187,7 @@ REFUSED = {
     "shop:bad": ("def", "can't be imported: SyntaxError"),
     "shop:exits": ("import sys\nsys.exit('SHOP_URL is not set')", "SystemExit: SHOP_URL is not set (shop.py, line 2)"),
     "gone:app": ("", "there is no gone.py here"),
+    "pack.gone:app": ("", "there is no pack/gone.py here"),
 }
 
 

@@ -356,9 +356,10 @@ def test_a_response_of_a_foreign_process_ends_the_readiness_wait_with_an_error(m
     async def answered(*_: object) -> HttpResponse:
         return HttpResponse(200, b"", {})
 
-    process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8, orphans=list))
+    process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8))
     monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
     monkeypatch.setattr(server, "Tail", lambda _: None)
+    monkeypatch.setattr(server, "listeners", lambda *_: [7])
     monkeypatch.setattr(server, "must_be_its_own", reject)
     monkeypatch.setattr(server, "fetch", answered)
     plan = plan_of("2")

@@ -29,7 +29,6 @@ class UserEnvironment:
     python: str  # absolute path; the base of the new environment if there are requirements
     found: str  # how it was found, such as `.venv` or `uv.lock`
     requirements: tuple[str, ...] = ()  # such as `-r uv.lock`, relative to the application's folder
-    is_own: bool = True  # False if nothing was found, so that the application runs in the Python of the bench
 
 
 def user_environment(folder: Path, pythons: Sequence[str] = ()) -> UserEnvironment:
@@ -56,7 +55,7 @@ def user_environment(folder: Path, pythons: Sequence[str] = ()) -> UserEnvironme
         for name in _listing(place):
             file = os.path.relpath(place / name, folder)
             return UserEnvironment(_base_python(place), file, (f"-r {file}",))
-    return UserEnvironment(sys.executable, "the Python of Under Siege", is_own=False)
+    return UserEnvironment(sys.executable, "the Python of Under Siege")
 
 
 def _active() -> Iterator[tuple[str, Path]]:

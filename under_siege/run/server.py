@@ -259,10 +259,10 @@ class Server:
         if refusal:
             return CaseFailedError("refused_request", f"{seen}{self._remedy(refusal)}")
         where = where_it_listens(self.pid, self._port) if self.pid is not None else ""
-        seen = seen or f"nothing listens at {self.url}{where}"
-        more = "--ready-within 60s" if self._application else "ready_within under [ping]"
-        how_long = f"not ready within {self._limit_s:.3g} s"
-        return CaseFailedError("not_ready", f"{how_long}: {seen}; if it needs longer, use {more}")
+        option = "--ready-within 60s" if self._application else "ready_within under [ping]"
+        more = "" if where else f"; if it needs longer, use {option}"
+        why = seen or f"nothing listens at {self.url}{where}"
+        return CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {why}{more}")
 
     def _remedy(self, status: int) -> str:
         """Return what to do if the server refuses the first request with this status."""
@@ -284,7 +284,11 @@ class Server:
         if self._started is None or self._port is None:
             return
         supervisor = self._started.process.supervisor
-        if self.listeners():
+        try:
+            is_own = bool(listeners(self._started.pid, self._port))
+        except psutil.Error:  # the system does not tell
+            is_own = True
+        if is_own:
             must_be_its_own(self._started.pid, self._port, supervisor.pid)
             return
         adopted = [orphan.pid for orphan in supervisor.orphans() if self._listens(orphan.pid)]

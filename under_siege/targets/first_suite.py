@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -103,6 +104,8 @@ def first_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> F
     """Return a suite for `module:name`; raise BadInputError if it can't be imported or is no application."""
     if not is_application(app):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
+    if ".py:" in app:
+        raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
     environment = user_environment(folder, options.pythons)
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
@@ -114,7 +117,7 @@ def first_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> F
         raise BadInputError(f"{app} accepts no host: add 127.0.0.1 to ALLOWED_HOSTS in its settings")
     is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
     text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
-    is_named = is_inside or environment.requirements or not environment.is_own
+    is_named = is_inside or environment.python == sys.executable
     return FirstSuite(text, application, environment, "" if is_named else environment.python)
 
 
