@@ -337,8 +337,9 @@ class Incident(_CaseMeasurement, kw_only=True):
     @property
     def has_recovered(self) -> bool | None:
         """Return whether the recovery check passed, or None if it sent no request."""
-        answers, processes = self.recovery_answers, self.recovery_processes
-        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
+        return (
+            self.recovery.is_passed(self.recovery_answers, self.recovery_processes) if self.recovery.outcome else None
+        )
 
 
 class RateStep(msgspec.Struct, kw_only=True):
@@ -432,8 +433,7 @@ def load(path: Path) -> Result:
         BadResultError: the file can't be read, is not a result, or was written by a later version.
     """
     try:
-        data = read_limited(path, b"{")
-        raw = msgspec.json.decode(data)
+        raw = msgspec.json.decode(read_limited(path, b"{"))
         if raw["schema"] > SCHEMA:
             known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
             raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")

@@ -266,11 +266,11 @@ class Server:
 
     def _remedy(self, status: int) -> str:
         """Return what to do if the server refuses the first request with this status."""
-        header = "--header" if self._application else "headers under [load]:"
+        header = "--header" if self._application else "headers under [load]"
         if status in (400, 421):
-            return f'; if it refuses the host {HOST}, use {header} "Host: NAME" with a host that it accepts'
+            return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
         if status in (401, 403):
-            return f'; use {header} "Authorization: Bearer TOKEN", or whatever it requires'
+            return f"; use {header} with the header that it requires, such as Authorization"
         routes = self._application.routes if self._application else ()
         option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
