@@ -33,15 +33,13 @@ from under_siege.model.result_file import (
     upgraded,
     write_atomically,
 )
-from under_siege.model.sampled_stacks import Count, Profile, Seconds, SmallCount
+from under_siege.model.sampled_stacks import Count, Index, Positive, Profile, Seconds, SmallCount
 from under_siege.paths import PROGRAM
 
 SCHEMA = 5
 FAILED_OUTCOMES = ("lost", "late", "wrong")
 
-Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
 Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
-Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Status = Annotated[int, Meta(ge=0, le=999)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
@@ -337,9 +335,8 @@ class Incident(_CaseMeasurement, kw_only=True):
     @property
     def has_recovered(self) -> bool | None:
         """Return whether the recovery check passed, or None if it sent no request."""
-        return (
-            self.recovery.is_passed(self.recovery_answers, self.recovery_processes) if self.recovery.outcome else None
-        )
+        answers, processes = self.recovery_answers, self.recovery_processes
+        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
 
 
 class RateStep(msgspec.Struct, kw_only=True):
