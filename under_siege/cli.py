@@ -2,12 +2,13 @@
 
 import contextlib
 import gc
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -31,6 +32,10 @@ from under_siege.model.result_file import write_atomically
 from under_siege.model.suite import USERS
 from under_siege.paths import INVOCATION, PROGRAM
 
+if TYPE_CHECKING:
+    from under_siege.model.suite import Suite
+    from under_siege.targets.first_suite import TargetOptions
+
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
@@ -42,6 +47,7 @@ USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progres
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
 WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
@@ -83,20 +89,21 @@ def list_servers(as_json: bool) -> None:
 @bench.command()
 @click.argument("app", default="app:app")
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
-def init(app: str, out: Path) -> None:
+@click.option("--python", multiple=True, help="Path of the Python of the application.  [default: its environment]")
+def init(app: str, out: Path, python: tuple[str, ...]) -> None:
     """Write a suite file for an application in this folder.
 
     APP is the application as module:name, such as shop.main:app.
     """
-    from under_siege.targets.first_suite import first_suite, own_python
+    from under_siege.targets.first_suite import TargetOptions, first_suite
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
-    text = first_suite(app, out, Path.cwd())
+    first = first_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error))
     with contextlib.suppress(OSError):  # `writable` reports the error
         out.parent.mkdir(exist_ok=True)
-    write_atomically(writable(out), text.encode())
-    python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
+    write_atomically(writable(out), first.text.encode())
+    python_option = f" --python {shlex.quote(first.python)}" if first.python else ""
     click.echo(f"{out} written: check its request and its ping, then run: {INVOCATION} run {out}{python_option}")
 
 
@@ -123,6 +130,7 @@ def init(app: str, out: Path) -> None:
 @click.option(
     "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
 )
+@click.option("--copy", "copied", type=FILE, multiple=True, help=COPY)
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
 @click.option("--wide", is_flag=True, help=WIDE)
@@ -135,6 +143,7 @@ def run(
     wanted: tuple[str, ...],
     quick: bool,
     against: str | None,
+    copied: tuple[Path, ...],
     traced: bool,
     profiled: bool,
     wide: bool,
@@ -151,22 +160,33 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis import stopping_rule
-    from under_siege.run.base_revision import with_base
     from under_siege.run.plan import make_plan
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
 
     command = "run --trace" if traced else "run"
-    suite = suite_of(servers, options.ping, options.path, quick=quick, style=style, command=command)
+    suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
-    if against is not None:
-        suite, rounds = with_base(suite, against, options.axes["python"]), rounds or REVISION_ROUNDS
+    suite, rounds = _revisions(suite, against, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     wanted_rounds = stopping_rule.wanted if rounds is None else None
     measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracers=tracers, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
+
+
+def _revisions(
+    suite: "Suite", against: str | None, copied: tuple[Path, ...], rounds: int | None, options: CommonOptions
+) -> tuple["Suite", int | None]:
+    """Return the suite with its base, if there is one, and the number of rounds."""
+    from under_siege.run.base_revision import with_base
+
+    if against is not None:
+        return with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
+    if copied:
+        raise BadInputError("--copy needs --against, such as --against main")
+    return suite, rounds
 
 
 def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
@@ -191,7 +211,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
     from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
 
-    suite = suite_of(servers, options.ping, options.path)
+    suite = suite_of(servers, options.target)
     plan, count = drill_plan(suite, faults, options.axes, rounds=rounds, seed=options.seed)
     _measure(count, partial(run_drill, plan, faults), options)
 
@@ -211,7 +231,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
     from under_siege.targets.selection import suite_of
 
-    plan = capacity_plan(suite_of(servers, options.ping, options.path), goals, options.axes, seed=options.seed)
+    plan = capacity_plan(suite_of(servers, options.target), goals, options.axes, seed=options.seed)
     count = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
     _measure(count, partial(run_capacity, plan, goals, time_s), options)
 
@@ -287,8 +307,7 @@ def report(
 def trace(
     servers: tuple[str, ...],
     requests: int,
-    ping: str | None,
-    path: str | None,
+    target: "TargetOptions",
     out: Path | None,
     side_by_side: bool,
     step: bool,
@@ -307,7 +326,7 @@ def trace(
 
     if out is not None:
         check_suffix(writable(out))
-    suite = suite_of(servers, ping, path, command="trace")
+    suite = suite_of(servers, target, command="trace")
     plan = make_plan(suite, {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = trace_servers(plan, requests, progress, COMMAND)

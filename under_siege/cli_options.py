@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,6 +21,9 @@ from common.task import BUILTIN_TASKS
 from under_siege.model.result_file import check_writable, is_pipe, legible
 from under_siege.model.secrets import masked
 from under_siege.paths import IS_INSTALLED, PROGRAM
+
+if TYPE_CHECKING:
+    from under_siege.targets.first_suite import TargetOptions
 
 FILE = click.Path(path_type=Path)
 COMMANDS = {  # the groups in --help
@@ -38,6 +41,9 @@ EXAMPLES = f"""Examples:
   {PROGRAM} run suite.toml           compare the servers of that suite
 """
 TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
+HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
+READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
+KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
 WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -188,8 +194,7 @@ class Rounds(click.ParamType[int | None]):
 class CommonOptions:
     """The options that `run`, `drill` and `capacity` share."""
 
-    ping: str | None
-    path: str | None
+    target: "TargetOptions"
     seed: int | None
     out: Path | None
     html: Path | None
@@ -205,34 +210,52 @@ class CommonOptions:
 _AXES = ("task", "users", "workers", "python")
 
 
-def target_options(command: Command) -> Command:
-    """Add TARGET, --task, --workers, --python, --path and --ping to a command."""
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add TARGET, the axes and the options of an application to a command; pass the latter as `target`."""
+
+    @functools.wraps(command)
+    def with_target_options(
+        *, ping: str, path: str, headers: tuple[str, ...], keep_environment: bool, ready_within: str, **rest: Any
+    ) -> None:
+        from under_siege.targets.first_suite import TargetOptions  # loads packages that --help does not need
+
+        tell = _ignored if rest.get("quiet") else print_error
+        target = TargetOptions(ping, path, headers, rest["python"], keep_environment, ready_within, tell)
+        command(target=target, **rest)
+
     return _with(
-        command,
+        with_target_options,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
         click.option("--task", multiple=True, help=TASK, show_default="primes"),
         click.option("--workers", type=WORKERS, multiple=True, help="Number of threads or processes in a pool."),
         python_option,
         click.option("--path", help="Path that users request, if TARGET is an application."),
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
+        click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
+        click.option("--ready-within", metavar="DURATION", help=READY_WITHIN),
+        click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
     )
+
+
+def _ignored(_message: str) -> None:
+    """Do nothing."""
 
 
 def python_option(command: Command) -> Command:
     """Add --python, which may be repeated, to a command."""
-    text, here = "Path of the Python that runs the servers.", "this one"
+    text, here = "Path of the Python that runs the servers.", "this one, or that of the application"
     return click.option("--python", multiple=True, show_default=here, help=text)(command)
 
 
 def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes, --path and --ping."""
+    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and `target`."""
 
     @functools.wraps(command)
     def with_common_options(
-        *, ping: str, path: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any
+        *, target: "TargetOptions", seed: int, out: Path, html: Path, quiet: bool, **rest: Any
     ) -> None:
         axes = {name: rest.pop(name) for name in _AXES if name in rest}
-        command(options=CommonOptions(ping, path, seed, out, html, quiet, axes), **rest)
+        command(options=CommonOptions(target, seed, out, html, quiet, axes), **rest)
 
     return _with(
         with_common_options,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin, urlsplit
@@ -15,6 +16,7 @@ from under_siege.model.result_file import legible
 from under_siege.model.secrets import masked
 from under_siege.model.suite import GET, Request
 
+BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
@@ -31,6 +33,9 @@ class HttpResponse:
     def described(self) -> str:
         """Describe the response for a message: its status and redirect, and the size and beginning of its body."""
         text = masked(self.body[:_MOST_MASKED_BYTES].decode(errors="replace"))
+        if BINARY.search(text[:60]):
+            kind = self.headers.get("content-type", "").partition(";")[0] or "binary data"
+            return f"{self.status} with {len(self.body)} bytes of {legible(kind)[:60]}"
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
         redirect = f" to {masked(legible(location))[:100]!r}" if location else ""

@@ -359,6 +359,7 @@ def test_a_response_of_a_foreign_process_ends_the_readiness_wait_with_an_error(m
     process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8))
     monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
     monkeypatch.setattr(server, "Tail", lambda _: None)
+    monkeypatch.setattr(server, "listeners", lambda *_: [7])
     monkeypatch.setattr(server, "must_be_its_own", reject)
     monkeypatch.setattr(server, "fetch", answered)
     plan = plan_of("2")

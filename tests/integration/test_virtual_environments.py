@@ -109,9 +109,9 @@ def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, m
 
 
 def test_different_requirements_use_different_environments(user_python: Path, tmp_path: Path) -> None:
-    theirs = interpreter(str(user_python))
-    assert installation._directory(theirs, "flask") != installation._directory(theirs)
-    assert Path(prepared(user_python)[0].path).parents[1] == installation._directory(theirs, *theirs.packages)
+    theirs, directory = interpreter(str(user_python)), installation.environment_directory
+    assert directory(theirs, "flask") != directory(theirs)
+    assert Path(prepared(user_python)[0].path).parents[1] == directory(theirs, *theirs.packages)
 
 
 class FakeIndex(BaseHTTPRequestHandler):

@@ -4,12 +4,15 @@ Run as a script, this module creates the environments in which tests run servers
 """
 
 import asyncio
+import contextlib
 import functools
+import os
 import sys
+from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.environments.installation import with_packages
-from under_siege.targets.interpreter import Interpreter, distinct, interpreter
+from under_siege.targets.interpreter import OLDEST_USER_PYTHON, Interpreter, distinct, interpreter
 
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]
 
@@ -24,6 +27,19 @@ def other_pythons() -> tuple[Interpreter, ...]:
         except BadInputError:  # not installed, or a launcher that finds no Python
             continue
     return tuple(python for python in distinct(found) if python.build != interpreter().build)
+
+
+@functools.cache
+def old_pythons() -> tuple[Interpreter, ...]:
+    """Return the installed Pythons, also those of pyenv, that run applications of users but not the bench."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = []
+    for name in ("3.9", "3.10"):
+        for path in (f"python{name}", *map(str, sorted(root.glob(f"versions/{name}.*/bin/python")))):
+            with contextlib.suppress(BadInputError):
+                found.append(interpreter(path, OLDEST_USER_PYTHON))
+                break
+    return tuple(found)
 
 
 def _tell(line: str) -> None:

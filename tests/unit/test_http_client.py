@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from under_siege.http_client import client
+from under_siege.http_client import HttpResponse, client
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
@@ -26,3 +26,9 @@ def test_a_request_is_not_sent_again_if_the_connection_is_lost(keep_alive: bool)
 
     asyncio.run(go())
     assert len(connections) == 1
+
+
+def test_a_binary_body_is_described_by_its_type() -> None:
+    answer = HttpResponse(200, b"PK\x03\x04\x14\x00\xff", {"content-type": "application/zip"})
+    assert answer.described() == "200 with 7 bytes of application/zip"
+    assert HttpResponse(200, b"a\nb", {}).described() == "200 with 3 bytes 'a b'"

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from packaging.version import InvalidVersion
 from uv import find_uv_bin
 
 from common.errors import BadInputError
+from under_siege.environments.lock_files import locked_requirements
 from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.paths import ROOT, cache_directory, server_environment
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
@@ -38,11 +39,11 @@ _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # the prefix of a reason in uv's output
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
-_Missing = dict[str, str]  # missing package → reason
-_Tell = Callable[[str], None]
+Missing = dict[str, str]  # missing package → reason
+Tell = Callable[[str], None]
 
 
-async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
+async def with_packages(python: Interpreter, tell: Tell, needed: Collection[str] | None = None) -> Interpreter:
     """Return an interpreter that can import both the user's packages and the packages that servers need.
 
     Args:
@@ -55,17 +56,17 @@ async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str
         return python
     everything = _requirements()
     wanted = [requirement for requirement in everything if needed is None or _package(requirement) in needed]
-    complete, directory = (_directory(python, *python.packages, *listed) for listed in (everything, wanted))
+    complete, directory = (environment_directory(python, *python.packages, *listed) for listed in (everything, wanted))
     if (complete / _DONE).exists():
         directory = complete
-    missing = await _made_once(directory, "", python, wanted, tell)
+    missing = await created_once(directory, "", python, wanted, tell)
     for package, reason in missing.items():
         if package in map(_package, wanted):
             tell(f"{package} can't be installed for Python {python.version}: {reason}")
     return replace(python, path=str(directory / "bin" / "python"), missing=tuple(missing.items()))
 
 
-async def environment_of(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path:
+async def environment_of(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Tell) -> Path:
     """Create a virtual environment with these packages if it is missing or outdated, and return its directory.
 
     Args:
@@ -75,12 +76,12 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
         BadInputError: the packages can't be installed.
     """
     contents = [_contents(requirement, suite) for requirement in sorted(requirements)]
-    directory = _directory(python, *sorted(requirements), *contents)
-    await _made_once(directory, _state_of_sources(requirements, suite), python, requirements, tell, suite)
+    directory = environment_directory(python, *sorted(requirements), *contents)
+    await created_once(directory, _state_of_sources(requirements, suite), python, requirements, tell, suite)
     return directory
 
 
-async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
+async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Tell) -> Path | str:
     """Return the directory from `environment_of`, or the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
@@ -88,7 +89,7 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
         return f"its requirements can't be installed: {error}"
 
 
-def _directory(python: Interpreter, *parts: str) -> Path:
+def environment_directory(python: Interpreter, *parts: str) -> Path:
     """Return the path of an environment. Its name contains a digest of the interpreter and `parts`."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
@@ -98,7 +99,9 @@ def _contents(requirement: str, suite: Path) -> str:
     """Return the text of a requirements file, the base directory of a local path, or an empty string for a package."""
     if requirement.startswith("-r "):
         try:
-            return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
+            path = suite / requirement[3:].strip()
+            locked = locked_requirements(path)
+            return path.read_text(encoding="utf-8") if locked is None else locked
         except (OSError, ValueError) as error:
             return str(error)
     return str(suite) if requirement.startswith(("-e ", ".")) else ""
@@ -118,14 +121,15 @@ def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
     return "; ".join(states)
 
 
-async def _made_once(
+async def created_once(
     directory: Path,
     state: str,
     python: Interpreter,
     requirements: Sequence[str],
-    tell: _Tell,
+    tell: Tell,
     suite: Path | None = None,
-) -> _Missing:
+    make: Callable[..., Awaitable[tuple[Missing, bool]]] | None = None,
+) -> Missing:
     """Create the environment if it is missing or outdated, and return the packages that it lacks."""
     if (missing := _missing(directory, state)) is not None:
         return missing
@@ -139,7 +143,7 @@ async def _made_once(
         packages = f" with {', '.join(requirements)}" if requirements else ""
         tell(f"creating a virtual environment for Python {python.version}{packages}; this is done once")
         try:
-            missing, is_final = await _make(directory, python, requirements, suite, tell)
+            missing, is_final = await (make or _make)(directory, python, requirements, suite, tell)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -156,44 +160,55 @@ def _locked(lock: IO[str]) -> bool:
     return True
 
 
-def _missing(directory: Path, state: str) -> _Missing | None:
+def _missing(directory: Path, state: str) -> Missing | None:
     """Return the packages that can't be installed, or None if the environment is incomplete or outdated."""
     try:
         done = json.loads((directory / _DONE).read_text())
     except FileNotFoundError:
         return None
-    missing: _Missing = done["missing"]
+    missing: Missing = done["missing"]
     return missing if done["state"] == state else None
 
 
 async def _make(
-    directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
-) -> tuple[_Missing, bool]:
+    directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: Tell
+) -> tuple[Missing, bool]:
     """Create the environment; return the packages that can't be installed, and whether a retry would be useless.
 
     If `suite` is given, raise BadInputError for a package that can't be installed. Otherwise, the package is only
     reported as missing, because the strategies that don't need it still run.
     """
     try:
-        await _uv("venv", "--clear", "--python", python.path, str(directory))
+        await run_uv("venv", "--clear", "--python", python.path, str(directory))
     except BadInputError as error:
         raise BadInputError(f"{python.path!r} can't create a virtual environment: {error}") from None
     install = ["pip", "install", "--compile-bytecode", "--python", str(directory / "bin" / "python")]
     if suite is not None:
-        parts = [requirement.split(" ", 1) if requirement[0] == "-" else [requirement] for requirement in requirements]
-        await _uv(*install, *(word for words in parts for word in words), directory=suite)
+        words = [word for requirement in requirements for word in _words(requirement, suite, directory)]
+        await run_uv(*install, *words, directory=suite)
         return {}, True
     if python.packages:  # in a .pth file, so that the servers' packages take precedence
         (packages,) = (directory / "lib").glob("python3*/site-packages")
         (packages / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
-    return await _install_wheels(install, requirements, tell) if requirements else ({}, True)
+    return await install_wheels(install, requirements, tell) if requirements else ({}, True)
 
 
-async def _install_wheels(install: Sequence[str], requirements: Sequence[str], tell: _Tell) -> tuple[_Missing, bool]:
+def _words(requirement: str, suite: Path, directory: Path) -> list[str]:
+    """Return the arguments with which uv installs a requirement; write a lock file as a requirements file first."""
+    if not requirement.startswith("-r "):
+        return requirement.split(" ", 1) if requirement[0] == "-" else [requirement]
+    name = requirement[3:].strip()
+    if (locked := locked_requirements(suite / name)) is not None:
+        (directory / "requirements.txt").write_text(locked, encoding="utf-8")
+        name = str(directory / "requirements.txt")
+    return ["-r", name]
+
+
+async def install_wheels(install: Sequence[str], requirements: Sequence[str], tell: Tell) -> tuple[Missing, bool]:
     """Install all packages from wheels; if that fails, install them one by one, from source if there is no wheel."""
     missing, is_final = {}, True
     try:
-        await _uv(*install, "--only-binary=:all:", *requirements)
+        await run_uv(*install, "--only-binary=:all:", *requirements)
     except BadInputError:
         for requirement in requirements:
             try:
@@ -206,14 +221,14 @@ async def _install_wheels(install: Sequence[str], requirements: Sequence[str], t
     return missing, is_final
 
 
-async def _install_one(install: Sequence[str], requirement: str, tell: _Tell) -> None:
+async def _install_one(install: Sequence[str], requirement: str, tell: Tell) -> None:
     try:
-        await _uv(*install, "--only-binary=:all:", requirement)
+        await run_uv(*install, "--only-binary=:all:", requirement)
     except BadInputError as error:
         if not _NO_BUILD.search(str(error)):
             raise
         tell(f"no compatible wheel for {requirement}; trying to build it from source, which can take minutes")
-        await _uv(*install, requirement)
+        await run_uv(*install, requirement)
 
 
 def _requirements() -> list[str]:
@@ -225,7 +240,7 @@ def _package(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement)[0]
 
 
-async def _uv(*arguments: str, directory: Path | None = None) -> None:
+async def run_uv(*arguments: str, directory: Path | None = None) -> None:
     command = [find_uv_bin(), "--quiet", "--color=never", *arguments]
     await run_command(command, directory, reason=_reason_of_uv)
 

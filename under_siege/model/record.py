@@ -33,15 +33,13 @@ from under_siege.model.result_file import (
     upgraded,
     write_atomically,
 )
-from under_siege.model.sampled_stacks import Count, Profile, Seconds, SmallCount
+from under_siege.model.sampled_stacks import Count, Index, Positive, Profile, Seconds, SmallCount
 from under_siege.paths import PROGRAM
 
 SCHEMA = 5
 FAILED_OUTCOMES = ("lost", "late", "wrong")
 
-Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
 Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
-Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Status = Annotated[int, Meta(ge=0, le=999)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
@@ -258,6 +256,8 @@ class Record(_CaseMeasurement, kw_only=True):
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
+    workers_replaced: Count = 0  # worker processes that ended and were started again under load
+    listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
@@ -392,6 +392,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
+    choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -430,8 +431,7 @@ def load(path: Path) -> Result:
         BadResultError: the file can't be read, is not a result, or was written by a later version.
     """
     try:
-        data = read_limited(path, b"{")
-        raw = msgspec.json.decode(data)
+        raw = msgspec.json.decode(read_limited(path, b"{"))
         if raw["schema"] > SCHEMA:
             known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
             raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")

@@ -10,6 +10,8 @@ from under_siege.model.result_file import LARGEST, LARGEST_INDEX, LONGEST_S
 
 SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
+Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 

@@ -88,6 +88,7 @@ class Target:
     url: str = ""  # address of the server, unless the bench chooses it
     environment: tuple[tuple[str, str], ...] = ()
     requirements: tuple[str, ...] = ()  # packages to install in a virtual environment for this target
+    additions: tuple[str, ...] = ()  # packages to add beside those of its environment, without changing it
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: the value of the suite
     prepare: tuple[str, ...] = ()  # command to run in the target's environment before its first start
@@ -211,6 +212,11 @@ class Ping:
 
     path: str = "/ping"
     body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def request(self) -> Request:
+        return Request(headers=self.headers)
 
     def fits(self, status: int, body: bytes) -> bool:
         return status < 400 if self.body is None else status == 200 and body == self.body
@@ -228,6 +234,16 @@ PONG = Ping("/ping", b"pong")  # the ping of the server contract
 
 
 @dataclass(frozen=True, slots=True)
+class UserApplication:
+    """An application that is measured without a suite file."""
+
+    name: str  # module:name
+    routes: tuple[str, ...] = ()  # such as `/report` or `POST /orders`
+    environment: str = ""  # how its Python was found, such as `.venv`
+    notes: tuple[str, ...] = ()  # what was chosen for the user
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
     targets: tuple[Target, ...]
     ceiling: Target | None
@@ -242,9 +258,12 @@ class Suite:
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
     revisions: Mapping[str, Path] = field(default_factory=dict)  # folder of each revision; the base is first
+    ignored: tuple[str, ...] = ()  # files that git ignores, so that the base lacks them
     folder: Path | None = None  # working directory of the commands; None: that of the bench
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()
+    application: UserApplication | None = None  # None: the suite is a file, or strategies
+    keep_environment: bool = True  # whether the servers see settings that change them, such as WEB_CONCURRENCY
 
     def right_statuses(self) -> set[int]:
         """Return the statuses of correct responses."""

@@ -90,12 +90,24 @@ def listeners(pid: int, port: int) -> list[int]:
     return [process for process, its_port in _ports(pid) if its_port == port]
 
 
-def where_it_listens(pid: int) -> str:
+def started_listeners(port: int, since_s: float) -> list[int]:
+    """Return which processes of this machine listen on the port and were started after `since_s` (Unix time)."""
+    inodes, found = {inode for inode, its_port in (_listening() or {}).items() if its_port == port}, []
+    for process in psutil.process_iter() if inodes else ():
+        with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
+            if process.create_time() >= since_s and not inodes.isdisjoint(_sockets(process.pid)):
+                found.append(process.pid)
+    return found
+
+
+def where_it_listens(pid: int, wanted: int | None = None) -> str:
     """Return a hint (`; the server listens on port 5000 instead: ...`), or an empty string if no port is known."""
     try:
         ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
         ports = []
+    if wanted in ports:
+        return f"; the server listens on port {wanted} at another address, such as ::1: expected {HOST}, as {{host}}"
     listed = " and port ".join(map(str, ports[:3]))
     return f"; the server listens on port {listed} instead: check {{host}} and {{port}} in its command" if ports else ""
 

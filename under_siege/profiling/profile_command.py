@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from under_siege.cli_options import FILE, Duration, target_options, writable
 from under_siege.model.suite import USERS
+
+if TYPE_CHECKING:
+    from under_siege.targets.first_suite import TargetOptions
 
 
 @click.command()
@@ -27,8 +31,7 @@ from under_siege.model.suite import USERS
 def profile(
     servers: tuple[str, ...],
     time_s: float,
-    ping: str | None,
-    path: str | None,
+    target: "TargetOptions",
     out: Path | None,
     quiet: bool,
     **axes: tuple[str | int, ...],
@@ -46,7 +49,7 @@ def profile(
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(suite_of(servers, ping, path), axes, time_s=time_s, rounds=0)
+    plan = make_plan(suite_of(servers, target), axes, time_s=time_s, rounds=0)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = profile_servers(plan, time_s, progress, [Path(sys.argv[0]).name, *sys.argv[1:]])
     if result.profiles:

@@ -167,3 +167,8 @@ def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
     if plain == name:
         return name
     return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"
+
+
+def numbered(server: str, name: str) -> str:
+    """Return the name with its server shortened to a number; if the server has no number, return the name unchanged."""
+    return short(server) + name.removeprefix(server) if short(server).isdecimal() else name

@@ -18,10 +18,11 @@ from under_siege.report.case_names import (
     in_words,
     load_in_words,
     name_of,
-    short,
+    numbered,
     varying,
     without_capital,
 )
+from under_siege.report.shared_limit import shared_limit
 from under_siege.stats.estimates import ACCURACY, Estimate, differ, ratio, student_at
 from under_siege.stats.round_statistics import alone_wall_s
 
@@ -85,7 +86,7 @@ class _Candidate:
 
     @property
     def number(self) -> str:
-        return _number(self.summary.server, self.name)
+        return numbered(self.summary.server, self.name)
 
     @property
     def ping(self) -> str:
@@ -126,6 +127,7 @@ class _SameLoad:
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
+        self._shared_limit = shared_limit(self._summaries, self._alone_s)
         self._alpha = level(len(candidates), comparison.looks)
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
@@ -156,8 +158,8 @@ class _SameLoad:
 
     def _headline(self) -> str:
         chosen = self._chosen()
-        if chosen is not None:
-            return f"Use {chosen.plain}."
+        if chosen is not None or self._shared_limit:
+            return f"Use {chosen.plain}." if chosen is not None else self._shared_limit
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
@@ -169,7 +171,7 @@ class _SameLoad:
 
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
-        if not self._first or self._perhaps_faster():
+        if not self._first or self._shared_limit or self._perhaps_faster():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
@@ -275,7 +277,7 @@ class _SameLoad:
         for summary in self._summaries:
             if summary.verdict != OK:
                 why = f"{summary.verdict}, possibly as fast" if summary in contenders else summary.verdict
-                names.setdefault(why, []).append(_number(summary.server, name_of(summary.case, self._all)))
+                names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
 
@@ -286,11 +288,6 @@ def noun_of(comparison: Comparison) -> str:
     if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
         return comparison.noun
     return "route" if "path" in varying(cases) else "setting"
-
-
-def _number(server: str, name: str) -> str:
-    """Return the name with its server shortened to a number; if the server has no number, return the name unchanged."""
-    return short(server) + name.removeprefix(server) if short(server).isdecimal() else name
 
 
 def _names(names: Sequence[str]) -> str:

@@ -52,6 +52,7 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
     yield from _of_cookies(comparison)
+    yield from _of_processes(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_late_pings(comparison)
@@ -62,6 +63,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     result = comparison.result
     if result.suite is None or not comparison.cases:
         return
+    yield from (("environment", choice) for choice in result.suite.choices)
     if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files contain only the mode
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
@@ -105,6 +107,22 @@ def _of_cookies(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield server, f"sets cookies; each user of {tool} returned them, which users of ab and wrk don't"
         else:
             yield server, f"sets cookies; users of {tool} don't return them, but users of siege and locust do"
+
+
+def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server whose workers were replaced, or whose processes are unknown."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        name = full_name(case.case, cases_of(comparison.cases))
+        if replaced := sum(run.record.workers_replaced for run in rounds):
+            lost = sum(run.record.socket_failures for run in rounds)
+            yield (
+                name,
+                f"{replaced} {'worker was' if replaced == 1 else 'workers were'} replaced under load, and {lost:,} "
+                f"{'request' if lost == 1 else 'requests'} got no response; look for a limit, such as max_requests, a "
+                "timeout or the memory",
+            )
+        if any(run.record.listens_elsewhere for run in rounds):
+            yield name, "the process that listens is not a child of its command, so CPU time and memory are unknown"
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,9 @@
 """Measure two revisions of an application in one run: the work tree and its base."""
 
+import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,22 +16,26 @@ from common.errors import BadInputError
 from under_siege.environments.installation import DIRECTORY
 from under_siege.model.case import REVISION, Value
 from under_siege.model.result_file import legible
-from under_siege.model.suite import Suite
-from under_siege.targets.interpreter import Interpreter, interpreter
+from under_siege.model.suite import Suite, Target
+from under_siege.targets.interpreter import OLDEST_USER_PYTHON, interpreter
 
+# What a checkout of the base does not need, although git ignores it.
+_BUILT = re.compile(
+    r"(^|/)(\.?v?env|node_modules|build|dist|results|htmlcov|__pycache__|\.[\w]+_cache|[^/]*\.(egg-info|py[co]|log))/?$"
+)
 LIMIT_S = 300.0  # timeout of each git command, such as a checkout
 
 
-def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
+def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequence[Path] = ()) -> Suite:
     """Return the suite with an added axis `revision`, whose values are the base and the work tree.
 
     Args:
         base: a revision in the git repository of the suite's folder, or the directory of another work tree.
         pythons: the paths of the interpreters that run the servers; if empty, those of the suite.
+        copied: files and folders that git ignores, relative to the current directory, to copy to the base.
 
     Raises:
-        BadInputError: the base does not exist, it lacks the suite's folder, or a Python would import the same package
-            for every revision.
+        BadInputError: the base does not exist, it lacks the suite's folder, or a file can't be copied.
     """
     if (folder := suite.folder) is None:
         raise BadInputError(
@@ -52,23 +58,68 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
     places = {label: place / inner if (place / inner).is_dir() else place, _work_tree(folder): folder}
     if len(places) < 2 or len(set(places.values())) < 2:
         raise BadInputError(f"--against {legible(base)}: that is the work tree itself; expected another directory")
-    _refuse_shared_package(
-        folder, [interpreter(str(path)) for path in pythons or suite.axes.get("python", [sys.executable])]
-    )
-    targets = tuple(replace(target, axes=(*target.axes, REVISION)) for target in suite.targets)
-    return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places)
+    if copied and not (root and commit):
+        raise BadInputError(f"--copy: {legible(base)} is a directory of yours; copy the files to it yourself")
+    for path in copied:
+        _copy(path, root or folder, place)
+    own = _editable_packages(root or folder, folder, pythons or suite.axes.get("python", [sys.executable]))
+    targets = tuple(_with_revisions(target, own) for target in suite.targets)
+    left = _ignored_files(folder, copied) if commit else ()
+    return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places, ignored=left)
 
 
-def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
-    """Raise BadInputError if all revisions would import the same package, which is installed in editable mode."""
+def _copy(path: Path, root: Path, place: Path) -> None:
+    """Copy a file or a folder of the work tree to the same place in the base."""
+    source = path.resolve()
+    if not source.exists() or not source.is_relative_to(root.resolve()):
+        raise BadInputError(f"--copy {legible(str(path))}: expected a file or folder of {root}")
+    target = place / source.relative_to(root.resolve())
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+    except (OSError, shutil.Error) as error:
+        raise BadInputError(f"--copy {legible(str(path))}: can't be copied to the base: {error}") from None
+
+
+def _ignored_files(folder: Path, copied: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files and folders that git ignores and that the application may need, without those that are copied.
+
+    Environments, caches and build results are left out.
+    """
+    listed = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z", "--", ".")
+    known = {path.resolve() for path in copied}
+    names = [name for name in listed.split("\0") if name and (folder / name).resolve() not in known]
+    return tuple(name for name in names if not _BUILT.search(name))
+
+
+def _with_revisions(target: Target, packages: Sequence[str]) -> Target:
+    """Return the target with the axis of revisions; let each revision import its own packages."""
+    environment = dict(target.environment)
+    paths = [*packages, *filter(None, [environment.get("PYTHONPATH")])]
+    if paths:
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return replace(target, axes=(*target.axes, REVISION), environment=tuple(environment.items()))
+
+
+def _editable_packages(root: Path, folder: Path, pythons: Sequence[Value]) -> list[str]:
+    """Return the directories of packages in editable mode, relative to the working directory of the commands.
+
+    On PYTHONPATH, they precede the installed ones, so that each revision imports its own packages.
+    """
+    found: dict[str, None] = {}
     for python in pythons:
-        for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                if Path(line).is_absolute() and Path(line).is_relative_to(folder):
-                    raise BadInputError(
-                        f"--against: {python.path} imports the package in {line} for every revision, because it is "
-                        'installed in editable mode; uninstall it, and add requirements = ["."] to the suite'
-                    )
+        prefix = Path(interpreter(str(python), OLDEST_USER_PYTHON).prefix)
+        for file in sorted(prefix.glob("lib/python*/site-packages/*.pth")):
+            found |= dict.fromkeys(file.read_text(encoding="utf-8", errors="replace").splitlines())
+        for finder in prefix.glob("lib/python*/site-packages/__editable__*_finder.py"):  # of setuptools
+            mapping = re.search(r"^MAPPING[^=]*= (\{.*\})$", finder.read_text(encoding="utf-8"), re.MULTILINE)
+            packages = ast.literal_eval(mapping[1]) if mapping else {}
+            found |= dict.fromkeys(str(Path(path).parent) for path in packages.values())
+    inside = [path for path in found if Path(path).is_absolute() and Path(path).is_relative_to(root)]
+    return [os.path.relpath(path, folder) for path in inside]
 
 
 def _work_tree(folder: Path) -> str:

@@ -30,6 +30,7 @@ from under_siege.monitors.probes import (
     PING_INTERVAL_S,
     AnswerCheck,
     check_interval_s,
+    counting_replaced_workers,
     in_background,
     pending,
     probing,
@@ -174,11 +175,13 @@ class CaseRun:
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
+        record.listens_elsewhere = server.listens_elsewhere
         monitors = [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
             probing(session, server.url, server.ping, timeout_s, record.pings, began_s, first_s=PING_INTERVAL_S),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
+            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
             watching_machine(record),
             watching_ports(record, began_s),
         ]

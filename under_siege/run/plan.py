@@ -19,7 +19,14 @@ from under_siege.model.record import Record, SkippedServer
 from under_siege.model.suite import Load, Suite, Target, WarmUp, filled, filled_all
 from under_siege.system_packages import remedy, unmet
 from under_siege.targets.expectation import Expectation, Expectations
-from under_siege.targets.interpreter import Interpreter, distinct, interpreter, with_unique_versions
+from under_siege.targets.interpreter import (
+    OLDEST_PYTHON,
+    OLDEST_USER_PYTHON,
+    Interpreter,
+    distinct,
+    interpreter,
+    with_unique_versions,
+)
 from under_siege.targets.strategies import all_strategies
 
 _NO_JOBS = "accepts no jobs"
@@ -34,6 +41,7 @@ TIMES_SETTLED = 2.75
 SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
 CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
 MOST_BURSTS = 8
+LONG_S = 40.0  # if all users' first responses take longer in total, a round may take minutes
 BESIDES_S = 1.5  # assumed seconds for the start, warm-up and stop of each case
 LEAST_ROUNDS = 2
 # `budget_s` returns MORE_ROUNDS × the time of two rounds, but at least LEAST_BUDGET_S and at most LIMIT_S. If two
@@ -57,6 +65,7 @@ class EnvironmentKey(NamedTuple):
     """The values that distinguish virtual environments."""
 
     requirements: tuple[str, ...]
+    additions: tuple[str, ...]
     python: str  # version, such as 3.14.0
     folder: Path | None  # base of relative paths in the requirements
 
@@ -94,6 +103,9 @@ class Plan:
         """Return the Python of a case, or the first Python of the plan if the target does not depend on Python."""
         return self.pythons.get(case.python) or next(iter(self.pythons.values()))
 
+    def additions_of(self, case: Case) -> tuple[str, ...]:
+        return tuple(filled_all(self.targets[case.server].additions, dict(case.values)))
+
     def requirements_of(self, case: Case) -> tuple[str, ...]:
         return tuple(filled_all(self.targets[case.server].requirements, dict(case.values)))
 
@@ -102,7 +114,8 @@ class Plan:
         return self.suite.revisions.get(str(case.get(REVISION)), self.suite.folder)
 
     def environment_of(self, case: Case) -> EnvironmentKey:
-        return EnvironmentKey(self.requirements_of(case), self.python_of(case).version, self.folder_of(case))
+        folder = self.folder_of(case) if self.targets[case.server].requirements else None
+        return EnvironmentKey(self.requirements_of(case), self.additions_of(case), self.python_of(case).version, folder)
 
     def load_of(self, case: Case) -> Load:
         path = filled(str(case.get("path") or self.load.path), {"task": case.task})
@@ -144,7 +157,7 @@ def make_plan(
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
     axes = {"python": (sys.executable,), **suite.axes, **given}
-    pythons = with_unique_versions(distinct([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
+    pythons = _pythons(suite, axes["python"])
     targets = _with_unique_names(suite)
     left_out = tuple(
         SkippedServer(target.name, target.title, python.version, reason)
@@ -168,6 +181,12 @@ def make_plan(
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         left_out,
     )
+
+
+def _pythons(suite: Suite, paths: Sequence[Value]) -> list[Interpreter]:
+    # The strategies and tasks import `common`; other servers may run on an older Python.
+    oldest = OLDEST_PYTHON if suite.has_task or suite.folder is None else OLDEST_USER_PYTHON
+    return with_unique_versions(distinct([interpreter(str(path), oldest) for path in dict.fromkeys(paths)]))
 
 
 def _cases(
@@ -343,6 +362,16 @@ def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case
     return needed.values()
 
 
+def long_responses(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
+    """For each request to a user's application with a long response, return the case and how long it takes."""
+    slow: dict[object, tuple[Case, float]] = {}
+    for case in plan.cases:
+        task_s = expectations[case.work].task_s
+        if not plan.suite.has_task and plan.load.time_s is None and task_s > 1 and case.users * task_s > LONG_S:
+            slow.setdefault(case.job, (case, task_s))
+    return slow.values()
+
+
 def say_how_long(
     plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
 ) -> None:
@@ -356,6 +385,12 @@ def say_how_long(
         watcher.warn(
             f"--time {plan.load.time_s:g}s is too short for {what} with {case.users} users: "
             f"use --time auto, or {least_s:.0f}s or more"
+        )
+    for case, task_s in long_responses(plan, expectations):
+        users = max(1, round(LONG_S / task_s * usable_cpus() / 2))
+        watcher.warn(
+            f"one response of {plan.load_of(case).path} takes {task_s:.0f} s; if a server handles one request at a "
+            f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"
         )
     if plan.load.requests is not None:
         return

@@ -2,8 +2,8 @@
 
 import ast
 import asyncio
-import contextlib
 import itertools
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,23 +11,24 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
+from under_siege.environments.additions import environment_beside
 from under_siege.environments.installation import environment_with, run_command, with_packages
 from under_siege.environments.services import Services
 from under_siege.http_client import HttpResponse, client
 from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
-from under_siege.model.case import Case
+from under_siege.model.case import REVISION, Case
 from under_siege.model.record import CaseFailedError
 from under_siege.model.suite import MixedRequest
 from under_siege.paths import ROOT
 from under_siege.run.plan import EnvironmentKey, Plan, ProgressListener, new_record
-from under_siege.run.server import Server, running
+from under_siege.run.server import MOST_BYTES, Server, running
 from under_siege.run.start_command import Start, missing_library, prepare_command, suite_command
 from under_siege.targets.expectation import Expectation, Expectations, Files, Mix, Work, try_task
-from under_siege.targets.interpreter import packages_of
+from under_siege.targets.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.targets.strategies import SERVERS
 
-MOST_BYTES = 16_000_000
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
+MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
 
@@ -108,9 +109,9 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
         environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):
             key, folder = plan.environment_of(case), plan.folder_of(case) or Path()
-            if key.requirements and key not in environments and not missing_library(plan.targets[case.server]):
-                python = plan.python_of(case)
-                environments[key] = await environment_with(key.requirements, python, folder, watcher.warn)
+            is_needed = key.requirements or key.additions
+            if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
+                environments[key] = await _environment(key, plan.python_of(case), folder, watcher)
         return replace(plan, environments=environments)
     pythons = dict(plan.pythons)
     for version, python in plan.pythons.items():
@@ -121,10 +122,20 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     return replace(plan, pythons=pythons)
 
 
+async def _environment(key: EnvironmentKey, python: Interpreter, folder: Path, watcher: ProgressListener) -> Path | str:
+    """Create an environment with the requirements, if any, and then one with the additions; return its directory."""
+    if key.requirements:
+        directory = await environment_with(key.requirements, python, folder, watcher.warn)
+        if isinstance(directory, str) or not key.additions:
+            return directory
+        python = interpreter(str(directory / "bin" / "python"), OLDEST_USER_PYTHON)
+    return await environment_beside(key.additions, python, watcher.warn)
+
+
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the versions of the servers' packages for each environment or, if the suite has none, for each Python."""
     pythons = {
-        f"{key.python} with {', '.join(key.requirements)}": str(venv / "bin" / "python")
+        f"{key.python} with {', '.join((*key.requirements, *key.additions))}": str(venv / "bin" / "python")
         for key, venv in plan.environments.items()
         if isinstance(venv, Path)
     } or {version: python.path for version, python in plan.pythons.items()}
@@ -162,15 +173,19 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
     wanted = plan.load.mix or (MixedRequest("", plan.load.request, 1, expect.status, expect.rule, expect.reference),)
     expectations = [_without_answer(one) for one in wanted]
-    case_by_server: dict[str, Case] = {}
+    first_cases: dict[object, Case] = {}
     for case in cases:
-        case_by_server.setdefault(case.server, case)
-    for case in case_by_server.values():
+        first_cases.setdefault((case.server, case.get(REVISION)), case)
+    failures: list[tuple[str, CaseFailedError]] = []
+    for case in first_cases.values():
         watcher.case_begins(f"expected response  {case.server}", 0.0)
-        with contextlib.suppress(CaseFailedError):  # the measurement of the case will fail for the same reason
+        try:
             answers = await _answers(plan, case, services, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
             break
+        except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
+            failures.append((case.server, failed))
+        _stop_if_hopeless(plan, case, failures, len(first_cases))
     if not plan.load.mix:
         return expectations[0]
     requests = [
@@ -179,6 +194,30 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     ]
     mix = Mix(plan.load.order(plan.seed), requests)
     return Expectation(b"", max(each.task_s for each in expectations), 0.0, expect.status, mix=mix)
+
+
+def _stop_if_the_base_fails(plan: Plan, case: Case, failed: CaseFailedError) -> None:
+    base, lacks = next(iter(plan.suite.revisions)), plan.suite.ignored
+    if case.get(REVISION) != base:
+        return
+    names = " ".join(f"--copy {shlex.quote(name.rstrip('/'))}" for name in lacks[:MOST_NAMED])
+    why = f"; it lacks files that git ignores: if it needs them, use {names}" if lacks else ""
+    raise BadInputError(f"the base, {base}, fails: {failed}{why}")
+
+
+def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, CaseFailedError]], servers: int) -> None:
+    """Raise BadInputError if the application itself fails, so that no server can run it.
+
+    A response shows this at once, because every server runs the same application; otherwise, two servers have to fail.
+    """
+    server, failed = failures[-1]
+    if plan.suite.application is None:
+        return
+    if plan.suite.revisions:
+        _stop_if_the_base_fails(plan, case, failed)
+        return
+    if failed.code in ("error_answer", "refused_request") or len(failures) >= min(2, servers):
+        raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 
 def _without_answer(wanted: MixedRequest) -> Expectation:

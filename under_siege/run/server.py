@@ -5,6 +5,7 @@ A server that is already running elsewhere is neither started nor stopped.
 
 import asyncio
 import contextlib
+import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable
@@ -37,6 +38,7 @@ from under_siege.processes.ports import (
     listening_processes,
     must_be_its_own,
     port_is_free,
+    started_listeners,
     where_it_listens,
 )
 from under_siege.processes.process_tree import descendants
@@ -45,6 +47,12 @@ from under_siege.run.start_command import Start, start_of
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 LATE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
+CLOCK_STEP_S = 0.1  # more than the resolution at which the system reports when a process was started
+RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
+REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
+LONGEST_TASK_S = 60.0
+SHOWN_ROUTES = 6
+MOST_BYTES = 16_000_000
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -56,17 +64,20 @@ class Server:
         target, suite = plan.targets[case.server], plan.suite
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
+        self._application = suite.application
         self.load_url = url + plan.load_of(case).path
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # timeout for the exit of the server
+        self.listens_elsewhere = False  # whether the listening process is unknown
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._start = start
         self._begin()
 
     def _begin(self) -> None:
         self.started_s = time.monotonic()
+        self._began_s = time.time() - CLOCK_STEP_S
         self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         self._stdout = Tail(self._started.process.stdout) if self._started else None
@@ -132,7 +143,7 @@ class Server:
         try:
             return await work
         except CaseFailedError as failed:
-            may_say = failed.code in ("error_answer", "not_ready")
+            may_say = failed.code in ("error_answer", "not_ready", "refused_request")
             if not may_say or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
                 raise
             raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
@@ -184,6 +195,8 @@ class Server:
     def _missing(self, package: str) -> CaseFailedError:
         why = self._python.why_missing(package)
         what_to_do = "add it to the requirements of the suite" if self._has_requirements else "install it there"
+        if self._application and self._has_requirements:
+            what_to_do = f"list it in {self._application.environment}"
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
@@ -199,9 +212,10 @@ class Server:
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
         """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
-            return await fetch(session, self.url + self.ping.path, limit_s)
+            return await fetch(session, self.url + self.ping.path, limit_s, MOST_BYTES, self.ping.request)
         if self._load_request.may_be_repeated or self._posts_jobs:
-            return await self.send_load_request(session, limit_s)
+            # Once the server listens, it may take as long as one task.
+            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_BYTES)
         await must_accept_connections(self.url)
         return None
 
@@ -212,17 +226,21 @@ class Server:
         listening.
 
         Raises:
-            CaseFailedError: there is no response in time, or another process answers.
+            CaseFailedError: there is no correct response in time, or another process answers.
         """
         path, seen = self.load_url.removeprefix(self.url) if self.ping is None else self.ping.path, ""
+        refused_s, refusal = math.inf, 0  # when the server first refused the request, and the status
         while (left_s := self._limit_s - self.age_s()) > 0:
             try:
                 answer = await self._ready_answer(session, left_s)
                 if answer is None or self._is_right(answer):
-                    if self._started is not None and self._port is not None:
-                        must_be_its_own(self._started.pid, self._port, self._started.process.supervisor.pid)
+                    self._follow_listener()
                     return answer
                 seen = f"{path} returned {answer.described()}"
+                refusal = answer.status if 400 <= answer.status <= 500 and answer.status not in RETRIED else 0
+                refused_s = min(refused_s, self.age_s()) if refusal else math.inf
+                if self.age_s() > refused_s + REFUSED_S:
+                    break
             except aiohttp.ClientConnectorDNSError as error:
                 if self._started is None:
                     raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None
@@ -234,9 +252,55 @@ class Server:
                 if left_s > LATE * self._limit_s:
                     seen = str(failed)
             await asyncio.sleep(LOOK_S)
-        where = where_it_listens(self.pid) if self.pid is not None else ""
-        seen = seen or f"nothing listens at {self.url}{where}"
-        raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
+        raise self._not_ready(seen, refusal)
+
+    def _not_ready(self, seen: str, refusal: int) -> CaseFailedError:
+        """Return the error for a server that did not get ready; `refusal` is the status with which it refuses."""
+        if refusal:
+            return CaseFailedError("refused_request", f"{seen}{self._remedy(refusal)}")
+        where = where_it_listens(self.pid, self._port) if self.pid is not None else ""
+        option = "--ready-within 60s" if self._application else "ready_within under [ping]"
+        more = "" if where else f"; if it needs longer, use {option}"
+        why = seen or f"nothing listens at {self.url}{where}"
+        return CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {why}{more}")
+
+    def _remedy(self, status: int) -> str:
+        """Return what to do if the server refuses the first request with this status."""
+        header = "--header" if self._application else "headers under [load]"
+        if status in (400, 421):
+            return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
+        if status in (401, 403):
+            return f"; use {header} with the header that it requires, such as Authorization"
+        routes = self._application.routes if self._application else ()
+        option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
+        known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
+        return f"; use {option} with {known}" if status == 404 else ""
+
+    def _follow_listener(self) -> None:
+        """Find the process that listens if it is outside the process tree of the command, such as a daemon.
+
+        If the system does not report which process listens, its CPU time and memory are unknown.
+        """
+        if self._started is None or self._port is None:
+            return
+        supervisor = self._started.process.supervisor
+        try:
+            is_own = bool(listeners(self._started.pid, self._port))
+        except psutil.Error:  # the system does not tell
+            is_own = True
+        if is_own:
+            must_be_its_own(self._started.pid, self._port, supervisor.pid)
+            return
+        adopted = [orphan.pid for orphan in supervisor.orphans() if self._listens(orphan.pid)]
+        found = adopted or started_listeners(self._port, self._began_s)
+        if not found:
+            must_be_its_own(self._started.pid, self._port, supervisor.pid)
+        self.pid, self.listens_elsewhere = found[0] if found else None, not found
+
+    def _listens(self, pid: int) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return bool(self._port and listeners(pid, self._port))
+        return False
 
     def _is_right(self, answer: HttpResponse) -> bool:
         if self.ping is None:

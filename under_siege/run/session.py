@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from common.workers import usable_cpus
 from under_siege.environments.installation import Tool, check, tool_in
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
+from under_siege.formatting import listed
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.tool import Driver
@@ -26,7 +28,7 @@ from under_siege.model.case import Case
 from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
 from under_siege.model.sampled_stacks import Profile
-from under_siege.model.suite import OPEN
+from under_siege.model.suite import OPEN, Suite
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.processes.managed_process import until_signal
 from under_siege.processes.ports import own_network
@@ -36,6 +38,7 @@ from under_siege.run.load_run import spec_of
 from under_siege.run.plan import Plan, ProgressListener, budget_s, say_how_long
 from under_siege.run.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.run.server import Server
+from under_siege.run.start_command import set_aside
 from under_siege.targets.expectation import Expectations
 
 LONGEST_FOLDER = 70  # characters; macOS limits socket paths to 104, and file names take about 30
@@ -233,6 +236,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             request=suite.load.described(),
             ping=ping,
             against=next(iter(suite.revisions), ""),
+            choices=_choices(suite),
         )
     result = Result(
         environment=describe_environment(plan.pythons.values()),
@@ -246,6 +250,15 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
         requirements=list(suite.required),
     )
     return made_legible(result)
+
+
+def _choices(suite: Suite) -> list[str]:
+    """Return sentences about what was chosen for the user."""
+    choices = [*suite.application.notes] if suite.application else []
+    if not suite.keep_environment and (names := set_aside(os.environ, suite.folder)):
+        option = "--keep-environment" if suite.application else "keep_environment = true in the suite"
+        choices.append(f"{listed(names)} set aside; use {option} to measure with {'it' if len(names) == 1 else 'them'}")
+    return choices
 
 
 @contextlib.asynccontextmanager

@@ -18,6 +18,11 @@ from under_siege.run.plan import Plan
 from under_siege.system_packages import SYSTEM, install_command
 from under_siege.targets.suite_file import template_text
 
+# Gunicorn reads gunicorn.conf.py unless it is told to read another configuration, such as a module without settings.
+NEUTRAL = {"GUNICORN_CMD_ARGS": "--config python:keyword"}
+_SETTINGS = ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY")
+_PREFIXES = ("UVICORN_", "GRANIAN_", "HYPERCORN_")
+_CONFIGURATION = "gunicorn.conf.py"
 _LIBRARY = "lib"  # prefix of libraries in `Target.needs`
 
 
@@ -74,6 +79,17 @@ def prepare_command(plan: Plan, folder: Path | None) -> Start:
     return Start(filled_all(plan.suite.prepare, _places(plan, folder, environment, python)), environment, folder)
 
 
+def set_aside(environment: Mapping[str, str], folder: Path | None = None) -> list[str]:
+    """Return the settings that change what a server does: environment variables, and Gunicorn's configuration file."""
+    files = [_CONFIGURATION] if folder is not None and (folder / _CONFIGURATION).is_file() else []
+    return [*files, *(name for name in sorted(environment) if name in _SETTINGS or name.startswith(_PREFIXES))]
+
+
+def _python_on(directory: str) -> str:
+    path = Path(directory, "python")
+    return str(path) if path.exists() else ""
+
+
 def _values(plan: Plan, case: Case, environment: Mapping[str, str]) -> dict[str, object]:
     return {**dict(case.values), **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path)}
 
@@ -82,15 +98,15 @@ def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], pyt
     """Return the values of {python}, {suite} and {files}."""
     folder = folder or Path()
     return {
-        "python": shutil.which("python", path=environment["PATH"]) or python,
+        "python": _python_on(environment["PATH"].partition(os.pathsep)[0]) or python,
         "suite": folder,
         "files": folder / plan.load.files,
     }
 
 
-def _path(programs: Path) -> str:
-    """Return a PATH that begins with this directory."""
-    return os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath), *SYSTEM])
+def _path(*programs: Path) -> str:
+    """Return a PATH that begins with these directories."""
+    return os.pathsep.join([*map(str, programs), os.environ.get("PATH", os.defpath), *SYSTEM])
 
 
 def _environment(plan: Plan, case: Case) -> dict[str, str]:
@@ -103,13 +119,19 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
     if library := missing_library(target):
         raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
     programs, environment = Path(python.path).parent, dict(os.environ)
-    venv = plan.environments[plan.environment_of(case)] if target.requirements else None
+    venv = plan.environments[plan.environment_of(case)] if target.requirements or target.additions else None
     if isinstance(venv, Path):
-        programs = venv / "bin"
         environment["VIRTUAL_ENV"] = str(venv)
-        environment.pop("PYTHONPATH", None)
+        if target.requirements:
+            environment.pop("PYTHONPATH", None)
+        environment["PATH"] = _path(venv / "bin", *([programs] if target.additions else []))
+    else:
+        environment["PATH"] = _path(programs)
     environment.pop("PYTHONHOME", None)
-    environment["PATH"] = _path(programs)
+    if not plan.suite.keep_environment:
+        for name in set_aside(environment):
+            del environment[name]
+        environment |= NEUTRAL
     for program in target.needs:
         is_program = program not in SERVICES and not program.startswith(_LIBRARY)
         if is_program and shutil.which(program, path=environment["PATH"]) is None:

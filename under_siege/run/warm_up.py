@@ -112,6 +112,6 @@ async def last_pong(session: aiohttp.ClientSession, server: Server, timeout_s: f
     if server.ping is None:
         return None
     try:
-        return await fetch(session, server.url + server.ping.path, timeout_s)
+        return await fetch(session, server.url + server.ping.path, timeout_s, request=server.ping.request)
     except (aiohttp.ClientConnectorError, CaseFailedError):
         return None

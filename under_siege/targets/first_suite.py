@@ -1,291 +1,174 @@
-"""Write a first suite for an existing application, based on its source code and its installed packages."""
+"""Write a first suite for an existing application, from what its own Python says about it."""
 
-import ast
-import contextlib
 import json
 import os
 import re
-import subprocess
+import sys
 import tomllib
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Template
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
+from under_siege.environments.user_environment import UserEnvironment, installed_python, user_environment
+from under_siege.formatting import listed
 from under_siege.load_tools import DRIVERS
-from under_siege.model.result_file import legible
-from under_siege.model.suite import JOBS, Ping, Suite
+from under_siege.model.suite import JOBS, READY_WITHIN_S, Suite, UserApplication, parse_time_s
 from under_siege.paths import HOST, PROGRAM
-from under_siege.targets.interpreter import evaluate
-from under_siege.targets.strategies import parsed_source
+from under_siege.targets.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
+from under_siege.targets.deployments import Deployment, deployments_of, missing
 from under_siege.targets.suite_file import suite_from
 from under_siege.targets.suite_schema import PATH, invalid_value, is_path, ping_path
 
-_WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
-_ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
-_FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "pyramid", "quart", "sanic", "starlette"]
-_METHODS = {"post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by the name of the decorator
-_ROUTE_DECORATORS = {"get", "route", "api_route", *_METHODS}
 _LISTED_ROUTES = 5
-MOST_INCLUDES = 5  # maximum depth of nested includes
-_APPLICATION = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?"
-_INSTALLED = """
-import importlib.util, json
-def is_installed(name):
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ImportError:
-        return False
-answer = [name for name in {names!r} if is_installed(name)]
-"""
-_IMPORT = "import importlib, sys; importlib.import_module(sys.argv[1])"
-IMPORT_LIMIT_S = 60.0
+STARTS = 3  # a server may take this many times as long to start as the import took alone, because workers share CPUs
 
 
-class Deployment(NamedTuple):
-    """A way to run an application."""
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """The options that describe an application, or servers given by their URL."""
 
-    name: str
-    title: str
-    module: str  # module that must be importable
-    command: str
+    ping: str | None = None
+    path: str | None = None
+    headers: tuple[str, ...] = ()  # such as `Authorization: Bearer ${TOKEN}`
+    pythons: tuple[str, ...] = ()
+    keep_environment: bool = False
+    ready_within: str | None = None
+    tell: Callable[[str], None] = lambda _: None
 
-    @property
-    def requirement(self) -> str:
-        return self.module.partition(".")[0].replace("_", "-")
-
-
-_ADDRESS = "--host {host} --port {port}"
-_ASGI_SERVERS = (
-    Deployment("uvicorn", "Uvicorn", "uvicorn", f"uvicorn APP --workers {{workers}} {_ADDRESS}"),
-    Deployment(
-        "gunicorn-asgi",
-        "Gunicorn with ASGI workers",
-        "gunicorn.workers.gasgi",
-        "gunicorn CALL -k asgi -w {workers} -b {host}:{port}",
-    ),
-    Deployment(
-        "gunicorn-uvicorn",
-        "Gunicorn with Uvicorn workers",
-        "uvicorn_worker",
-        "gunicorn CALL -k uvicorn_worker.UvicornWorker -w {workers} -b {host}:{port}",
-    ),
-    Deployment("granian", "Granian", "granian", f"granian --interface asgi APP --workers {{workers}} {_ADDRESS}"),
-)
-_WSGI_SERVERS = (
-    Deployment(
-        "sync",
-        "Gunicorn, one request at a time in each process",
-        "gunicorn",
-        "gunicorn CALL -w {workers} -b {host}:{port}",
-    ),
-    Deployment(
-        "gthread",
-        "Gunicorn, eight threads in each process",
-        "gunicorn",
-        "gunicorn CALL -w {workers} -k gthread --threads 8 -b {host}:{port}",
-    ),
-)
-SERVERS = (*_ASGI_SERVERS, *_WSGI_SERVERS)
+    def header_table(self) -> dict[str, str]:
+        """Return the headers by name; raise BadInputError for a header without a colon."""
+        table = {}
+        for header in self.headers:
+            name, colon, value = header.partition(":")
+            if not colon or not name.strip() or not value.strip():
+                raise BadInputError(f'--header {header!r}: expected a name and a value, such as "Accept: text/html"')
+            table[name.strip()] = value.strip()
+        return table
 
 
-def is_application(name: str) -> bool:
-    """Return whether a name has the form `module:application`."""
-    return re.fullmatch(_APPLICATION, name, re.ASCII) is not None
+@dataclass(frozen=True, slots=True)
+class FirstSuite:
+    """A suite for an application, and the environment in which it was inspected."""
+
+    text: str
+    application: Application
+    environment: UserEnvironment
+    python: str  # value for --python if the suite doesn't name the Python, or an empty string
 
 
-def suite_of_application(app: str, folder: Path, path: str | None, ping: str | None) -> Suite:
-    """Return the suite that `init` would write for the application in this folder.
+def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suite:
+    """Return the suite that `init` would write for the application in this folder, changed by the options.
 
     Raises:
-        BadInputError: the application can't be imported, a path is invalid, or Django refuses requests to `HOST`.
+        BadInputError: the application can't be imported, or an option is invalid.
     """
-    python = own_python(folder)
-    if python:
-        command = [str(folder / python), "-c", _IMPORT, app.partition(":")[0]]
-        try:
-            ran = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=IMPORT_LIMIT_S)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BadInputError(f"{app} can't be imported by {python}: {error}") from None
-        if ran.returncode:
-            why = ran.stderr.decode(errors="replace").strip().splitlines() or ["the process ended"]
-            raise BadInputError(f"{app} can't be imported by {python}: {legible(why[-1])[:300]}")
-    suite = suite_from(tomllib.loads(first_suite(app, Path("suite.toml"), folder)), folder / "suite.toml", app)
-    axes = dict(suite.axes)
-    if path is not None:
-        if not is_path(path):
-            raise invalid_value("--path", path, PATH)
-        axes["path"] = (path,)
-    if python and not any(target.requirements for target in suite.targets):
-        axes["python"] = (str(folder / python),)
-    return replace(suite, axes=axes, ping=Ping(ping_path("--ping", ping)) if ping else suite.ping)
+    if options.path is not None and not is_path(options.path):
+        raise invalid_value("--path", options.path, PATH)
+    if options.ping is not None:
+        ping_path("--ping", options.ping)
+    first = first_suite(app, Path("suite.toml"), folder, options)
+    data: dict[str, Any] = tomllib.loads(first.text)
+    data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
+    if options.path is not None:
+        data["load"]["path"] = options.path
+    if options.ping is not None:
+        data["ping"] = {"path": options.ping}
+    if first.python:
+        data["python"] = first.python
+    data["keep_environment"] = options.keep_environment
+    suite = suite_from(data, folder / "suite.toml", app)
+    return replace(suite, application=_user_application(first, data))
 
 
-def installed(python: Path) -> Collection[str]:
-    """Return the modules of `SERVERS` that this Python can import."""
-    try:
-        names: list[str] = evaluate(str(python), _INSTALLED.format(names=sorted({server.module for server in SERVERS})))
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return []
-    return names
+def _user_application(first: FirstSuite, data: Mapping[str, Any]) -> UserApplication:
+    """Describe what was chosen for the user, so that the result can say it."""
+    application, notes = first.application, []
+    if additions := data.get("additions"):
+        notes.append(
+            f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
+            f"{first.environment.found}, without changing them"
+        )
+    host = data["load"]["headers"].get("Host")
+    if host and host == application.host:
+        notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
+    routes = tuple(f"{method} {path}".removeprefix("GET ") for method, path in application.routes)
+    return UserApplication(application.name, routes, first.environment.found, tuple(notes))
 
 
-_HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
-
-
-def first_suite(app: str, file: Path, folder: Path) -> str:
-    """Return the text of a suite for `module:application`; raise BadInputError if there is no such module."""
+def first_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> FirstSuite:
+    """Return a suite for `module:name`; raise BadInputError if it can't be imported or is no application."""
     if not is_application(app):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
-    module = app.partition(":")[0]
-    nodes = list(ast.walk(_source(module, folder)))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    is_asgi = not names & _WSGI or bool(names & _ASGI)
-    python = own_python(folder)
-    servers, programs, is_complete = _servers(app, folder, python, is_asgi=is_asgi)
-    settings = _django_settings(nodes, folder)
-    routes = [*_routes(nodes), *(("GET", path) for path in _django_paths(settings.get("ROOT_URLCONF"), folder))]
-    paths = {node.value for node in nodes if isinstance(node, ast.Constant)} | {path for _, path in routes}
-    ping = next((path for name in _HEALTH for path in (name, f"{name}/") if path in paths), None)
-    routes = [route for route in routes if route != ("GET", ping)]
-    requestable = [route for route in routes if not re.search("[{<]", route[1])]
-    method, path = next((route for route in requestable if route[0] == "GET"), (requestable or [("GET", "/")])[0])
+    if ".py:" in app:
+        raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
+    environment = user_environment(folder, options.pythons)
+    python = installed_python(environment, folder, options.tell)
+    limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
+    application = inspected(app, python.path, folder, limit_s)
+    servers = list(deployments_of(application))
+    if not servers:
+        raise BadInputError(f"{app}: no server can run this application; write a suite with your own commands")
+    if application.host is None:
+        raise BadInputError(f"{app} accepts no host: add 127.0.0.1 to ALLOWED_HOSTS in its settings")
+    is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
+    text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
+    is_named = is_inside or environment.python == sys.executable
+    return FirstSuite(text, application, environment, "" if is_named else environment.python)
+
+
+def _text(
+    app: str,
+    file: Path,
+    folder: Path,
+    application: Application,
+    environment: UserEnvironment,
+    servers: list[Deployment],
+    options: TargetOptions,
+    *,
+    is_inside: bool,
+) -> str:
+    routes, ping = application.work(), application.ping()
+    requestable = [route for route in routes if not has_parameters(route[1]) and is_path(route[1])]
+    method, path = (requestable or [("GET", "/")])[0]
+    listed = [f"{name} {route}".removeprefix("GET ") for name, route in routes[:_LISTED_ROUTES]]
     template = Path(__file__).with_name("first_suite.toml.jinja").read_text(encoding="utf-8")
     text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+        app=app,
         program=PROGRAM,
         file=file,
-        module=module,
+        module=app.partition(":")[0],
         folder=json.dumps(os.path.relpath(folder, (folder / file).parent)),
-        python=python,
-        is_complete=is_complete,
-        requirements=", ".join(f'"{name}"' for name in (*_requirements(nodes, folder), *programs)),
+        python=json.dumps(os.path.relpath(environment.python, folder.resolve())) if is_inside else "",
+        requirements=json.dumps(environment.requirements) if environment.requirements else "",
+        additions=json.dumps(missing(servers, application.servers)),
+        import_from=application.import_from,
+        host=application.host,
+        ready_within=_ready_within(application, options),
         method=method,
         path=path,
-        routes=", ".join(f"{method} {path}".removeprefix("GET ") for method, path in routes[:_LISTED_ROUTES]),
+        routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in listed),
         tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
         ping=ping,
-        servers=servers,
+        servers=[(each, json.dumps(each.command)) for each in servers],
         most=max(2, min(usable_cpus(), 8)),
     )
     return text
 
 
-def _django_settings(nodes: list[ast.AST], folder: Path) -> dict[str, Any]:
-    """Return the literal values in the settings module that the source names, or an empty dict if it names none."""
-    module = next(filter(None, map(_settings_module, nodes)), None)
-    if module is None:
-        return {}
-    values = {}
-    for node in ast.walk(_source(module, folder)):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            with contextlib.suppress(ValueError):
-                values[node.targets[0].id] = ast.literal_eval(node.value)
-    hosts = values.get("ALLOWED_HOSTS")
-    if hosts is not None and not {HOST, "*"} & set(hosts or [HOST] * bool(values.get("DEBUG", True))):
-        raise BadInputError(f"Django refuses requests to {HOST}: add it to ALLOWED_HOSTS in {module}")
-    return values
+def _ready_within(application: Application, options: TargetOptions) -> str:
+    """Return how long servers may take to start, or an empty string for the default."""
+    if options.ready_within is not None:
+        if _seconds(options.ready_within) is None:
+            raise BadInputError(f"--ready-within {options.ready_within!r}: expected a time such as 60s or 2m")
+        return options.ready_within
+    needed_s = READY_WITHIN_S + STARTS * application.import_s
+    return f"{needed_s:.0f}s" if application.import_s > 1 else ""
 
 
-def _settings_module(node: ast.AST) -> str | None:
-    """Return the module that `os.environ.setdefault("DJANGO_SETTINGS_MODULE", …)` or an assignment sets, or None."""
-    match node:
-        case ast.Call(args=[ast.Constant(value="DJANGO_SETTINGS_MODULE"), ast.Constant(value=str(module))]):
-            return module
-        case ast.Assign(
-            targets=[ast.Subscript(slice=ast.Constant(value="DJANGO_SETTINGS_MODULE"))],
-            value=ast.Constant(value=str(module)),
-        ):
-            return module
-    return None
-
-
-def _django_paths(module: str | None, folder: Path, prefix: str = "/", depth: int = 0) -> Iterator[str]:
-    """Yield the paths in a module with `urlpatterns`, and in the modules that it includes."""
-    if module is None or _file(module, folder) is None or depth > MOST_INCLUDES:
-        return
-    for call in ast.walk(_source(module, folder)):
-        match call:
-            case ast.Call(
-                ast.Name("path"), [ast.Constant(str(route)), ast.Call(ast.Name("include"), [ast.Constant(inner)])]
-            ):
-                yield from _django_paths(str(inner), folder, prefix + route, depth + 1)
-            case ast.Call(ast.Name("path"), [ast.Constant(str()), ast.Attribute(attr="urls")]):  # as in admin.site.urls
-                pass
-            case ast.Call(ast.Name("path"), [ast.Constant(str(route)), *_]) if is_path(prefix + route):
-                yield prefix + route
-
-
-def _servers(app: str, folder: Path, python: str, *, is_asgi: bool) -> tuple[list[Deployment], list[str], bool]:
-    """Return the installed servers, or all if there are none; the packages of all servers; whether any is installed."""
-    module, _, name = app.partition(":")
-    twin = re.sub(r"(?<=\.)[aw]sgi$", "wsgi" if is_asgi else "asgi", module)  # Django has a module for each interface
-    own, other = (_ASGI_SERVERS, _WSGI_SERVERS) if is_asgi else (_WSGI_SERVERS, _ASGI_SERVERS)
-    modules = dict.fromkeys(own, module)
-    if twin != module and _file(twin, folder) is not None:
-        modules |= dict.fromkeys(other, twin)
-    present = installed(folder / python) if python else ()
-    is_complete = any(server.module in present for server in modules)
-    servers = [
-        server._replace(command=_completed(server.command, f"{module}:{name}"))
-        for server, module in modules.items()
-        if server.module in present or not is_complete
-    ]
-    return servers, list(dict.fromkeys(server.requirement for server in modules)), is_complete
-
-
-def _completed(command: str, app: str) -> str:
-    """Insert the application into a command; for `module:create()`, `APP` becomes `module:create --factory`."""
-    option = f"{app.removesuffix('()')} --factory" if app.endswith("()") else app
-    return command.replace("APP", option).replace("CALL", app)
-
-
-def own_python(folder: Path) -> str:
-    """Return the relative path of the Python in the folder's virtual environment, or "" if there is no environment."""
-    paths = (Path(name, "bin", "python") for name in (".venv", "venv", "env"))
-    return next((str(path) for path in paths if (folder / path).exists()), "")
-
-
-def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
-    """Return `-r requirements.txt` if the folder has this file, or else the frameworks that the application imports."""
-    if (folder / "requirements.txt").is_file():
-        return ["-r requirements.txt"]
-    imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {(node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
-    return [name for name in _FRAMEWORKS if name in imported]
-
-
-def _routes(nodes: list[ast.AST]) -> list[tuple[str, str]]:
-    """Return the methods and paths of route decorators, such as `@app.get("/report")`."""
-    routes = []
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ROUTE_DECORATORS:
-            path = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-            if isinstance(path, str) and is_path(path) and not re.search(r'["\\]', path):
-                routes.append((_method(node, node.func.attr), path))
-    return list(dict.fromkeys(routes))
-
-
-def _method(call: ast.Call, decorator: str) -> str:
-    """Return the HTTP method of a decorator, such as `@app.post(...)` or `@app.route(..., methods=["POST"])`."""
-    values = [keyword.value for keyword in call.keywords if keyword.arg == "methods"]
-    named = [node.value for value in values for node in ast.walk(value) if isinstance(node, ast.Constant)]
-    known = [name for name in _METHODS.values() if name in named and "GET" not in named]
-    return _METHODS.get(decorator, known[0] if known else "GET")
-
-
-def _source(module: str, folder: Path) -> ast.Module:
-    if (source := _file(module, folder)) is None:
-        raise BadInputError(
-            f"there is no {module.replace('.', '/')}.py in {folder}: expected the module:name of an application there"
-        )
-    return parsed_source(source)
-
-
-def _file(module: str, folder: Path) -> Path | None:
-    path = folder / Path(*module.split("."))
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else parse_time_s(text)

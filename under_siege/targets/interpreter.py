@@ -20,9 +20,11 @@ packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 in_venv = sys.prefix != sys.base_prefix
 answer = [version, " ".join(sys.version.split()), sys.version_info[:2], sys.prefix, in_venv * packages]
 """
+OLDEST_PYTHON = (3, 11)  # for servers that import `common`
+OLDEST_USER_PYTHON = (3, 9)  # for the servers of a suite or an application
 _PACKAGES = (
     *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
-    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "tornado", "uvicorn"),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "litestar", "starlette", "tornado", "uvicorn"),
     *("waitress", "werkzeug"),
 )
 _LIST_PACKAGES = f"""
@@ -33,6 +35,10 @@ for name in {_PACKAGES}:
         answer[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
+"""
+_LIST_DIRECTORIES = """
+import json, sys
+answer = [path for path in sys.path if path.endswith("-packages")]
 """
 
 
@@ -55,8 +61,9 @@ class Interpreter:
         return dict(self.missing).get(package, "")
 
 
-def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter with this path or name; raise BadInputError unless it is Python 3.11 or later."""
+def interpreter(path: str = sys.executable, oldest: tuple[int, int] = OLDEST_PYTHON) -> Interpreter:
+    """Return the interpreter with this path or name; raise BadInputError if it is older than `oldest`."""
+    least = "{}.{}".format(*oldest)
     if (found := shutil.which(path)) is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python interpreter")
     # Make the path absolute, because servers run in other directories. Keep links: virtual environments depend on them.
@@ -64,19 +71,25 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
     except (OSError, subprocess.SubprocessError, ValueError):
-        raise BadInputError(f"{path!r} does not run as Python; expected Python 3.11 or later") from None
-    if tuple(minor) < (3, 11):
-        raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
+        raise BadInputError(f"{path!r} does not run as Python; expected Python {least} or later") from None
+    if tuple(minor) < oldest:
+        raise BadInputError(f"{path!r} is Python {version}; expected {least} or later")
     return Interpreter(program, version, build, tuple(minor), prefix, tuple(packages))
 
 
 def packages_of(python: str) -> dict[str, str]:
     """Return the versions of installed packages that servers might use, or an empty dict if the Python does not run."""
     try:
-        versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
+        versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-I")
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return versions
+
+
+def package_directories(python: str) -> list[str]:
+    """Return the directories from which a Python imports packages; raise the same errors as `evaluate`."""
+    paths: list[str] = evaluate(python, _LIST_DIRECTORIES)
+    return paths
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:

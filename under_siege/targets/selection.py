@@ -9,11 +9,13 @@ from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
 from under_siege.model.requirement import goal_names, required
 from under_siege.model.result_file import legible
-from under_siege.model.suite import JOBS, OPEN, USERS, Load, Ping, Suite, Target, WarmUp
+from under_siege.model.suite import JOBS, OPEN, USERS, Load, Ping, Request, Suite, Target, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM
-from under_siege.targets.first_suite import is_application, suite_of_application
+from under_siege.targets.application import is_application
+from under_siege.targets.first_suite import TargetOptions, suite_of_application
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
+from under_siege.targets.suite_load_and_expect import headers_of
 from under_siege.targets.suite_schema import address, path_of, ping_path
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
@@ -84,8 +86,7 @@ def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str,
 
 def suite_of(
     names: Sequence[str],
-    ping: str | None = None,
-    path: str | None = None,
+    options: TargetOptions = TargetOptions(),  # noqa: B008 (frozen)
     *,
     quick: bool = False,
     style: str = "",
@@ -94,8 +95,7 @@ def suite_of(
     """Return the suite that the names select together or, without names, a suite of all strategies.
 
     Args:
-        ping: the health-check path of an application, or of servers given by their URL.
-        path: the path that users request from an application.
+        options: the requests to an application, or to servers given by their URL.
         quick: select the quick profile of a suite.
         style: `waiting` or `jobs`, or empty to ignore styles.
         command: the command that measures the suite.
@@ -104,21 +104,31 @@ def suite_of(
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
     if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
-        suite = suite_of_application(names[0], Path.cwd(), path, ping)
-    elif path is not None:
-        raise BadInputError("--path needs an application, such as shop.main:app")
+        suite = suite_of_application(names[0], Path.cwd(), options)
     else:
-        suite = _named_suite(names, ping, quick=quick)
+        _refuse_options_of_applications(options)
+        suite = _named_suite(names, options, quick=quick)
     if style:
         suite = in_style(suite, style)
     refuse_unsupported(command, suite)
     return suite
 
 
-def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suite:
+def _refuse_options_of_applications(options: TargetOptions) -> None:
+    given = {
+        "--path": options.path,
+        "--keep-environment": options.keep_environment or None,
+        "--ready-within": options.ready_within,
+    }
+    if option := next((option for option, value in given.items() if value is not None), None):
+        raise BadInputError(f"{option} needs an application, such as shop.main:app")
+
+
+def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
-    if ping is not None and not urls:
-        raise BadInputError("--ping needs an application, such as shop.main:app, or the URL of a server")
+    for option, value in {"--ping": options.ping, "--header": options.headers or None}.items():
+        if value is not None and not urls:
+            raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
     if quick and not files:
         raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
@@ -131,7 +141,7 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
             "name only strategies, only servers of one suite, or only URLs"
         )
     if urls:
-        return _running_suite(urls, ping)
+        return _running_suite(urls, options)
     if not files:
         return strategies_suite(names)
     paths = {str(path): path for path, _ in files.values()}
@@ -151,7 +161,8 @@ def _file_and_server(name: str) -> tuple[Path, str | None] | None:
     return None if path is None else (path, server)
 
 
-def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
+def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
+    ping, headers = options.ping, headers_of(options.header_table(), "--header")
     targets, paths = [], []
     for url in urls:
         parts = address(url)
@@ -170,9 +181,9 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
     return Suite(
         tuple(targets),
         ceiling=None,
-        load=Load(),
+        load=Load(request=Request(headers=headers)),
         axes={"users": (USERS,), "path": (paths[0],)},
-        ping=Ping(ping_path("--ping", ping)) if ping is not None else None,
+        ping=Ping(ping_path("--ping", ping), headers=headers) if ping is not None else None,
         title="Servers that are already running",
         has_task=False,
     )

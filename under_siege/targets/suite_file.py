@@ -25,10 +25,8 @@ from under_siege.model.suite import (
     RANDOM,
     READY_WITHIN_S,
     SERVICES,
-    Backlog,
     Expect,
     Load,
-    Ping,
     Suite,
     Target,
     filled,
@@ -36,17 +34,17 @@ from under_siege.model.suite import (
     placeholders,
 )
 from under_siege.targets.suite_load_and_expect import (
-    body_rule,
+    backlog_of,
     check_path,
     check_server_path,
     contents,
+    expect_of,
     mix_of,
+    ping_of,
     prefixed,
     request_of,
 )
 from under_siege.targets.suite_schema import (
-    DrainTable,
-    ExpectTable,
     LoadTable,
     ServerTable,
     SuiteTable,
@@ -54,7 +52,6 @@ from under_siege.targets.suite_schema import (
     choice,
     command_words,
     invalid_value,
-    ping_path,
     shown,
     suite_table,
     time_s,
@@ -134,12 +131,11 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             raise invalid_value("folder", top.folder, "a directory, relative to the suite file")
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
-        for key in ("files", "requests_file"):
-            if getattr(top.load, key) and top.ping is None:
-                raise BadInputError(
-                    f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
-                )
-        ceiling, expect = _ceiling(top.servers), _expect(top.expect, folder, axes)
+        _check_ping(top)
+        ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
+        load = _load(top.load, expect, folder)
+        if top.python:
+            axes["python"] = (str(folder.resolve() / top.python),)
         names = [name for name in servers if name != ceiling]
         if unknown := [name for name in only if name not in names]:
             raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
@@ -148,11 +144,11 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
         return Suite(
             targets=targets,
             ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
-            load=_load(top.load, expect, folder),
+            load=load,
             axes=axes,
             expect=expect,
-            ping=Ping(ping_path("ping.path", top.ping.path)) if top.ping else None,
-            backlog=_backlog(top.drain),
+            ping=ping_of(top.ping, load.request) if top.ping else None,
+            backlog=backlog_of(top.drain),
             drain_limit_s=DRAIN_LIMIT_S if top.drain.limit is None else time_s("drain.limit", top.drain.limit),
             ready_within_s=READY_WITHIN_S if within is None else time_s("ping.ready_within", within),
             title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
@@ -161,7 +157,16 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             has_task=top.load.task is not None,
             prepare=command_words("prepare", top.prepare, ("suite", "files", "python")),
             required=_required(top, names, targets),
+            keep_environment=top.keep_environment,
         )
+
+
+def _check_ping(top: SuiteTable) -> None:
+    for key in ("files", "requests_file"):
+        if getattr(top.load, key) and top.ping is None:
+            raise BadInputError(
+                f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
+            )
 
 
 def _distinct(value: object) -> list[Any]:
@@ -228,25 +233,6 @@ def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     )
 
 
-def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
-    return Expect(
-        table.status,
-        body_rule(table),
-        contents("expect.file", folder / table.file) if table.file else None,
-        command_words(
-            "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
-        ),
-    )
-
-
-def _backlog(table: DrainTable) -> Backlog | None:
-    if (table.path is None) != (table.json is None):
-        raise BadInputError(
-            'drain.path and drain.json must be set together, for example path = "/metrics" and json = "pending"'
-        )
-    return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
-
-
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
     requirements: list[Required] = []
     for name, texts in top.require.items():
@@ -295,6 +281,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         url=url,
         environment=tuple((variable, str(value)) for variable, value in environment.items()),
         requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
+        additions=tuple(top.additions) if uses_suite_environment else (),
         needs=tuple(table.needs),
         ready_within_s=None if table.ready_within is None else time_s(f"{key}.ready_within", table.ready_within),
         prepare=command_words(f"{key}.prepare", table.prepare),
@@ -307,6 +294,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if command and not url:
         _check_port(f"{key}.command", table, command, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
+    _check_requirements("additions", target.additions, folder, axes)
     needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,21 @@ from under_siege.model.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME,
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
 from under_siege.model.secrets import expanded_file, expanded_header, expanded_json
-from under_siege.model.suite import GET, MixedRequest, Request, filled, placeholders
+from under_siege.model.suite import GET, SERVICES, Backlog, Expect, MixedRequest, Ping, Request, filled, placeholders
 from under_siege.targets.suite_schema import (
     PATH,
+    DrainTable,
     ExpectTable,
     LoadTable,
+    PingTable,
     RequestTable,
     ServerTable,
     choice,
+    command_words,
     invalid_value,
     is_path,
     mixed_request_table,
+    ping_path,
     shown,
 )
 
@@ -129,13 +133,23 @@ def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
     method = table.method or ("POST" if body else GET.method)
     if body and method == GET.method:
         raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
-    headers = tuple(
-        _header(name, str(value), f"{key}.headers.{legible(name)[:60]}") for name, value in table.headers.items()
-    )
+    headers = headers_of(table.headers, f"{key}.headers")
     if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
         default = "application/json" if is_json else "application/octet-stream"
         headers = (*headers, _header("Content-Type", table.content_type or default, f"{key}.content_type"))
     return Request(method, headers, body)
+
+
+def headers_of(table: Mapping[str, str | int], key: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers with the values of environment variables; raise BadInputError for an invalid header."""
+    return tuple(_header(name, str(value), f"{key}.{legible(name)[:60]}") for name, value in table.items())
+
+
+def ping_of(table: PingTable, request: Request) -> Ping:
+    """Return the health check; unless it has its own headers, it is sent with those of the load."""
+    kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
+    headers = kept if table.headers is None else headers_of(table.headers, "ping.headers")
+    return Ping(ping_path("ping.path", table.path), headers=headers)
 
 
 def _header(name: str, value: str, key: str) -> tuple[str, str]:
@@ -174,6 +188,25 @@ def body_rule(table: ExpectTable) -> BodyRule:
             raise invalid_value("expect.pattern", table.pattern, f"a regular expression ({error})") from None
         return BodyRule(PATTERN, pattern=table.pattern)
     return BodyRule(FIELDS if fields else JSON if table.ignore else body, fields, tuple(table.ignore))
+
+
+def expect_of(table: ExpectTable, folder: Path, axes: Collection[str]) -> Expect:
+    return Expect(
+        table.status,
+        body_rule(table),
+        contents("expect.file", folder / table.file) if table.file else None,
+        command_words(
+            "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
+        ),
+    )
+
+
+def backlog_of(table: DrainTable) -> Backlog | None:
+    if (table.path is None) != (table.json is None):
+        raise BadInputError(
+            'drain.path and drain.json must be set together, for example path = "/metrics" and json = "pending"'
+        )
+    return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 
 
 def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
 # differ in how they send other characters, and some tools resolve `.` and `..`.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # tables whose keys may have any name
+_VARIABLES = re.compile(r"(servers\..+\.|load\.|ping\.)?(environment|headers)")  # tables whose keys may have any name
 _JSON_VALUES = ("load.body", "expect.json")  # keys whose values may be any JSON
 _TOML_TERMS = {  # replacements for msgspec's terms in error messages
     " of length >= 1": " of at least one value",
@@ -99,6 +99,7 @@ class ExpectTable(_Table, frozen=True):
 
 class PingTable(_Table, frozen=True):
     path: str = "/ping"
+    headers: dict[str, str | int] | None = None  # None: the headers of the load
     ready_within: Time | None = None
 
 
@@ -135,7 +136,10 @@ class SuiteTable(_Table, frozen=True):
     title: str = ""
     folder: str = "."
     requirements: list[str] = []
+    additions: list[str] = []
+    python: str = ""
     environment: dict[str, str | int] = {}
+    keep_environment: bool = True
     prepare: str = ""
     load: LoadTable = LoadTable()
     expect: ExpectTable = ExpectTable()

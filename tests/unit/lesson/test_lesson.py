@@ -436,7 +436,7 @@ PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
 def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
     """Pretend that only these interpreters are installed, with these versions."""
 
-    def interpreter(name: str) -> Interpreter:
+    def interpreter(name: str, _oldest: object = None) -> Interpreter:
         if name not in versions:
             raise BadInputError(f"no interpreter {name!r}")
         version = versions[name]

@@ -1,0 +1,376 @@
+"""Import an application as its servers do, and print as JSON what it is: its kind, routes, hosts and servers.
+
+This script runs in the user's Python, which may be 3.9, and in the user's folder. It imports only the standard library.
+"""
+
+import asyncio
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+LOOPBACK = "127.0.0.1"
+MODULES = (  # of the servers; a server is installed if its module can be imported
+    *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "tornado", "uvicorn", "uvicorn_worker"),
+    *("uvicorn.workers", "waitress"),
+)
+FRAMEWORKS = {  # class → kind of application, name of the framework
+    "aiohttp.web_app.Application": ("aiohttp", "aiohttp"),
+    "tornado.web.Application": ("tornado", "tornado"),
+    "fastapi.applications.FastAPI": ("asgi", "fastapi"),
+    "starlette.applications.Starlette": ("asgi", "starlette"),
+    "litestar.app.Litestar": ("asgi", "litestar"),
+    "quart.app.Quart": ("asgi", "quart"),
+    "sanic.app.Sanic": ("asgi", "sanic"),
+    "django.core.handlers.asgi.ASGIHandler": ("asgi", "django"),
+    "django.core.handlers.wsgi.WSGIHandler": ("wsgi", "django"),
+    "flask.app.Flask": ("wsgi", "flask"),
+    "bottle.Bottle": ("wsgi", "bottle"),
+    "falcon.asgi.app.App": ("asgi", "falcon"),
+    "falcon.app.App": ("wsgi", "falcon"),
+    "pyramid.router.Router": ("wsgi", "pyramid"),
+}
+MOST_ROUTES = 300
+WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
+Route = tuple[str, str]  # method, path
+
+
+class NoApplicationError(Exception):
+    """The application can't be imported, or is none; the text says why and what to do."""
+
+
+def required_parameters(thing: Any) -> Optional[list[str]]:
+    """Return the names of the positional parameters without a default, or None if they are unknown."""
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [each.name for each in parameters if each.kind in POSITIONAL and each.default is each.empty]
+
+
+def known_class(thing: Any) -> Optional[tuple[str, str]]:
+    """Return the kind and the framework of an application object, or None for any other object."""
+    names = (f"{each.__module__}.{each.__qualname__}" for each in type(thing).__mro__)
+    return next((FRAMEWORKS[name] for name in names if name in FRAMEWORKS), None)
+
+
+def kind_of(thing: Any) -> str:
+    """Return `asgi`, `wsgi`, `aiohttp`, `tornado` or `factory`, or an empty string for any other object."""
+    if known := known_class(thing):
+        return known[0]
+    if not callable(thing):
+        return ""
+    names = required_parameters(thing)
+    call = thing if inspect.isroutine(thing) else type(thing).__call__
+    if names is None:
+        return ""
+    if len(names) == 3 and (inspect.iscoroutinefunction(call) or names[0] == "scope"):
+        return "asgi"
+    if len(names) == 2 and not inspect.isclass(thing):
+        return "wsgi"
+    return "factory" if not names and (inspect.isroutine(thing) or inspect.isclass(thing)) else ""
+
+
+def imported(module: str) -> tuple[Any, str]:
+    """Import the module from this folder or from `src`; return it and the added folder, which may be empty."""
+    added = ""
+    if Path("src").is_dir() and not is_there(module):
+        added = "src"
+        sys.path.insert(0, str(Path("src").resolve()))
+        importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module), added
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
+            path = module.replace(".", "/")
+            tried = "here or in src" if added else "here"
+            raise NoApplicationError(
+                f"there is no {path}.py {tried}: expected the module:name of an application, such as shop.main:app"
+            ) from None
+        raise NoApplicationError(f"can't be imported: ModuleNotFoundError: {error}") from None
+    except BaseException as error:  # an application may even exit
+        raise NoApplicationError(f"can't be imported: {type(error).__name__}: {error}{where(error)}") from None
+
+
+def where(error: BaseException) -> str:
+    """Return the line of the user's code that raised the error, as ` (shop/settings.py, line 3)`."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(str(Path.cwd()) + os.sep) and "site-packages" not in file:
+            place = f" ({os.path.relpath(file)}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+    except BaseException:  # a parent package fails; the import will say why
+        return True
+
+
+def attribute(module: Any, name: str) -> Any:
+    """Return the object; raise NoApplicationError with the applications that the module does have."""
+    thing = module
+    for part in name.split("."):
+        if not hasattr(thing, part):
+            kinds = {key: kind_of(value) for key, value in vars(module).items() if not key.startswith("_")}
+            found = [key for key, kind in kinds.items() if kind not in ("", "factory") and key in vars(module)]
+            found = [key for key in found if known_class(getattr(module, key)) or key in LIKELY]
+            found += [key for key, kind in kinds.items() if kind == "factory" and key in LIKELY]
+            use = f"use {module.__name__}:{found[0]}" if found else "expected an application in this module"
+            raise NoApplicationError(f"{module.__name__} has no {name}: {use}")
+        thing = getattr(thing, part)
+    return thing
+
+
+def application(thing: Any, name: str, is_call: bool) -> tuple[Any, bool, bool]:
+    """Return the application, whether `thing` is a factory that was called, and whether it is a coroutine function."""
+    kind = kind_of(thing)
+    if kind and kind != "factory" and not is_call:
+        return thing, False, False
+    if kind != "factory":
+        raise NoApplicationError(why_not(thing, name))
+    is_async = inspect.iscoroutinefunction(thing)
+    try:
+        made = asyncio.run(thing()) if is_async else thing()
+    except BaseException as error:
+        raise NoApplicationError(f"{name}() fails: {type(error).__name__}: {error}{where(error)}") from None
+    if kind_of(made) in ("", "factory"):
+        raise NoApplicationError(f"{name}() returns a {type(made).__name__}; {EXPECTED}")
+    return made, True, is_async
+
+
+EXPECTED = "expected an ASGI, WSGI, aiohttp or Tornado application, or a function without arguments that returns one"
+
+
+def why_not(thing: Any, name: str) -> str:
+    names = required_parameters(thing) if callable(thing) else None
+    if names and inspect.isroutine(thing):
+        return (
+            f"{name} needs {' and '.join(names)}: write a module with app = {name}(...), such as serve.py, "
+            "and pass serve:app"
+        )
+    return f"{name} is a {type(thing).__name__}; {EXPECTED}"
+
+
+def inner(thing: Any) -> Any:
+    """Return the application of a known framework inside middleware, or the object itself."""
+    found = thing
+    for _ in range(8):
+        if known_class(found):
+            return found
+        found = next((getattr(found, name) for name in WRAPPED if callable(getattr(found, name, None))), None)
+        if found is None:
+            break
+    return thing
+
+
+def starlette_routes(routes: Any, prefix: str = "") -> Iterator[Route]:
+    for route in expanded(routes):
+        path = prefix + (getattr(route, "path", None) or "")
+        below = getattr(route, "routes", None)
+        if methods := getattr(route, "methods", None):
+            query = "&".join(f"{name}={{{name}}}" for name in required_query(route))
+            yield from ((method, f"{path}?{query}" if query else path) for method in sorted(methods))
+        elif isinstance(below, list):
+            yield from starlette_routes(below, path)
+
+
+def expanded(routes: Any) -> Iterator[Any]:
+    """Yield all routes, including those of the routers that FastAPI resolves only when a request arrives."""
+    routing = sys.modules.get("fastapi.routing")
+    expand = getattr(routing, "iter_route_contexts", None)
+    for each in expand(routes) if expand else routes:
+        original = getattr(each, "original_route", None)
+        yield original if original is not None and hasattr(original, "app") and not getattr(each, "path", "") else each
+
+
+def required_query(route: Any) -> Iterator[str]:
+    """Yield the query parameters without which FastAPI refuses a request to this route."""
+    for field in getattr(getattr(route, "dependant", None), "query_params", ()):
+        required = getattr(field, "required", None)
+        if field.field_info.is_required() if required is None else required:
+            yield getattr(field, "alias", None) or field.name
+
+
+def flask_routes(app: Any) -> Iterator[Route]:
+    for rule in app.url_map.iter_rules():
+        if not rule.endpoint.endswith("static"):
+            yield from ((method, rule.rule) for method in rule.methods or ())
+
+
+def bottle_routes(app: Any) -> Iterator[Route]:
+    return ((route.method, route.rule) for route in app.routes)
+
+
+def falcon_routes(app: Any) -> Iterator[Route]:
+    from falcon.inspect import inspect_routes
+
+    for route in inspect_routes(app):
+        yield from ((method.method, route.path) for method in route.methods if not method.internal)
+
+
+def litestar_routes(app: Any) -> Iterator[Route]:
+    for route in app.routes:
+        if not route.path.startswith("/schema"):
+            yield from ((str(method), route.path) for method in getattr(route, "methods", ()))
+
+
+def aiohttp_routes(app: Any) -> Iterator[Route]:
+    return ((route.method, route.resource.canonical) for route in app.router.routes() if route.resource)
+
+
+def tornado_routes(app: Any) -> Iterator[Route]:
+    from tornado.web import RequestHandler
+
+    for rule in (*app.wildcard_router.rules, *(rule for rule in app.default_router.rules)):
+        pattern, handler = getattr(rule.matcher, "regex", None), rule.target
+        if pattern is not None and inspect.isclass(handler):
+            methods = [name for name in ("get", "post", "put", "patch", "delete") if hasattr(handler, name)]
+            for name in methods:
+                if getattr(handler, name) is not getattr(RequestHandler, name):
+                    yield name.upper(), pattern.pattern.rstrip("$")
+
+
+def django_routes(patterns: Any, prefix: str = "/") -> Iterator[Route]:
+    for each in patterns:
+        path = prefix + re.sub(r"^\^|\$$|\\Z$", "", str(each.pattern))
+        if getattr(each, "app_name", None) == "admin":
+            continue
+        if hasattr(each, "url_patterns"):
+            yield from django_routes(each.url_patterns, path)
+        else:
+            view = getattr(each.callback, "view_class", None) or getattr(each.callback, "cls", None)
+            names = getattr(each.callback, "actions", None) or [
+                name for name in ("get", "post", "put", "patch", "delete") if view is None or hasattr(view, name)
+            ]
+            yield from ((name.upper(), path) for name in (["get"] if view is None else names))
+
+
+def routes_of(app: Any, framework: str) -> list[Route]:
+    """Return the methods and paths that the application handles, without those of its documentation."""
+    if framework in ("fastapi", "starlette"):
+        own = (getattr(app, f"{name}_url", None) for name in ("openapi", "docs", "redoc", "swagger_ui_oauth2_redirect"))
+        hidden = {path for path in own if path}
+        found: Iterator[Route] = (route for route in starlette_routes(app.routes) if route[1] not in hidden)
+    elif framework == "django":
+        from django.urls import get_resolver
+
+        found = django_routes(get_resolver().url_patterns)
+    else:
+        reader = globals().get({"quart": "flask"}.get(framework, framework) + "_routes")
+        found = reader(app) if reader else iter(())
+    wanted = ("GET", "POST", "PUT", "PATCH", "DELETE")
+    all_methods = {"*": "GET", "ANY": "GET"}  # aiohttp and Bottle
+    named = ((all_methods.get(method, method), path) for method, path in found)
+    return list(dict.fromkeys((method, path) for method, path in named if method in wanted))[:MOST_ROUTES]
+
+
+def accepted_host(app: Any, framework: str) -> Optional[str]:
+    """Return a host that the application accepts: empty if it accepts 127.0.0.1, None if it accepts none."""
+    if framework == "django":
+        from django.conf import settings
+        from django.http.request import validate_host
+
+        hosts = settings.ALLOWED_HOSTS or ([LOOPBACK] if settings.DEBUG else [])
+        if validate_host(LOOPBACK, hosts):
+            return ""
+    else:
+        hosts = ["*"]
+        for each in getattr(app, "user_middleware", ()):
+            options = {**(getattr(each, "kwargs", None) or {}), **(getattr(each, "options", None) or {})}
+            if getattr(each.cls, "__name__", "") == "TrustedHostMiddleware":
+                hosts = list(options.get("allowed_hosts") or ["*"])
+        if "*" in hosts or LOOPBACK in hosts:
+            return ""
+    # Django's `.shop.example` includes shop.example, but Starlette's `*.shop.example` does not.
+    return next((re.sub(r"^\*\.", "www.", host).lstrip(".") for host in hosts if host), None)
+
+
+def twin_of(module: str, name: str, framework: str) -> str:
+    """Return Django's application for the other interface, such as config.asgi:application, or an empty string."""
+    before, _, last = module.rpartition(".")
+    other = {"asgi": "wsgi", "wsgi": "asgi"}.get(last)
+    if framework != "django" or other is None:
+        return ""
+    twin = f"{before}.{other}".lstrip(".")
+    try:
+        return f"{twin}:{name}" if hasattr(importlib.import_module(twin), name) else ""
+    except Exception:
+        return ""
+
+
+def version_of(package: str) -> str:
+    try:
+        return importlib.metadata.version(package) if package else ""
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def described(name: str) -> dict[str, Any]:
+    """Import the application `module:name`, and describe it."""
+    module, _, attributes = name.partition(":")
+    began_s = time.monotonic()
+    loaded, added = imported(module)
+    wanted = attributes[:-2] if attributes.endswith("()") else attributes
+    found = attribute(loaded, wanted)
+    app, is_factory, is_async = application(found, wanted, attributes.endswith("()"))
+    import_s = time.monotonic() - began_s
+    inside = inner(app)
+    kind, framework = kind_of(app), (known_class(inside) or ("", ""))[1]
+    try:
+        routes, host = routes_of(inside, framework), accepted_host(inside, framework)
+    except Exception as error:  # another version of the framework; the paths are only proposals
+        print(f"routes of {framework}: {type(error).__name__}: {error}", file=sys.stderr)
+        routes, host = [], ""
+    if is_async and kind != "aiohttp":
+        raise NoApplicationError(f"{wanted} is a coroutine function, which servers can't call; {EXPECTED}")
+    return {
+        "name": f"{module}:{wanted}",
+        "kind": kind,
+        "is_factory": is_factory,
+        "is_async": is_async,
+        "framework": framework,
+        "version": version_of(framework),
+        "routes": routes,
+        "host": host,
+        "twin": "" if is_factory else twin_of(module, wanted, framework),
+        "import_from": added,
+        "import_s": round(import_s, 3),
+        "python": list(sys.version_info[:3]),
+        "servers": {each: version_of(each.partition(".")[0].replace("_", "-")) for each in MODULES if is_there(each)},
+    }
+
+
+def main() -> None:
+    """Print one line of JSON on stdout. Whatever the application prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.path[0] = str(Path.cwd())
+    sys.argv[1:], name = [], sys.argv[1]  # applications may parse the arguments
+    try:
+        answer = described(name)
+    except NoApplicationError as error:
+        answer = {"error": str(error)}
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+    os._exit(0)  # threads of the application may run on
+
+
+if __name__ == "__main__":
+    main()
