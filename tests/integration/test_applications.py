@@ -530,3 +530,19 @@ def test_an_environment_from_uv_lock_has_the_locked_versions(tmp_path: Path) -> 
     uv = find_uv_bin()
     subprocess.run([uv, "lock", "--quiet", "--upgrade-package", "h11==0.14.0"], cwd=tmp_path, check=True)
     assert locked_requirements(tmp_path / "uv.lock") == "h11==0.14.0\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("{'id': next(ids), 'sum': 3}", "compared as JSON, not byte for byte, ignoring id"),
+        ("f'<p>{next(ids)}</p>'", "only the status was checked"),
+    ],
+)
+def test_responses_that_differ_by_design_are_compared_as_far_as_possible(
+    body: str, told: str, shop: Path, run_cli: RunCli
+) -> None:
+    lines = ["import itertools, flask", "app, ids = flask.Flask(__name__), itertools.count(100)"]
+    write(shop, {"shop.py": "\n".join([*lines, "@app.get('/report')", f"def report(): return {body}"])})
+    _, text = measured(shop, run_cli, "shop:app")
+    assert told in text

@@ -15,7 +15,7 @@ from under_siege.environments.additions import environment_beside
 from under_siege.environments.installation import environment_with, run_command, with_packages
 from under_siege.environments.services import Services
 from under_siege.http_client import HttpResponse, client
-from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
+from under_siege.model.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule
 from under_siege.model.case import REVISION, Case
 from under_siege.model.record import CaseFailedError
 from under_siege.model.suite import MixedRequest
@@ -238,7 +238,8 @@ def _expectation(
             f"{plan.suite.source}: expect.ignore names {path!r}, but the expected response does not contain it: "
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
-    expectation = Expectation(first, took_s, 0.0, wanted.status, wanted.rule)
+    rule = wanted.rule if plan.suite.application is None else _strictest_rule([answer.body for answer in answers])
+    expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         watcher.warn(
@@ -246,6 +247,14 @@ def _expectation(
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation
+
+
+def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
+    """Return the strictest rule with which all responses of an application to the same request are correct."""
+    first = bodies[0]
+    paths = dict.fromkeys(path for body in bodies for path in BYTES.differing_paths(body, first))
+    rules = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
+    return next(rule for rule in rules if not any(rule.problem(body, first) for body in bodies))
 
 
 def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
