@@ -9,7 +9,7 @@ from conftest import LIMIT_S
 
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import Checks, Pings
-from under_siege.model.suite import Ping
+from under_siege.model.suite import Ping, Request
 from under_siege.monitors import probes
 from under_siege.monitors.probes import AnswerCheck, check_interval_s, probing
 from under_siege.processes.managed_process import until
@@ -26,7 +26,8 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
     """
     pings, sent = Pings(), list[str]()
 
-    async def get(_session, url: str) -> HttpResponse:
+    async def get(_session, url: str, request: Request) -> HttpResponse:
+        assert request.method == "GET"
         sent.append(url)
         if answer is not None:
             await answer.wait()

@@ -84,7 +84,7 @@ def test_a_failed_build_is_reported_with_the_missing_compiler_or_headers(tmp_pat
         ("sh", "no ev.h; libev is installed, but its headers"),
     ):
         plan = plan_in(tmp_path, text.replace("COMPILER", compiler))
-        made = {EnvironmentKey(("built==1",), next(iter(plan.pythons)), tmp_path): "no ev.h"}
+        made = {EnvironmentKey(("built==1",), (), next(iter(plan.pythons)), tmp_path): "no ev.h"}
         with pytest.raises(CaseFailedError, match=reason):
             start_command_of(replace(plan, environments=made), "one")
 

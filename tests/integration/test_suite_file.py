@@ -18,6 +18,7 @@ from under_siege.model.suite import Ping
 from under_siege.run.plan import make_plan
 from under_siege.run.start_command import start_of
 from under_siege.targets import suite_file, suite_schema
+from under_siege.targets.first_suite import TargetOptions
 from under_siege.targets.selection import suite_of
 from under_siege.targets.suite_file import read_suite
 
@@ -399,7 +400,7 @@ def test_selecting_one_server_of_a_suite_keeps_the_ceiling() -> None:
 
 
 def test_urls_of_running_servers_are_converted_to_a_suite() -> None:
-    suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
+    suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], TargetOptions("/health"))
     assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert not any(target.command for target in suite.targets)
     assert suite.axes["path"] == ("/a?b=c",)
