@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import psutil
 
-from under_siege.paths import ROOT
+from under_siege.paths import PACKAGE
 from under_siege.processes.process_tree import HAS_CHILDREN_FILES, children
 from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
@@ -44,7 +44,7 @@ class SupervisorClient:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
