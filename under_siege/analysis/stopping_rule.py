@@ -2,7 +2,7 @@
 
 If time permits, all cases that do not fail are measured at least twice. Only cases that may still be the best, are
 unclear, or have an undecided requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson,
-ACM TOMACS 11, 2001).
+ACM TOMACS 11, 2001). A run with requirements ends when all of them are decided.
 """
 
 import math
@@ -25,7 +25,10 @@ def wanted(result: Result) -> list[Case]:
     """Return the cases to measure in the next round, the most urgent first, or an empty list if no round is needed."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
-    undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]
+    checks = judged(comparison)
+    undecided = [check.case.case for check in checks if check.outcome == UNDECIDED]
+    if checks and not undecided and not any(required.goal.of_base for required in result.requirements):
+        return []  # the run was to decide its requirements
     sound = [summary for summary in comparison.cases if summary.verdict != FAILED]
     too_few = [summary.case for summary in sound if summary.rounds < LEAST_ROUNDS]
     return list(dict.fromkeys([*_contenders(comparison), *unclear, *undecided, *too_few]))

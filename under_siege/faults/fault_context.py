@@ -283,7 +283,7 @@ class ServerFixture:
         if (ping := self.server.ping) is None:
             return True
         try:
-            pong = await fetch(self.session, self.server.url + ping.path, FINE_S)
+            pong = await fetch(self.session, self.server.url + ping.path, FINE_S, request=ping.request)
         except (CaseFailedError, aiohttp.ClientError):
             return False
         return ping.fits(pong.status, pong.body)

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
@@ -92,8 +92,9 @@ async def _post(context: FaultContext) -> str | None:
         async with context.session.post(url, timeout=limit, allow_redirects=False) as response:
             if response.status in _NOT_SUPPORTED:
                 context.incident.without = NO_JOBS
-            location = response.headers.get("Location")
-            return urljoin(url, location) if response.status == 202 and location else None
+            job = urljoin(url, response.headers.get("Location", "nowhere:"))
+            is_here = urlsplit(job)[:2] == urlsplit(url)[:2]  # polls must not go to another server
+            return job if response.status == 202 and is_here else None
     except (TimeoutError, aiohttp.ClientError, ValueError, OSError):
         return None
 

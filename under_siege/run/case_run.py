@@ -251,7 +251,8 @@ async def run(
                 expected = plan.expected_of(case, expectations)
                 length = Length(plan.load.time_s, case.users, expected)
                 record = new_record(plan, case, length.end_s, case_round)
-                watcher.case_begins(f"round {case_round}  {record.server}", length.end_s)
+                name = "ceiling" if plan.targets[case.server].has_no_server else record.server
+                watcher.case_begins(f"round {case_round}  {name}", length.end_s)
                 needs = (plan, case, tool, replays, expected, length, services, record, watcher, after_siege)
                 async with beside_the_machine(record, probe, baselines.get(case.work)):
                     await CaseRun(*needs).measure()

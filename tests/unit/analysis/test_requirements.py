@@ -13,6 +13,7 @@ from simulated_results import SERVERS, a_result, failing, suspicious
 from common.errors import BadInputError
 from under_siege.analysis.ranking import MetricValue, known, summarize
 from under_siege.analysis.requirement_check import judged, outcome_of
+from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare.diff import compare_results
 from under_siege.model.record import Record, Result, load, save
 from under_siege.model.requirement import Required, goal
@@ -51,6 +52,15 @@ def test_the_confidence_interval_decides_whether_a_requirement_is_met() -> None:
         *("met", "missed", "undecided", "missed", "met"),
         *("met", "missed", "missed", "met", "missed", "missed", "met"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "goes_on"), [("rate >= 1/s", False), ("rate >= 100/s", False), ("rate >= 10/s", True)]
+)
+def test_a_run_ends_when_its_requirements_are_decided(text: str, goes_on: bool) -> None:
+    result = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
+    result.requirements[:] = [Required(text)]
+    assert bool(wanted(result)) == goes_on
 
 
 @pytest.mark.parametrize("operator", [">=", "<"])
