@@ -48,6 +48,7 @@ app.conf.update(
     task_track_started=True,
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
+    result_backend_transport_options={"retry_policy": {"timeout": 5.0}},
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
 )
@@ -73,7 +74,7 @@ class JobQueue:
 
     def close(self) -> None:
         self._is_open = False
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)  # before Redis ends, because Celery would try to reconnect
 
     async def perform(self, task: str) -> TaskRun:
         """Send the task to a worker and return its result; raise TaskError if it failed."""
@@ -114,6 +115,7 @@ class JobQueue:
                 return TaskRun(**value)
             if time.monotonic() >= deadline_s:
                 raise NotFinishedError
+        result.backend = None  # otherwise, it would unsubscribe at its end, when Redis has ended, too
         raise TaskError("the server is shutting down")
 
 
