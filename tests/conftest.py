@@ -226,9 +226,19 @@ def gone(process: psutil.Process) -> bool:
 
 GIL_ENABLED = re.compile(r"RuntimeWarning: The global interpreter lock \(GIL\) has been enabled to load module 'gevent")
 
+POOL_OF_PYTHON_3_11 = re.compile(
+    r"Exception in thread Thread-\d+:\nTraceback \(most recent call last\):\n(?:  .*\n)+"
+    r"concurrent\.futures\._base\.InvalidStateError: CANCELLED: .*\n?"
+)
+
 
 def printed(errors: str) -> list[str]:
-    """Return the lines that a server printed on stderr, except the warning of free-threaded Pythons about gevent."""
+    """Return the lines that a server printed on stderr, except those that come from Python or a library itself.
+
+    These are the warning of free-threaded Pythons about gevent and, at the end of a pool with cancelled tasks, a
+    traceback of `ProcessPoolExecutor` in Python 3.11, which a later Python no longer prints.
+    """
+    errors = POOL_OF_PYTHON_3_11.sub("", errors)
     return [line for line in errors.splitlines() if not GIL_ENABLED.search(line)]
 
 

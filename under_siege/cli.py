@@ -29,8 +29,7 @@ from under_siege.cli_options import (
     writable,
 )
 from under_siege.model.result_file import write_atomically
-from under_siege.model.suite import USERS
-from under_siege.paths import INVOCATION, PROGRAM
+from under_siege.paths import INVOCATION, PROGRAM, USERS
 
 if TYPE_CHECKING:
     from under_siege.model.suite import Suite

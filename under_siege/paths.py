@@ -20,6 +20,7 @@ INVOCATION = (  # command that users can paste, in the form in which they starte
     else f"python {PROGRAM}"
 )
 HOST = "127.0.0.1"
+USERS = 25  # default number of concurrent users, as in run_benchmark.sh
 
 
 def cache_directory() -> Path:

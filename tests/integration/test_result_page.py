@@ -180,7 +180,7 @@ def test_clicking_a_term_opens_its_explanation(browser: Browser, pages: dict[str
 def test_each_server_is_shown_with_a_plain_name_and_a_file_name(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
         assert shown.page.get_by_role("rowheader", name="process pool 4_async_processexecutor").is_visible()
-        assert "process pool (4_async_processexecutor)" in shown.page.locator(".answer").inner_text()
+        assert "gunicorn's dirty workers (13_gunicorn_dirty)" in shown.page.locator(".answer").inner_text()
 
 
 def test_the_caption_of_every_chart_states_the_measurement_conditions(browser: Browser, pages: dict[str, Path]) -> None:

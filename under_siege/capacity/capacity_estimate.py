@@ -18,7 +18,7 @@ from under_siege.capacity.step_metrics import MOST_EXCESS, REPLICATES, Floats, S
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.model.suite import USERS
+from under_siege.paths import USERS
 from under_siege.stats.round_statistics import Round
 
 INTERVAL = (0.025, 0.975)

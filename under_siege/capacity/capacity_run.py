@@ -15,8 +15,9 @@ from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
 from under_siege.model.record import CaseFailedError, Failure, RateStep, Record, Result
 from under_siege.model.requirement import Goal, goal
-from under_siege.model.suite import USERS, Suite
+from under_siege.model.suite import Suite
 from under_siege.monitors.machine_speed import SpeedProbe, beside_the_machine, speed_probe
+from under_siege.paths import USERS
 from under_siege.run.load_run import compute_bare
 from under_siege.run.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save

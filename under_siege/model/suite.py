@@ -13,7 +13,6 @@ from under_siege.model.case import Case, Value
 from under_siege.model.requirement import Required
 
 READY_WITHIN_S = 15.0
-USERS = 25  # default number of concurrent users, as in run_benchmark.sh
 RANDOM, IN_FILE = "random", "file"  # orders in which a mix is sent
 DRAWN = 1000  # the random order of a mix repeats after this many requests
 DRAIN_LIMIT_S = 10.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from under_siege.cli_options import FILE, Duration, target_options, writable
-from under_siege.model.suite import USERS
+from under_siege.paths import USERS
 
 if TYPE_CHECKING:
     from under_siege.targets.first_suite import TargetOptions

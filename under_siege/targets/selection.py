@@ -9,8 +9,8 @@ from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
 from under_siege.model.requirement import goal_names, required
 from under_siege.model.result_file import legible
-from under_siege.model.suite import JOBS, OPEN, USERS, Load, Ping, Request, Suite, Target, WarmUp
-from under_siege.paths import INVOCATION, PROGRAM
+from under_siege.model.suite import JOBS, OPEN, Load, Ping, Request, Suite, Target, WarmUp
+from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.targets.application import is_application
 from under_siege.targets.first_suite import TargetOptions, suite_of_application
 from under_siege.targets.strategies import strategies_suite

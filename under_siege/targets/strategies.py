@@ -8,8 +8,8 @@ from pathlib import Path
 from common.errors import BadInputError
 from common.options import default_port
 from under_siege.model.result_file import legible
-from under_siege.model.suite import NO_SERVER, USERS, Kind, Suite, Target
-from under_siege.paths import ROOT
+from under_siege.model.suite import NO_SERVER, Kind, Suite, Target
+from under_siege.paths import ROOT, USERS
 from under_siege.system_packages import remedy, unmet
 
 SERVERS = ROOT / "servers"

@@ -13,7 +13,8 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.model.body_rule import SAME
 from under_siege.model.result_file import legible
-from under_siege.model.suite import USERS, WarmUp, parse_time_s, placeholders
+from under_siege.model.suite import WarmUp, parse_time_s, placeholders
+from under_siege.paths import USERS
 
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
