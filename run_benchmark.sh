@@ -61,6 +61,10 @@ check_failures() {
     esac
   done <"$1"
   if ((failed <= $2 && good)); then return; fi # at the end, siege drops one request of each user
+  if ((good + failed == 0)); then
+    echo "run_benchmark.sh: no request was answered during the siege; try a longer DURATION." >&2
+    return 1
+  fi
   echo "run_benchmark.sh: $failed of $((good + failed)) requests failed; siege's transaction rate counts only the others." >&2
   return 1
 }

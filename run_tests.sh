@@ -11,7 +11,7 @@ shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 
 # Most tests run in parallel, beside mypy, and in more processes than CPUs, because many tests wait. Tests that measure
-# run afterwards, one at a time. A test of measured figures that fails in the parallel part is repeated at the end.
+# run afterwards, one at a time. A test of real servers that fails in the parallel part is repeated at the end.
 parallel=0 alone=0 types=0
 mypy_output=$(mktemp) again=$(mktemp)
 mypy --no-error-summary >"$mypy_output" 2>&1 &

@@ -109,7 +109,6 @@ def small(tool: str, dishonest: str, folder: Path, changes: dict[str, str], orm:
 
 
 @pytest.mark.slow
-@pytest.mark.figures
 def test_wrong_rows_sent_only_to_wrk_are_detected(tmp_path: Path) -> None:
     changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
     records = small("wrk", LIAR_TO_WRK, tmp_path, changes, NO_ORM)
@@ -117,7 +116,6 @@ def test_wrong_rows_sent_only_to_wrk_are_detected(tmp_path: Path) -> None:
     assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["dishonest"].failure.message)
 
 
-@pytest.mark.figures
 def test_updates_missing_from_the_database_are_detected(tmp_path: Path) -> None:
     records = small("ab", DISHONEST, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]

@@ -38,7 +38,6 @@ def test_a_crash_at_startup_is_reported_immediately_with_the_last_server_output(
     assert dead.record.case_s < 12  # less than the readiness timeout of 15 s
 
 
-@pytest.mark.figures
 def test_a_crash_under_load_fails_the_case_but_earlier_responses_are_kept(
     measured_cases: dict[str, MeasuredCase],
 ) -> None:
@@ -76,7 +75,6 @@ def test_a_crash_during_the_warm_up_is_reported_with_the_last_server_output(
     assert not dead.record.tool_command
 
 
-@pytest.mark.figures
 def test_a_healthy_server_does_not_fail_in_the_same_run_as_crashing_servers(
     measured_cases: dict[str, MeasuredCase],
 ) -> None:

@@ -37,7 +37,6 @@ def test_a_reported_backlog_that_is_not_a_number_fails_the_case_before_the_load(
     assert record.load_began_s is None
 
 
-@pytest.mark.figures
 def test_replacing_the_workers_of_abandoned_requests_is_not_flagged_as_a_backlog(tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "9", "--time", "4s")
     case = next(case for case in summarize(result).cases if case.server == "9_async_pebble")

@@ -458,7 +458,6 @@ def run_drill(folder: Path, run_cli: RunCli, *words: str) -> dict[tuple[str, str
     return {(cell.case.server, cell.fault): cell.mark for cell in fault_outcomes(found.incidents)}
 
 
-@pytest.mark.figures
 def test_a_server_that_loses_requests_at_shutdown_is_marked_as_degraded(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "servers" / "exits_without_shutdown.py"), "--fault", "stop")
     assert marks["exits_without_shutdown", "stop"] == HURT
@@ -467,7 +466,6 @@ def test_a_server_that_loses_requests_at_shutdown_is_marked_as_degraded(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.figures
 def test_a_server_with_one_of_two_pools_broken_is_not_reported_as_recovered(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow")
     assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
@@ -478,7 +476,6 @@ def test_a_server_with_one_of_two_pools_broken_is_not_reported_as_recovered(tmp_
     assert found[CONTROL].incidents[0].has_recovered
 
 
-@pytest.mark.figures
 @pytest.mark.parametrize("remembers", [False, True])
 def test_the_number_of_jobs_lost_by_a_killed_server_is_reported(
     remembers: bool, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
@@ -495,7 +492,6 @@ def test_the_number_of_jobs_lost_by_a_killed_server_is_reported(
     assert found["jobs_server_apart"].without == "it has no broker"
 
 
-@pytest.mark.figures
 def test_job_faults_do_not_apply_to_servers_without_jobs(tmp_path: Path, run_cli: RunCli) -> None:
     marks = run_drill(tmp_path, run_cli, "5", "--fault", "server", "--fault", "worker")
     assert set(marks.values()) == {""}
@@ -503,7 +499,6 @@ def test_job_faults_do_not_apply_to_servers_without_jobs(tmp_path: Path, run_cli
     assert sorted(without) == ["it accepts no jobs", "it accepts no jobs", "it has no broker"]  # the order is random
 
 
-@pytest.mark.figures
 def test_a_suite_server_gets_only_applicable_faults(tmp_path: Path, run_cli: RunCli, monkeypatch) -> None:
     monkeypatch.setenv("SHOP_WAITS_S", "0.1")
     shop = f"{TESTS / 'suites' / 'shop'}:plain"

@@ -24,7 +24,6 @@ MOST_BYTES = 300_000_000
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-@pytest.mark.figures
 def test_endless_responses_do_not_exhaust_memory_or_affect_other_cases(tmp_path: Path) -> None:
     for name in ENDLESS:
         shutil.copy(TESTS / "servers" / "sends_endlessly.py", tmp_path / f"{name}.py")

@@ -45,7 +45,6 @@ def measured_cases(taken: int, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {**found, "async": found[script.stem]}
 
 
-@pytest.mark.figures
 def test_a_server_that_floods_its_output_does_not_block_the_bench(measured_cases: dict[str, MeasuredCase]) -> None:
     floods = measured_cases["floods"]
     assert floods.summary.transactions > 0
@@ -73,7 +72,6 @@ def test_a_server_that_stops_listening_or_sends_no_http_fails_before_the_readine
     assert measured_cases[name].record.case_s < 12  # less than the readiness timeout of 15 s
 
 
-@pytest.mark.figures
 def test_error_responses_lower_availability_and_are_not_transactions(measured_cases: dict[str, MeasuredCase]) -> None:
     failing = measured_cases["fails_every_second_time"]
     assert failing.summary.verdict == "suspect"
@@ -87,7 +85,6 @@ def test_the_record_names_the_module_that_enabled_the_gil(measured_cases: dict[s
     assert (record.gil, record.gil_enabled_by) == (True, "greenlet._greenlet")
 
 
-@pytest.mark.figures
 def test_a_server_whose_default_port_is_taken_uses_the_next_free_port(
     measured_cases: dict[str, MeasuredCase], taken
 ) -> None:

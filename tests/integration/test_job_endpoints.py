@@ -34,7 +34,6 @@ SERVER = TESTS / "servers" / "takes_jobs.py"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
-@pytest.mark.figures
 def test_the_response_time_of_a_job_is_measured_from_the_post_to_the_final_response(run_cli, tmp_path: Path) -> None:
     with without_a_ceiling():
         ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")

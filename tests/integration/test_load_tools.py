@@ -65,7 +65,6 @@ def test_live_load_tool_output_is_parsed(name: str, way: str) -> None:
     check(name, way, totals)
 
 
-@pytest.mark.figures  # a tool that gets no CPU time for two seconds counts nothing
 @pytest.mark.parametrize("name", ["wrk", "locust"])
 def test_load_tools_that_compare_bodies_detect_wrong_bodies(name: str) -> None:
     needed(name)

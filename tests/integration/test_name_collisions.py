@@ -45,7 +45,6 @@ def test_a_user_package_named_common_is_imported_if_its_directory_is_on_pythonpa
     assert asyncio.run(try_task("common.task:work", interpreter())).answer == b"of the user"
 
 
-@pytest.mark.figures
 def test_try_and_run_accept_a_task_in_a_module_named_common(run_cli, tmp_path) -> None:
     write(tmp_path / "common.py")
     assert "worth a run" in run_cli("try", "common:work").stdout
@@ -104,7 +103,6 @@ def test_a_strategy_and_a_server_of_the_same_name_both_get_a_directory_prefix(tm
     ]
 
 
-@pytest.mark.figures
 def test_servers_with_the_same_name_are_measured_and_traced_separately(run_cli, tmp_path) -> None:
     for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
         write(tmp_path / file, SERVER)

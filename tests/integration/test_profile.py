@@ -11,8 +11,6 @@ from conftest import TESTS
 from under_siege.model.record import load
 from under_siege.profiling import sampler
 
-pytestmark = pytest.mark.figures  # other work on the machine affects profiles
-
 BLOCKING = TESTS / "suites/blocking"
 FAULTS = {  # server: the finding, and the line that is named first
     "sleeping": ("The event loop was blocked", r"sleeping.py:11  fetch_exchange_rate  blocking I/O \(time.sleep\)"),

@@ -14,8 +14,6 @@ from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result
 from under_siege.result_output import Report
 
-pytestmark = pytest.mark.figures
-
 HOLLOW = """
 import time
 from app import {name} as honest

@@ -54,7 +54,6 @@ def test_bodies_that_siege_would_change_are_rejected(body: bytes, has_refusal: b
     assert ("siege can't send" in refusal) == has_refusal
 
 
-@pytest.mark.figures  # the verdict of one short round, beside other tests
 def test_every_command_sends_only_the_post_request_of_the_suite(orders: Path, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, "orders", "--time", "1s")
     assert {case.verdict for case in summarize(result).cases} <= ACCEPTED, ran.stdout + ran.stderr
@@ -76,7 +75,6 @@ def test_the_result_describes_the_request_and_how_responses_are_compared(orders:
     assert "POST with 37 bytes of application/json" in text
 
 
-@pytest.mark.figures  # the verdict of one short round, beside other tests
 def test_the_error_names_the_wrong_field_of_a_response(orders: Path, tmp_path: Path) -> None:
     app, suite = orders / "app.py", orders / "suite.toml"
     (orders / "wrong.py").write_text(app.read_text().replace("json.loads(body)", "{'items': 3}"))
@@ -106,7 +104,6 @@ def test_the_output_suggests_fields_to_ignore_and_names_ignored_fields_that_do_n
     assert why in ran.stdout + ran.stderr
 
 
-@pytest.mark.figures  # the verdict of one short round, beside other tests
 def test_chunked_responses_are_accepted(orders: Path, tmp_path: Path) -> None:
     """siege counts the framing of the chunks as part of the response."""
     app, suite = orders / "app.py", orders / "suite.toml"

@@ -1,4 +1,4 @@
-"""The rerun plugin collects failed measurement tests, so that they can be rerun, and counts all other failures."""
+"""The rerun plugin collects failed tests of real servers, so that they can be rerun, and counts all other failures."""
 
 import os
 import subprocess
@@ -19,35 +19,32 @@ def leaves_process():
     yield
     assert False, "left behind"
 
-@pytest.mark.figures
 @pytest.mark.parametrize("of", ["one and other"])
 def test_figure(of):
     assert 1 == 2, "no such rate"
 
-@pytest.mark.measures
 def test_measured_run(measurement): ...
 
-@pytest.mark.figures
 def test_leftover(leaves_process): ...
 
-@pytest.mark.figures
-def test_passing(): ...
-
+def test_passing(): ..."""
+UNIT = """
 def test_other():
     assert False, "a mistake"
 """
-MARKED = "--override-ini=markers=figures\nmeasures"
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "rerun", "-p", "no:cacheprovider", MARKED, *words]
+    command = [sys.executable, "-m", "pytest", "-p", "rerun", "-p", "no:cacheprovider", *words]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SUPPORT)}
     )
 
 
-def test_only_failed_measurement_tests_are_rerun_and_the_failure_reasons_are_shown(tmp_path: Path) -> None:
-    (tmp_path / "test_kinds.py").write_text(KINDS)
+def test_only_failed_tests_of_real_servers_are_rerun_and_the_failure_reasons_are_shown(tmp_path: Path) -> None:
+    for name, text in ("integration/test_kinds.py", KINDS), ("unit/test_unit.py", UNIT):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     ran = run(tmp_path, "--again=again", "--numprocesses", "1")
     assert ran.returncode == 1
@@ -56,8 +53,8 @@ def test_only_failed_measurement_tests_are_rerun_and_the_failure_reasons_are_sho
     assert "too noisy" in ran.stdout
     tests_to_rerun = (tmp_path / "again").read_text()
     assert tests_to_rerun.splitlines() == [
-        "test_kinds.py::test_figure[one and other]",
-        "test_kinds.py::test_measured_run",
+        "integration/test_kinds.py::test_figure[one and other]",
+        "integration/test_kinds.py::test_measured_run",
     ]
     rerun = run(tmp_path, "@again")
     assert rerun.returncode == 1

@@ -4,8 +4,6 @@ import pytest
 from bench_runs import MeasuredCase, run_servers, server_path
 from leftover_processes import described, marking
 
-pytestmark = pytest.mark.figures
-
 
 @pytest.fixture(scope="module")
 def measured_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MeasuredCase]:

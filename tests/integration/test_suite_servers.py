@@ -55,7 +55,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, MeasuredCa
 Shop = tuple[dict[str, MeasuredCase], Result]
 
 
-@pytest.mark.figures
 def test_correct_servers_of_a_suite_are_measured(shop: Shop) -> None:
     for name in ("plain", "settings", "top"):
         one = shop[0][name]

@@ -178,7 +178,6 @@ def test_every_command_rejects_invalid_tasks_with_a_one_line_error(run_cli, tmp_
     assert error in ended.stderr
 
 
-@pytest.mark.figures
 @pytest.mark.usefixtures("undrawn")
 def test_a_task_with_arguments_is_measured_and_traced(run_cli, tmp_path: Path) -> None:
     """Run the task in a thread pool, a process pool, the ceiling and the reference run."""

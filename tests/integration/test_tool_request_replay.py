@@ -71,7 +71,6 @@ LIES = {
 }
 
 
-@pytest.mark.figures
 @pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
 def test_wrong_responses_sent_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
     needed(tool)

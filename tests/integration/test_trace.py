@@ -242,7 +242,6 @@ def busy_cpus() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
 def test_the_headline_does_not_say_that_tasks_ran_one_at_a_time_on_a_busy_machine(
     run_cli: RunCli, tmp_path: Path

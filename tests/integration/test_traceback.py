@@ -56,7 +56,6 @@ def test_a_failed_trace_shows_the_exception(run_cli) -> None:
     )
 
 
-@pytest.mark.figures
 def test_a_failed_response_check_under_load_shows_the_exception(run_cli, tmp_path: Path) -> None:
     few = ["--rounds", "1", "--time", "2s", "--users", "1", "--out", "r.json"]
     with without_a_ceiling():

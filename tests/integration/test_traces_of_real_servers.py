@@ -8,8 +8,6 @@ from command import invoke
 from under_siege.model.record import load
 from under_siege.trace.timeline import Bar, Timeline, timelines
 
-pytestmark = pytest.mark.figures  # other work on the machine affects traces
-
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:

@@ -34,14 +34,12 @@ def test_every_dishonest_server_has_an_expected_verdict() -> None:
     assert {path.stem for path in DISHONEST.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
 
 
-@pytest.mark.figures
 def test_servers_that_fail_requests_or_answer_wrongly_are_detected(tmp_path) -> None:
     """Measure all these servers in one run with an I/O-bound task."""
     measured_cases = run_servers(tmp_path, [path_of(name) for name in WRONG])
     assert_detected(WRONG, {name: one.summary for name, one in measured_cases.items()})
 
 
-@pytest.mark.figures
 def test_servers_that_sleep_instead_of_computing_are_detected(run_cli, tmp_path) -> None:
     with without_a_ceiling():
         assert_detected(TOO_CHEAP, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", SHORT_TASK))

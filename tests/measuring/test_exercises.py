@@ -133,7 +133,6 @@ def test_cached_responses_and_a_forgotten_await_are_detected(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.figures
 @pytest.mark.slow
 def test_a_pool_created_for_each_request_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
@@ -249,7 +248,6 @@ def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
         exercise_check.check(TESTS / "servers" / "crashes_at_startup.py", tmp_path)
 
 
-@pytest.mark.figures
 @pytest.mark.usefixtures("light")
 def test_lesson_check_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
     ended = invoke("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)

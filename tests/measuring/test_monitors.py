@@ -79,7 +79,6 @@ def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
     return record
 
 
-@pytest.mark.figures
 def test_the_baseline_worker_measures_the_task_without_a_server() -> None:
     record = perform("primes", times=2)
     assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # on a busy machine, a call may complete only one run
@@ -229,7 +228,6 @@ def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeyp
         assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
 
 
-@pytest.mark.figures
 def test_a_long_task_has_one_baseline_run_before_and_one_after_a_case() -> None:
     assert len(perform("sign_up", times=2).alone_wall_s) == 2
 
@@ -277,7 +275,6 @@ def test_the_cpu_time_of_a_process_includes_ended_child_processes() -> None:
     assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
 
 
-@pytest.mark.figures
 def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
     """Keep every CPU busy. test_verdict_rules.py tests the verdict on a busy machine."""
     record = new_record()

@@ -14,8 +14,6 @@ from machine_stalls import watching
 from under_siege.analysis.ranking import summarize
 from under_siege.model.record import SCHEMA, load
 
-pytestmark = pytest.mark.figures
-
 TOO_LONG_S = 0.3  # shortest stall of the machine that causes the run to be repeated
 
 KEYS = {

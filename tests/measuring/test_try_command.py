@@ -91,7 +91,6 @@ def all_cpus_busy() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.figures
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
 def test_busy_cpus_do_not_change_whether_the_gil_is_reported_as_held(run_try: Try) -> None:
     with all_cpus_busy():
@@ -99,7 +98,6 @@ def test_busy_cpus_do_not_change_whether_the_gil_is_reported_as_held(run_try: Tr
         assert re.search(r"^GIL +held", worth_it(run_try("primes")), re.MULTILINE)
 
 
-@pytest.mark.figures
 def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> None:
     said = worth_it(run_try("sign_up"))
     assert re.search(r"^GIL +hardly needed", said, re.MULTILINE)
@@ -170,7 +168,6 @@ def test_no_strategy_is_recommended_for_a_failing_task(run_try: Try, name: str, 
     assert ended.stderr == ""
 
 
-@pytest.mark.figures
 @pytest.mark.parametrize(
     ("name", "word"),
     [
@@ -201,7 +198,6 @@ def test_try_reports_unusual_behaviour_of_a_task_such_as_printing_or_forking(
     assert re.search(word, flat(ended.stdout))
 
 
-@pytest.mark.figures
 def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> None:
     said = flat(run_try("caches_its_answer(2)").stdout)
     assert "it has a cache, so all figures here are for cache hits" in said
@@ -214,7 +210,6 @@ def test_try_suggests_the_uncached_function_of_a_cached_task(run_try: Try) -> No
     assert "cached?" not in run_try("caches_its_answer.__wrapped__(2)").stdout
 
 
-@pytest.mark.figures
 def test_the_cost_of_sending_a_large_result_between_processes_is_reported(run_try: Try) -> None:
     said = run_try("large_answer").stdout
     assert re.search("20,000,000 bytes.*takes more than a fifth of the task's time", flat(said))

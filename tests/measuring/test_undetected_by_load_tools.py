@@ -112,7 +112,6 @@ def record_of(result: Result, server: str) -> Record:
     return next(record for record in result.records if record.server == server)
 
 
-@pytest.mark.figures
 @pytest.mark.parametrize("tool", thorough([tool for tool in DRIVERS if tool != "jobs"], quick=("siege", "wrk")))
 def test_every_fault_of_a_trap_server_is_detected_with_every_load_tool(tool: str, tmp_path) -> None:
     """Use an I/O-bound task to save CPU time."""

@@ -66,7 +66,6 @@ def test_a_timer_and_servers_that_do_not_store_files_are_detected_with_locust(tm
 
 
 @pytest.mark.slow
-@pytest.mark.figures
 def test_a_server_that_does_not_store_files_is_detected_with_stressor(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "stressor.toml", '["cheroot", "stores_nothing"]', 1)
     assert cases["stores_nothing"].verdict == "failed"

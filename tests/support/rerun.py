@@ -1,9 +1,9 @@
-"""Pytest plugin that collects failed tests of measured figures, so that run_tests.sh can rerun them.
+"""Pytest plugin that collects failed tests of real servers and loads, so that run_tests.sh can rerun them.
 
-Other tests and noisy neighbours affect measured figures. With `--again=FILE`, which run_tests.sh passes, the failure of
-a test marked `figures` or `measures` does not count. The plugin prints the failure and adds the test's name to the
-file. At the end, run_tests.sh reruns the tests in the file one at a time, and their failures count. Teardown errors,
-such as leftover processes, always count.
+Other tests and noisy neighbours affect what a siege of one second finds. With `--again=FILE`, which run_tests.sh
+passes, the failure of a test in one of the FOLDERS does not count. The plugin prints the failure and adds the test's
+name to the file. At the end, run_tests.sh reruns the tests in the file one at a time, and their failures count.
+Teardown errors, such as leftover processes, always count.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 AGAIN = "again"  # a test outcome, like "passed" and "failed"
-MARKS = ("figures", "measures")
+FOLDERS = {"integration", "measuring"}
 
 
 class Again:
@@ -36,7 +36,7 @@ class Again:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
     counts = call.when == "teardown" or not item.config.getoption("--again")
-    if report.failed and not counts and any(item.get_closest_marker(mark) for mark in MARKS):
+    if report.failed and not counts and item.path.parent.name in FOLDERS:
         report.outcome = AGAIN
     return report
 
@@ -47,7 +47,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--again", metavar="FILE", help="add failed tests of measured figures to FILE instead of counting the failures"
+        "--again", metavar="FILE", help="add failed tests of real servers to FILE instead of counting the failures"
     )
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import TESTS, thorough
+from conftest import thorough
 from rich.console import Console
 from simulated_capacity import GOALS, SERVERS, Server, capacity_of, fixed, offered, searched
 from simulated_cpus import Machine
@@ -353,25 +353,6 @@ def test_steps_with_impossible_values_are_rejected(change: dict, why: str, tmp_p
     ran = run_cli("report", "c.json")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
-
-
-KNOWN = TESTS / "suites" / "known_capacity" / "suite.toml"
-
-
-@pytest.mark.figures
-def test_the_capacity_of_a_server_that_sleeps_50_ms_is_found_in_20_seconds(tmp_path: Path, run_cli: RunCli) -> None:
-    """The server sleeps in its event loop, so it is an M/D/1 queue."""
-    truth = capacity_of("M/D/1", 0.5)
-    ran = run_cli("capacity", f"{KNOWN}:one", "--goal", "p99 < 500ms", "--time", "20s", "--out", "c.json", "--quiet")
-    assert ran.returncode in (0, 3), ran.stderr
-    result = load(tmp_path / "c.json")
-    assert not [step for step in result.steps if step.record.failure]
-    (one,) = capacities_of(result)
-    assert one.saturation_per_s < 20.5
-    assert one.lower_per_s < 1.1 * truth
-    assert one.upper_per_s > 0.9 * truth
-    assert off(one, truth) < 0.25
-    assert "requests/s (95 % CI" in ran.stdout
 
 
 def test_an_interrupted_search_does_not_report_that_no_rate_meets_the_goals() -> None:

@@ -1,17 +1,13 @@
 """The rate estimator, tested with simulated servers whose true rate is known."""
 
 import itertools
-import shutil
 from statistics import fmean
 
 import pytest
-from bench_runs import without_a_ceiling
-from conftest import SUPPORT
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 from simulated_record import record_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.model.record import Transactions, load
+from under_siege.model.record import Transactions
 from under_siege.stats.round_statistics import Round
 from under_siege.stats.steady_rate import spans_of, steady_rate
 
@@ -128,28 +124,3 @@ def test_wrong_responses_are_not_included_in_the_rate() -> None:
 def test_a_request_starts_when_the_previous_request_of_the_same_user_is_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
     assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # siege printed no line for this request
-
-
-@pytest.mark.figures
-@pytest.mark.parametrize(
-    ("server", "users", "time_s", "truth"),
-    [
-        ("1", 10, 6, 1 / 0.5),
-        ("3", 25, 4, 4 / 0.5),
-    ],
-    ids=["one after the other", "four at a time"],
-)
-def test_the_rate_of_a_real_server_matches_the_duration_of_its_task(
-    server, users, time_s, truth, run_cli, tmp_path
-) -> None:
-    """Use an I/O-bound task, so that the machine's speed does not matter.
-
-    Other work on the machine delays responses, so the rate may be up to 15 % lower (8 % was observed with 25 %
-    steal time). The tolerance for simulated servers is only 2 %.
-    """
-    shutil.copy(SUPPORT / "sample_tasks.py", tmp_path)
-    load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
-    with without_a_ceiling():
-        run_cli("run", server, "--task", "sample_tasks:half_a_second", *load_, "--out", "r.json")
-    (case,) = summarize(load(tmp_path / "r.json")).cases
-    assert 0.85 * truth < case.rate_per_s.mean < 1.05 * truth
