@@ -30,12 +30,12 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict_rules import OK
-from under_siege.model.record import Result, load
-from under_siege.report.notes import notes
-from under_siege.stats.estimates import differ
+from under_siege.judge.estimates import differ
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import OK
+from under_siege.record.record import Result, load
+from under_siege.show.notes import notes
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK: dict[str, tuple[str, ...]] = {

@@ -23,19 +23,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.workers import usable_cpus
 from under_siege import formatting
-from under_siege.environments.services import Services
-from under_siege.faults.drill_run import drill_plan
-from under_siege.faults.fault import CONTROL
-from under_siege.faults.fault_context import FaultContext, warm_server
-from under_siege.faults.users import REFUSED, Users, send_and_disconnect
-from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Incident, Requests
-from under_siege.model.suite import GET
-from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.plan import Plan
-from under_siege.targets.expectation import try_task
-from under_siege.targets.interpreter import interpreter
-from under_siege.targets.selection import suite_of
+from under_siege.drill.drill_run import drill_plan
+from under_siege.drill.fault import CONTROL
+from under_siege.drill.fault_context import FaultContext, warm_server
+from under_siege.drill.users import REFUSED, Users, send_and_disconnect
+from under_siege.host.interpreter import interpreter
+from under_siege.host.resource_usage import tree_usage
+from under_siege.host.services import Services
+from under_siege.measure.plan import Plan
+from under_siege.record.case import Case
+from under_siege.record.record import CaseFailedError, Incident, Requests
+from under_siege.suite.expectation import try_task
+from under_siege.suite.selection import suite_of
+from under_siege.suite.suite import GET
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002

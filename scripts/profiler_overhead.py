@@ -27,12 +27,12 @@ import numpy as np
 from scipy.stats import linregress, t
 
 sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
-from under_siege.load_tools.siege import Siege
-from under_siege.load_tools.tool import LoadSpec
-from under_siege.monitors.machine_speed import SPEED_PROBE, script_process
-from under_siege.processes.managed_process import reading_lines
-from under_siege.profiling.profile_run import TIME_S
-from under_siege.profiling.sampler import PASSES, cpu_times_s, pass_s, processes_for, python_processes, record_command
+from under_siege.host.machine_speed import SPEED_PROBE, script_process
+from under_siege.host.managed_process import reading_lines
+from under_siege.load.siege import Siege
+from under_siege.load.tool import LoadSpec
+from under_siege.profile.profile_run import TIME_S
+from under_siege.profile.sampler import PASSES, cpu_times_s, pass_s, processes_for, python_processes, record_command
 
 WINDOW_S = pass_s(TIME_S)  # as long as a pass of `profile`, because attaching py-spy costs more than sampling
 WARM_UP_S, USERS, PORT = 3.0, 25, 18765

@@ -32,15 +32,15 @@ from measured_table import Cell, MeasuredTable, show
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from under_siege import formatting
-from under_siege.environments.services import Services
-from under_siege.http_client import client
-from under_siege.monitors.probes import cancel
-from under_siege.processes.managed_process import until, until_signal
-from under_siege.report.progress_bar import ProgressBar
-from under_siege.run.plan import Plan, make_plan, new_record
-from under_siege.run.prepare import with_environments
-from under_siege.run.server import Server, running
-from under_siege.targets.selection import suite_of
+from under_siege.host.managed_process import until, until_signal
+from under_siege.host.services import Services
+from under_siege.load.http_client import client
+from under_siege.load.pings import cancel
+from under_siege.measure.plan import Plan, make_plan, new_record
+from under_siege.measure.prepare import with_environments
+from under_siege.measure.server import Server, running
+from under_siege.show.progress_bar import ProgressBar
+from under_siege.suite.selection import suite_of
 
 SUITE = Path(__file__).resolve().parents[1] / "suites" / "questions" / "13-rolling-updates"
 PATH, PER_S, TIMEOUT_S = "/report?seconds=0.1", 100, 5.0

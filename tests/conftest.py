@@ -24,13 +24,13 @@ from leftover_processes import Look, described, end, marking
 from other_pythons import other_pythons
 from scheduling import OrderedScheduling, ordered
 
-from under_siege.analysis.summary import Summary
-from under_siege.charts import canvas, html_page
-from under_siege.environments.installation import with_packages
-from under_siege.processes.managed_process import offspring
-from under_siege.system_packages import unmet
-from under_siege.targets.interpreter import Interpreter
-from under_siege.targets.strategies import read_strategy
+from under_siege.host.installation import with_packages
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.managed_process import offspring
+from under_siege.host.system_packages import unmet
+from under_siege.judge.summary import Summary
+from under_siege.show import canvas, html_page
+from under_siege.suite.strategies import read_strategy
 
 pytest_plugins = ("rerun",)
 

@@ -28,12 +28,12 @@ from under_siege.cli_options import (
     target_options,
     writable,
 )
-from under_siege.model.result_file import write_atomically
 from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.record.result_file import write_atomically
 
 if TYPE_CHECKING:
-    from under_siege.model.suite import Suite
-    from under_siege.targets.first_suite import TargetOptions
+    from under_siege.suite.first_suite import TargetOptions
+    from under_siege.suite.suite import Suite
 
 FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
@@ -47,7 +47,7 @@ REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depe
 WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
-ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
+ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profile.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
@@ -60,7 +60,7 @@ class FaultChoice(click.Choice[str]):
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return all faults except the control."""
-        from under_siege.faults.fault_outcomes import FAULT_OPTIONS
+        from under_siege.drill.fault_outcomes import FAULT_OPTIONS
 
         return FAULT_OPTIONS
 
@@ -79,7 +79,7 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
     """List all strategies."""
-    from under_siege.targets.strategies import all_strategies, catalogue_as_json, catalogue_as_text
+    from under_siege.suite.strategies import all_strategies, catalogue_as_json, catalogue_as_text
 
     strategies = all_strategies()
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
@@ -94,7 +94,7 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 
     APP is the application as module:name, such as shop.main:app.
     """
-    from under_siege.targets.first_suite import TargetOptions, first_suite
+    from under_siege.suite.first_suite import TargetOptions, first_suite
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
@@ -158,10 +158,10 @@ def run(
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
-    from under_siege.analysis import stopping_rule
-    from under_siege.run.plan import make_plan
-    from under_siege.run.session import run_plan
-    from under_siege.targets.selection import suite_of, with_required
+    from under_siege.judge import stopping_rule
+    from under_siege.measure.plan import make_plan
+    from under_siege.measure.session import run_plan
+    from under_siege.suite.selection import suite_of, with_required
 
     command = "run --trace" if traced else "run"
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
@@ -179,7 +179,7 @@ def _revisions(
     suite: "Suite", against: str | None, copied: tuple[Path, ...], rounds: int | None, options: CommonOptions
 ) -> tuple["Suite", int | None]:
     """Return the suite with its base, if there is one, and the number of rounds."""
-    from under_siege.run.base_revision import with_base
+    from under_siege.measure.base_revision import with_base
 
     if against is not None:
         return with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
@@ -189,7 +189,7 @@ def _revisions(
 
 
 def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
-    from under_siege.profiling.profile_run import Profiler
+    from under_siege.profile.profile_run import Profiler
     from under_siege.trace.trace_run import RequestTracer
 
     return [*([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []), *([Profiler] if profiled else [])]
@@ -207,8 +207,8 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
     server or broker. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
     drill failed or a fault left a server dead; else 0.
     """
-    from under_siege.faults.drill_run import drill_plan, run_drill
-    from under_siege.targets.selection import suite_of
+    from under_siege.drill.drill_run import drill_plan, run_drill
+    from under_siege.suite.selection import suite_of
 
     suite = suite_of(servers, options.target)
     plan, count = drill_plan(suite, faults, options.axes, rounds=rounds, seed=options.seed)
@@ -228,7 +228,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     """
     from under_siege.capacity.capacity_estimate import USUAL_STEPS
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
-    from under_siege.targets.selection import suite_of
+    from under_siege.suite.selection import suite_of
 
     plan = capacity_plan(suite_of(servers, options.target), goals, options.axes, seed=options.seed)
     count = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
@@ -241,7 +241,7 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
     Args:
         count: the approximate number of measurements, for the progress bar.
     """
-    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.show.progress_bar import ProgressBar
 
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
@@ -279,8 +279,8 @@ def report(
     uncorrected: bool,
 ) -> None:
     """Show the result of an earlier run."""
-    from under_siege.analysis.requirement_check import exit_code_of
-    from under_siege.model.record import load
+    from under_siege.judge.requirement_check import exit_code_of
+    from under_siege.record.record import load
     from under_siege.result_output import Report
 
     if page is not None:
@@ -317,10 +317,10 @@ def trace(
 
     The timeline also shows pings. TARGET is the same as for run.
     """
-    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.measure.plan import make_plan
     from under_siege.result_output import Report, check_suffix
-    from under_siege.run.plan import make_plan
-    from under_siege.targets.selection import suite_of
+    from under_siege.show.progress_bar import ProgressBar
+    from under_siege.suite.selection import suite_of
     from under_siege.trace.trace_run import trace_servers
 
     if out is not None:
@@ -345,9 +345,9 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     3)". Without TASK, all built-in tasks are tried. Exit 1 if, for any of the tasks, no strategy is worth a run.
     """
     from common.task import BUILTIN_TASKS
+    from under_siege.host.interpreter import interpreter
     from under_siege.result_output import show
-    from under_siege.targets.interpreter import interpreter
-    from under_siege.targets.strategies import all_strategies
+    from under_siege.suite.strategies import all_strategies
     from under_siege.try_task.recommendations import as_advice, is_worth_a_run
     from under_siege.try_task.task_profile import profile_task
 
@@ -378,7 +378,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     """
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.diff_table import as_table, formatted
-    from under_siege.model.record import load
+    from under_siege.record.record import load
     from under_siege.result_output import Report, print_text, show
 
     gc.disable()  # as in `report`
@@ -401,7 +401,7 @@ def doctor() -> None:
 
     Each problem is printed with a remedy. Exit 1 if there is a problem.
     """
-    from under_siege.environments.machine import examine
+    from under_siege.host.machine import examine
 
     findings = examine()
     for finding in findings:

@@ -18,12 +18,12 @@ import click
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
-from under_siege.model.result_file import check_writable, is_pipe, legible
-from under_siege.model.secrets import masked
 from under_siege.paths import IS_INSTALLED, PROGRAM
+from under_siege.record.result_file import check_writable, is_pipe, legible
+from under_siege.record.secrets import masked
 
 if TYPE_CHECKING:
-    from under_siege.targets.first_suite import TargetOptions
+    from under_siege.suite.first_suite import TargetOptions
 
 FILE = click.Path(path_type=Path)
 COMMANDS = {  # the groups in --help
@@ -159,7 +159,7 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Convert a duration, which must be more than 0 and at most a day, to seconds."""
-        from under_siege.model.suite import parse_time_s  # loads msgspec, which --help does not need
+        from under_siege.suite.suite import parse_time_s  # loads msgspec, which --help does not need
 
         if (time_s := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
@@ -217,7 +217,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_target_options(
         *, ping: str, path: str, headers: tuple[str, ...], keep_environment: bool, ready_within: str, **rest: Any
     ) -> None:
-        from under_siege.targets.first_suite import TargetOptions  # loads packages that --help does not need
+        from under_siege.suite.first_suite import TargetOptions  # loads packages that --help does not need
 
         tell = _ignored if rest.get("quiet") else print_error
         target = TargetOptions(ping, path, headers, rest["python"], keep_environment, ready_within, tell)

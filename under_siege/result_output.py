@@ -13,23 +13,23 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import Comparison, summarize
-from under_siege.analysis.requirement_check import Judged, check_has, exit_code_of, judged
-from under_siege.analysis.sweep import sweeps_as_data
 from under_siege.capacity import capacity_estimate, capacity_table
-from under_siege.checks.verdict_rules import FAILED, OK
-from under_siege.model.record import Result, save
-from under_siege.model.requirement import required
-from under_siege.model.result_file import write_atomically
+from under_siege.judge.ranking import Comparison, summarize
+from under_siege.judge.requirement_check import Judged, check_has, exit_code_of, judged
+from under_siege.judge.sweep import sweeps_as_data
+from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import PROGRAM
-from under_siege.profiling.profile_text import as_text as profiles_as_text
-from under_siege.report import comparison_table
-from under_siege.report.requirement_outcomes import required_as_data
+from under_siege.profile.profile_text import as_text as profiles_as_text
+from under_siege.record.record import Result, save
+from under_siege.record.requirement import required
+from under_siege.record.result_file import write_atomically
+from under_siege.run import comparison_table
+from under_siege.show.requirement_outcomes import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
-    from under_siege.charts.html_page import Picture
     from under_siege.compare.diff import ResultComparison
+    from under_siege.show.html_page import Picture
 
 WIDTH = 136  # width in characters if the output is not a terminal
 _SUFFIXES = (".svg", ".png", ".html", ".json")
@@ -79,7 +79,7 @@ class Report:
 
     def _export(self, output_format: str, *, wide: bool = False) -> Any:
         if self.result.incidents:
-            from under_siege.faults import drill_report  # a slow import
+            from under_siege.drill import drill_report  # a slow import
 
             return getattr(drill_report, f"as_{output_format}")(self.result)
         if self.result.steps:
@@ -111,21 +111,21 @@ class Report:
         elif result.requirements:
             data["requirements"] = required_as_data(judged(self.comparison))
         if result.incidents:
-            from under_siege.faults import drill_report
+            from under_siege.drill import drill_report
 
             data["cells"] = drill_report.as_data(result)
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def _as_html(self) -> str:
         if self.result.incidents:
-            from under_siege.faults.drill_report import drill_as_html
+            from under_siege.drill.drill_report import drill_as_html
 
             return drill_as_html(self.result)
         if self.result.steps:
             from under_siege.capacity.capacity_page import capacity_as_html
 
             return capacity_as_html(self.result)
-        from under_siege.pages.result_page import as_html  # a slow import, because of the charts
+        from under_siege.run.result_page import as_html  # a slow import, because of the charts
 
         return as_html(self.comparison, self.revisions)
 
@@ -141,7 +141,7 @@ class Report:
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
         """
-        from under_siege.charts.canvas import as_png, check_aspect
+        from under_siege.show.canvas import as_png, check_aspect
 
         check_suffix(path)
         check_aspect(aspect)
@@ -151,7 +151,7 @@ class Report:
         if path.suffix == ".json":
             save(self.result, path)
             return
-        from under_siege.pages.page_sections import traced
+        from under_siege.run.page_sections import traced
 
         pictures = [traced(self.result, columns)] if columns > 1 and self.result.traces else self._pictures()
         picture = next((picture for picture in pictures if picture.name == name), None)
@@ -163,7 +163,7 @@ class Report:
         write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
 
     def _pictures(self) -> "Iterator[Picture]":
-        from under_siege.pages.page_sections import sections
+        from under_siege.run.page_sections import sections
 
         if self.result.steps:
             from under_siege.capacity.capacity_page import capacity_pictures
@@ -234,7 +234,7 @@ class Report:
 
     def write_profiles(self, path: Path) -> None:
         """Write the profiles as raw values, a chart, a page, or a speedscope.app file, depending on the file name."""
-        from under_siege.profiling.flame_graph import SPEEDSCOPE, as_speedscope
+        from under_siege.profile.flame_graph import SPEEDSCOPE, as_speedscope
 
         if path.name.endswith(SPEEDSCOPE):
             write_atomically(path, as_speedscope(self.result))
@@ -248,7 +248,7 @@ class Report:
         requirement is undecided.
         """
         if self.result.incidents:
-            from under_siege.faults import fault_outcomes
+            from under_siege.drill import fault_outcomes
 
             return fault_outcomes.exit_code(self.result)
         if self.result.steps:

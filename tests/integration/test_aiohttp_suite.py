@@ -13,11 +13,11 @@ from load_tool_checks import needed
 from simulated_record import bare_record, record_of, result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.sweep import across_of
-from under_siege.model.record import Machine, Record
-from under_siege.report.comparison_table import as_across
+from under_siege.judge.ranking import summarize
+from under_siege.judge.sweep import across_of
+from under_siege.record.record import Machine, Record
 from under_siege.result_output import Report
+from under_siege.run.comparison_table import as_across
 
 SUITE = """
 title = "Small"

@@ -14,14 +14,14 @@ from other_pythons import old_pythons
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.environments.lock_files import locked_requirements
-from under_siege.environments.user_environment import UserEnvironment, user_environment
-from under_siege.model.record import Result, load
-from under_siege.model.suite import READY_WITHIN_S
-from under_siege.run import base_revision
-from under_siege.targets.application import Application, inspected
-from under_siege.targets.deployments import deployments_of, missing
-from under_siege.targets.suite_file import read_suite
+from under_siege.host.lock_files import locked_requirements
+from under_siege.host.user_environment import UserEnvironment, user_environment
+from under_siege.measure import base_revision
+from under_siege.record.record import Result, load
+from under_siege.suite.application import Application, inspected
+from under_siege.suite.deployments import deployments_of, missing
+from under_siege.suite.suite import READY_WITHIN_S
+from under_siege.suite.suite_file import read_suite
 
 RunCli = Callable[..., CommandResult]
 SHORT = ("--workers", "1", "--users", "2", "--time", "1s", "--rounds", "1", "--out", "r.json")

@@ -14,14 +14,14 @@ from plans import plan_of
 from simulated_record import bare_record, record_of
 
 from common.errors import BadInputError
-from under_siege.analysis.stopping_rule import MOST_ROUNDS, wanted
-from under_siege.model.record import load
-from under_siege.run import case_run, load_run
-from under_siege.run.plan import say_how_long
-from under_siege.run.session import run_plan
-from under_siege.targets import expectation
-from under_siege.targets.expectation import Expectation
-from under_siege.targets.interpreter import interpreter
+from under_siege.host.interpreter import interpreter
+from under_siege.judge.stopping_rule import MOST_ROUNDS, wanted
+from under_siege.measure import case_run, load_run
+from under_siege.measure.plan import say_how_long
+from under_siege.measure.session import run_plan
+from under_siege.record.record import load
+from under_siege.suite import expectation
+from under_siege.suite.expectation import Expectation
 
 
 def test_list_shows_every_strategy_with_its_title(run_cli) -> None:

@@ -5,13 +5,13 @@ from simulated_bursts import COUNT, burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
-from under_siege.analysis.ranking import summarize
-from under_siege.model.record import Machine, Ports, Record, load, save
-from under_siege.report.comparison_table import as_csv
-from under_siege.report.notes import notes
+from under_siege.judge.ranking import summarize
+from under_siege.measure.plan import Length
+from under_siege.record.record import Machine, Ports, Record, load, save
 from under_siege.result_output import Report
-from under_siege.run.plan import Length
-from under_siege.targets.expectation import Expectation
+from under_siege.run.comparison_table import as_csv
+from under_siege.show.notes import notes
+from under_siege.suite.expectation import Expectation
 
 
 def message_of(record: Record) -> str:

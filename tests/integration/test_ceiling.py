@@ -15,17 +15,17 @@ from conftest import ROOT, SUPPORT, gone, wait_until
 from plans import plan_of
 
 from common.workers import usable_cpus
-from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Record
-from under_siege.monitors.probes import check_interval_s
+from under_siege.host.interpreter import interpreter
+from under_siege.host.managed_process import offspring
+from under_siege.load.pings import check_interval_s
+from under_siege.measure import load_run
+from under_siege.measure.load_run import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
+from under_siege.measure.plan import LEAST_S, Length, new_record
 from under_siege.paths import script
-from under_siege.processes.managed_process import offspring
-from under_siege.run import load_run
-from under_siege.run.load_run import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
-from under_siege.run.plan import LEAST_S, Length, new_record
+from under_siege.record.case import Case
+from under_siege.record.record import CaseFailedError, Record
 from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
-from under_siege.targets.expectation import Expectation
-from under_siege.targets.interpreter import interpreter
+from under_siege.suite.expectation import Expectation
 
 OTHER_PROCESSES = 5  # without users: supervisor, main process, forkserver, resource tracker and checker
 NO_LIMIT_S = 1000.0

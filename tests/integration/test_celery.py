@@ -16,9 +16,9 @@ import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
 
 from under_siege import system_packages
-from under_siege.run.plan import make_plan
-from under_siege.system_packages import path_of, remedy, unmet
-from under_siege.targets.strategies import catalogue_as_text, strategies_suite
+from under_siege.host.system_packages import path_of, remedy, unmet
+from under_siege.measure.plan import make_plan
+from under_siege.suite.strategies import catalogue_as_text, strategies_suite
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
 needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from bench_runs import SERVERS_DIRECTORY, MeasuredCase, run_servers, server_path
 
-from under_siege.load_tools.siege import Siege
+from under_siege.load.siege import Siege
 
 CRASHES = ("crashes-1-suddenly", "crashes-1-slowly", "crashes-2-slowly", "crashes-3-suddenly")
 

@@ -9,9 +9,9 @@ from bench_runs import run_once
 from conftest import TESTS
 from simulated_record import record_of, result_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.model.record import Drain, Record
-from under_siege.monitors.probes import watch_drain
+from under_siege.judge.ranking import summarize
+from under_siege.load.pings import watch_drain
+from under_siege.record.record import Drain, Record
 
 
 @pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])

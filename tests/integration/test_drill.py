@@ -16,14 +16,14 @@ import pytest
 from conftest import LIMIT_S, ROOT, TESTS
 from simulated_record import result_of
 
-from under_siege.faults import drill_run, fault_context, job_faults
-from under_siege.faults.drill_report import cell_lines, conclusion
-from under_siege.faults.drill_run import chains, drill_plan, selected
-from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.faults.fault_outcomes import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
-from under_siege.faults.users import Users
-from under_siege.http_client import client
-from under_siege.model.record import (
+from under_siege.drill import drill_run, fault_context, job_faults
+from under_siege.drill.drill_report import cell_lines, conclusion
+from under_siege.drill.drill_run import chains, drill_plan, selected
+from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.drill.fault_outcomes import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
+from under_siege.drill.users import Users
+from under_siege.load.http_client import client
+from under_siege.record.record import (
     CaseFailedError,
     Failure,
     Incident,
@@ -35,10 +35,10 @@ from under_siege.model.record import (
     load,
     save,
 )
-from under_siege.report.progress_bar import ProgressBar
 from under_siege.result_output import Report
-from under_siege.targets.expectation import Expectation
-from under_siege.targets.selection import suite_of
+from under_siege.show.progress_bar import ProgressBar
+from under_siege.suite.expectation import Expectation
+from under_siege.suite.selection import suite_of
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 RATE = 40.0  # responses per second

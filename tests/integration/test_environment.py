@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from under_siege.environments import machine
-from under_siege.targets import interpreter
+from under_siege.host import interpreter, machine
 
 Times = namedtuple("Times", "user idle")
 

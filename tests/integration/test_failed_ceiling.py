@@ -8,11 +8,11 @@ from conftest import each_kind_drawn_once
 from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare import diff
 from under_siege.compare.diff_table import as_table
-from under_siege.model.record import Failure, Record, Result, Trace
+from under_siege.judge.ranking import summarize
+from under_siege.judge.stopping_rule import wanted
+from under_siege.record.record import Failure, Record, Result, Trace
 from under_siege.result_output import Report
 
 ROUNDS = (1, 2, 3)

@@ -10,12 +10,12 @@ from conftest import ROOT, server_flags
 from plans import plan_of
 
 from common.options import FIRST_PORT
-from under_siege.environments.services import Services
+from under_siege.host.ports import claimed_port, port_is_free
+from under_siege.host.services import Services
+from under_siege.measure import case_run
+from under_siege.measure.plan import Length, new_record
 from under_siege.paths import HOST
-from under_siege.processes.ports import claimed_port, port_is_free
-from under_siege.run import case_run
-from under_siege.run.plan import Length, new_record
-from under_siege.targets.expectation import Expectation
+from under_siege.suite.expectation import Expectation
 
 NAMES = (
     "answers_wrongly",

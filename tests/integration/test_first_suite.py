@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from under_siege.model.suite import Ping
-from under_siege.targets.suite_file import read_suite
+from under_siege.suite.suite import Ping
+from under_siege.suite.suite_file import read_suite
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 

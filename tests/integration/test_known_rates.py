@@ -10,9 +10,9 @@ from bench_runs import without_a_ceiling
 from conftest import SUPPORT, TESTS
 from simulated_capacity import capacity_of
 
-from under_siege.analysis.ranking import summarize
 from under_siege.capacity.capacity_estimate import capacities_of
-from under_siege.model.record import load
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import load
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 KNOWN = TESTS / "suites" / "known_capacity" / "suite.toml"

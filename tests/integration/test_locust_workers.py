@@ -13,13 +13,13 @@ from simulated_bursts import burst_record_of
 from tool_recordings import Quiet, Way
 
 from common.errors import BadInputError
-from under_siege.checks.suspicions import starved_generator
-from under_siege.environments.installation import Tool, isolated_tool
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
-from under_siege.processes.ports import claimed_port
-from under_siege.stats.round_statistics import Round
-from under_siege.targets.suite_file import read_suite
+from under_siege.host.installation import Tool, isolated_tool
+from under_siege.host.ports import claimed_port
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.suspicions import starved_generator
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec, ToolOutput, Totals
+from under_siege.suite.suite_file import read_suite
 
 TIME_S = 1.0
 LOCUST = DRIVERS["locust"]

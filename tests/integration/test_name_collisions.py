@@ -9,9 +9,9 @@ import pytest
 from conftest import TESTS, WAITING
 from plans import plan_of
 
-from under_siege.model.record import load
-from under_siege.targets.expectation import try_task
-from under_siege.targets.interpreter import interpreter
+from under_siege.host.interpreter import interpreter
+from under_siege.record.record import load
+from under_siege.suite.expectation import try_task
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
 

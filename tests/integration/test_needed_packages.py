@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SERVERS
 
-from under_siege.environments.installation import _package, _requirements
-from under_siege.run.prepare import needed_by
+from under_siege.host.installation import _package, _requirements
+from under_siege.measure.prepare import needed_by
 
 OURS = set(map(_package, _requirements()))
 

@@ -19,10 +19,10 @@ from conftest import ROOT, TESTS, WAITING, bench_command
 from simulated_record import record_of, result_of
 
 from bench import bench as commands
-from under_siege.model.record import save
-from under_siege.model.result_file import UnwritableError, write_atomically
-from under_siege.report.progress_bar import ProgressBar
+from under_siege.record.record import save
+from under_siege.record.result_file import UnwritableError, write_atomically
 from under_siege.result_output import Report
+from under_siege.show.progress_bar import ProgressBar
 
 RESULT = str(TESTS / "data" / "schema-1.json")
 QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet", *WAITING]

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from conftest import LIMIT_S
 
-from under_siege.http_client import HttpResponse
-from under_siege.model.record import Checks, Pings
-from under_siege.model.suite import Ping, Request
-from under_siege.monitors import probes
-from under_siege.monitors.probes import AnswerCheck, check_interval_s, probing
-from under_siege.processes.managed_process import until
+from under_siege.host.managed_process import until
+from under_siege.load import pings as probes
+from under_siege.load.http_client import HttpResponse
+from under_siege.load.pings import AnswerCheck, check_interval_s, probing
+from under_siege.record.record import Checks, Pings
+from under_siege.suite.suite import Ping, Request
 
 PONG = HttpResponse(200, b"pong", {})
 INTERVAL_S = 0.001

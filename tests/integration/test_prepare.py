@@ -12,20 +12,20 @@ from simulated_record import bare_record
 from simulated_results import result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import summarize
-from under_siege.faults.drill_run import drill_plan
-from under_siege.http_client import HttpResponse
-from under_siege.load_tools.tool import LoadSpec, ToolOutput
-from under_siege.load_tools.wrk import Wrk
-from under_siege.model.record import Bursts, CaseFailedError, Result
-from under_siege.model.suite import WarmUp
-from under_siege.processes.ports import own_network
-from under_siege.report.notes import notes
-from under_siege.run import start_command
-from under_siege.run.plan import EnvironmentKey, Plan, make_plan
-from under_siege.run.prepare import ask_for_references, prepared
-from under_siege.targets.expectation import Expectation, Files
-from under_siege.targets.suite_file import read_suite
+from under_siege.drill.drill_run import drill_plan
+from under_siege.host.ports import own_network
+from under_siege.judge.ranking import summarize
+from under_siege.load.http_client import HttpResponse
+from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.load.wrk import Wrk
+from under_siege.measure import start_command
+from under_siege.measure.plan import EnvironmentKey, Plan, make_plan
+from under_siege.measure.prepare import ask_for_references, prepared
+from under_siege.record.record import Bursts, CaseFailedError, Result
+from under_siege.show.notes import notes
+from under_siege.suite.expectation import Expectation, Files
+from under_siege.suite.suite import WarmUp
+from under_siege.suite.suite_file import read_suite
 
 
 def plan_in(folder: Path, text: str) -> Plan:

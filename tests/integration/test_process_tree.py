@@ -1,4 +1,4 @@
-"""under_siege.processes.process_tree finds the same processes as psutil."""
+"""under_siege.host.process_tree finds the same processes as psutil."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ import psutil
 import pytest
 from conftest import wait_until
 
-from under_siege.processes import process_tree
-from under_siege.processes.process_tree import children, descendants
-from under_siege.processes.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
+from under_siege.host import process_tree
+from under_siege.host.process_tree import children, descendants
+from under_siege.host.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
 
 # Two threads start processes in new sessions. Processes without children have an empty environment.
 FAMILY = """

@@ -8,8 +8,8 @@ import pytest
 from command import CommandResult, invoke
 from conftest import TESTS
 
-from under_siege.model.record import load
-from under_siege.profiling import sampler
+from under_siege.profile import sampler
+from under_siege.record.record import load
 
 BLOCKING = TESTS / "suites/blocking"
 FAULTS = {  # server: the finding, and the line that is named first

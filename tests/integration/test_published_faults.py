@@ -9,9 +9,9 @@ from bench_runs import run_once
 from conftest import ROOT
 from load_tool_checks import needed
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.model.record import Record, Result
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.record.record import Record, Result
 from under_siege.result_output import Report
 
 HOLLOW = """

@@ -14,10 +14,10 @@ from command import invoke
 from load_tool_checks import needed
 from tool_recordings import Quiet
 
-from under_siege.environments.installation import isolated_tool
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec
-from under_siege.model.record import load
+from under_siege.host.installation import isolated_tool
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec
+from under_siege.record.record import load
 
 STATUSES = (201, 301, 302, 303, 307, 308)
 SCRIPTS = {

@@ -10,13 +10,13 @@ from command import invoke
 from conftest import TESTS
 from load_tool_checks import needed
 
-from under_siege.analysis.ranking import summarize
-from under_siege.environments.installation import isolated_tool
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec
-from under_siege.model.suite import Request
+from under_siege.host.installation import isolated_tool
+from under_siege.judge.ranking import summarize
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec
+from under_siege.measure.tool_request_replay import _capture
 from under_siege.result_output import Report
-from under_siege.run.tool_request_replay import _capture
+from under_siege.suite.suite import Request
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
 ACCEPTED = {"ok", "unclear"}  # the verdict of one short round on a busy machine can be unclear

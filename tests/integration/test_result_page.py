@@ -13,11 +13,11 @@ from conftest import each_kind_drawn_once
 from sample_results import HOSTILE, RESULTS, result
 from simulated_record import bare_record, record_of, result_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.model.record import Result
-from under_siege.pages.result_page import _facts
-from under_siege.report.conclusion import answers
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import Result
 from under_siege.result_output import Report
+from under_siege.run.conclusion import answers
+from under_siege.run.result_page import _facts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

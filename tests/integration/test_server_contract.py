@@ -30,9 +30,9 @@ from other_pythons import other_pythons
 
 from common.options import default_port, server_options
 from common.task import BUILTIN_TASKS, perform
-from under_siege.system_packages import unmet
-from under_siege.targets.interpreter import Interpreter
-from under_siege.targets.strategies import all_strategies, read_strategy
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.system_packages import unmet
+from under_siege.suite.strategies import all_strategies, read_strategy
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 INVALID_OPTIONS = [

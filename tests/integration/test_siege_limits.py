@@ -14,10 +14,10 @@ from conftest import ROOT
 from load_tool_checks import needed, skip_version_lookup
 from tool_recordings import Quiet, recorded
 
-from under_siege.environments.installation import isolated_tool
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec
-from under_siege.model.record import Record, load
+from under_siege.host.installation import isolated_tool
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec
+from under_siege.record.record import Record, load
 
 SERVER = """
 import io, itertools, socket, struct, sys
@@ -85,7 +85,7 @@ def test_more_users_than_siege_supports_are_rejected_if_the_suite_sets_options_o
 def test_a_load_tool_can_open_a_connection_for_each_user() -> None:
     """By default, many systems let a process open 1,024 files, unless it raises this limit itself."""
     code = (
-        "import resource, subprocess; from under_siege.run.load_run import with_open_files\n"
+        "import resource, subprocess; from under_siege.measure.load_run import with_open_files\n"
         "files = resource.RLIMIT_NOFILE; resource.setrlimit(files, (256, resource.getrlimit(files)[1]))\n"
         "for users in (100, 300): subprocess.run(with_open_files(['sh', '-c', 'ulimit -n'], users), check=True)"
     )

@@ -16,12 +16,12 @@ from bench_runs import server_path
 from conftest import LIMIT_S, WAITING, bench_command, gone, wait_until
 from plans import plan_of
 
-from under_siege.environments.services import Services
-from under_siege.model.record import CaseFailedError, load
+from under_siege.host.managed_process import offspring, until_signal
+from under_siege.host.services import Services
+from under_siege.measure import server
+from under_siege.measure.plan import new_record
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import offspring, until_signal
-from under_siege.run import server
-from under_siege.run.plan import new_record
+from under_siege.record.record import CaseFailedError, load
 
 # Each phase has a server that prolongs it, so that the signal arrives during the phase.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "ignores_sigterm"}

@@ -13,14 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInputError
-from under_siege.model.body_rule import ANY
-from under_siege.model.suite import Ping
-from under_siege.run.plan import make_plan
-from under_siege.run.start_command import start_of
-from under_siege.targets import suite_file, suite_schema
-from under_siege.targets.first_suite import TargetOptions
-from under_siege.targets.selection import suite_of
-from under_siege.targets.suite_file import read_suite
+from under_siege.load.body_rule import ANY
+from under_siege.measure.plan import make_plan
+from under_siege.measure.start_command import start_of
+from under_siege.suite import schema as suite_schema
+from under_siege.suite import suite_file
+from under_siege.suite.first_suite import TargetOptions
+from under_siege.suite.selection import suite_of
+from under_siege.suite.suite import Ping
+from under_siege.suite.suite_file import read_suite
 
 SERVER = '[servers.one]\ncommand = "serve {port}"\n'
 OTHER = '[servers.other]\ncommand = "serve {port}"\n'

@@ -13,7 +13,7 @@ from conftest import bench_command, gone, wait_until
 from leftover_processes import ON_LINUX, commands
 from load_tool_checks import needed
 
-from under_siege.processes.managed_process import offspring
+from under_siege.host.managed_process import offspring
 
 NGINX = """
 daemon off; pid {folder}/pid; error_log stderr error; worker_processes 1;

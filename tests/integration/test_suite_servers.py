@@ -20,19 +20,19 @@ from bench_runs import MeasuredCase, run_once
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 from plans import plan_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.environments.services import Services, _last_error, _last_line, services
-from under_siege.http_client import HttpResponse, client, fetch
-from under_siege.model.body_rule import ANY, JSON, SAME, BodyRule
-from under_siege.model.record import CaseFailedError, Result
-from under_siege.processes import ports
-from under_siege.processes.ports import must_be_its_own
+from under_siege.host import ports
+from under_siege.host.ports import must_be_its_own
+from under_siege.host.services import Services, _last_error, _last_line, services
+from under_siege.judge.ranking import summarize
+from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
+from under_siege.load.http_client import HttpResponse, client, fetch
+from under_siege.measure import server
+from under_siege.measure.plan import make_plan
+from under_siege.measure.server import running as server_running
+from under_siege.record.record import CaseFailedError, Result
 from under_siege.result_output import Report
-from under_siege.run import server
-from under_siege.run.plan import make_plan
-from under_siege.run.server import running as server_running
-from under_siege.targets.expectation import Expectation
-from under_siege.targets.selection import suite_of
+from under_siege.suite.expectation import Expectation
+from under_siege.suite.selection import suite_of
 
 SHOP = TESTS / "suites" / "shop"
 

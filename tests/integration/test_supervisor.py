@@ -19,11 +19,11 @@ from conftest import ROOT, SUPPORT, TESTS, WAITING, bench_command, gone, is_free
 from leftover_processes import ON_LINUX, commands
 from plans import plan_of
 
+from under_siege.host import supervisor, supervisor_client
+from under_siege.host.managed_process import ManagedProcess, offspring
+from under_siege.host.supervisor import RUN_MARK
+from under_siege.host.supervisor_client import SUPERVISOR, another_supervisor, kept
 from under_siege.paths import script, server_environment
-from under_siege.processes import supervisor, supervisor_client
-from under_siege.processes.managed_process import ManagedProcess, offspring
-from under_siege.processes.supervisor import RUN_MARK
-from under_siege.processes.supervisor_client import SUPERVISOR, another_supervisor, kept
 
 HIDES = TESTS / "servers" / "starts_a_daemon.py"
 CLEANUP_LIMIT_S = 15.0  # timeout: 2 s for resource trackers, plus a margin for busy machines
@@ -84,7 +84,7 @@ def test_semaphores_of_a_killed_process_are_removed(tmp_path: Path) -> None:
 @ON_LINUX
 def test_semaphores_are_removed_after_the_bench_is_killed(tmp_path: Path) -> None:
     words = [sys.executable, "-c", script_with_semaphore(tmp_path)]
-    imports = "import os; from under_siege.processes.managed_process import ManagedProcess"
+    imports = "import os; from under_siege.host.managed_process import ManagedProcess"
     start = f"{imports}; ManagedProcess({words!r}, environment=os.environ)"
     with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
         semaphore = semaphore_path(tmp_path)

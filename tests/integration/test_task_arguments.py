@@ -15,9 +15,9 @@ from simulated_trace import trace_of
 from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_table import formatted as compared_as
-from under_siege.model.record import Result, load, save
-from under_siege.report.text_tables import plain
+from under_siege.record.record import Result, load, save
 from under_siege.result_output import Report
+from under_siege.show.text_tables import plain
 
 TASK_WITH_MARKUP = (
     """sample_tasks:returns_its_arguments('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""

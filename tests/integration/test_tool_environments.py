@@ -15,10 +15,10 @@ import pytest
 from conftest import ROOT
 
 from common.errors import BadInputError
-from under_siege.environments import installation
-from under_siege.load_tools import DRIVERS
-from under_siege.processes.managed_process import until_signal
-from under_siege.targets.interpreter import interpreter
+from under_siege.host import installation
+from under_siege.host.interpreter import interpreter
+from under_siege.host.managed_process import until_signal
+from under_siege.load import DRIVERS
 
 LOCUST = DRIVERS["locust"]
 SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.one]\ncommand = "false {port}"\n'

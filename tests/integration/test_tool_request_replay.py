@@ -14,13 +14,13 @@ from bench_runs import run_once
 from conftest import thorough, wait_until
 from load_tool_checks import needed
 
-from under_siege.analysis.ranking import summarize
-from under_siege.environments.installation import isolated_tool
-from under_siege.http_client import MORE_BYTES, client, fetch
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec
-from under_siege.model.record import CaseFailedError
-from under_siege.run.tool_request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
+from under_siege.host.installation import isolated_tool
+from under_siege.judge.ranking import summarize
+from under_siege.load import DRIVERS
+from under_siege.load.http_client import MORE_BYTES, client, fetch
+from under_siege.load.tool import LoadSpec
+from under_siege.measure.tool_request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
+from under_siege.record.record import CaseFailedError
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

@@ -17,12 +17,12 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_trace import beside_other_work, by_two, one_by_one, trace_of
 
 from common.workers import usable_cpus
-from under_siege.charts.canvas import FILE
-from under_siege.http_client import HttpResponse
-from under_siege.model.record import CaseFailedError, Trace, load, save
-from under_siege.report.progress_bar import ProgressBar
+from under_siege.load.http_client import HttpResponse
+from under_siege.measure.session import run_plan
+from under_siege.record.record import CaseFailedError, Trace, load, save
 from under_siege.result_output import WIDTH, Report
-from under_siege.run.session import run_plan
+from under_siege.show.canvas import FILE
+from under_siege.show.progress_bar import ProgressBar
 from under_siege.trace import trace_run
 from under_siege.trace.timeline import Bar, TaskSpan, other_work, timelines
 from under_siege.trace.timeline_text import headline

@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, WAITING
 
 from common.errors import BadInputError
-from under_siege.model.record import load
+from under_siege.host.system_packages import unmet
+from under_siege.record.record import load
 from under_siege.result_output import Report
-from under_siege.system_packages import unmet
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run all servers")

@@ -18,13 +18,13 @@ import pytest
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.environments import installation
-from under_siege.environments.services import Services
-from under_siege.model.record import CaseFailedError
-from under_siege.processes.managed_process import until
-from under_siege.run.plan import new_record
-from under_siege.run.server import running
-from under_siege.targets.interpreter import Interpreter, interpreter, with_unique_versions
+from under_siege.host import installation
+from under_siege.host.interpreter import Interpreter, interpreter, with_unique_versions
+from under_siege.host.managed_process import until
+from under_siege.host.services import Services
+from under_siege.measure.plan import new_record
+from under_siege.measure.server import running
+from under_siege.record.record import CaseFailedError
 from under_siege.trace.trace_run import trace_servers
 
 

@@ -6,8 +6,8 @@ import pytest
 from command import invoke
 from conftest import TESTS
 
-from under_siege.analysis.ranking import summarize
-from under_siege.model.record import load
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import load
 
 SUITE = "tests/suites/stock"
 PAIRS = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork", "11_fastapi")

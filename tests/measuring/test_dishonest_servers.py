@@ -7,11 +7,11 @@ import pytest
 from bench_runs import run_servers, without_a_ceiling
 from conftest import SERVERS, SUPPORT, TESTS, server_flags
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.model.record import load
-from under_siege.system_packages import unmet
-from under_siege.targets.strategies import read_strategy
+from under_siege.host.system_packages import unmet
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.record.record import load
+from under_siege.suite.strategies import read_strategy
 
 DISHONEST = TESTS / "servers" / "dishonest"
 SHORT_TASK = "sample_tasks:a_little_work"  # it uses just enough CPU time for the detection

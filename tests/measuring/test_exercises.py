@@ -17,7 +17,7 @@ from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 from source_code import lines_of_code
 
 from common.errors import BadInputError
-from under_siege.checks.verdict_rules import Reason
+from under_siege.judge.verdict_rules import Reason
 from under_siege.lesson import exercise_check
 from under_siege.lesson.claims import ResultView, limits_of
 from under_siege.lesson.exercise_check import (
@@ -29,10 +29,10 @@ from under_siege.lesson.exercise_check import (
     undecided_cases,
 )
 from under_siege.lesson.step import Claim, Exercise, all_exercises
-from under_siege.model.record import Machine
-from under_siege.run.plan import make_plan
-from under_siege.run.session import run_plan
-from under_siege.targets.strategies import find_strategy, read_strategy, strategies_suite
+from under_siege.measure.plan import make_plan
+from under_siege.measure.session import run_plan
+from under_siege.record.record import Machine
+from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
 EXERCISES, SOLUTIONS = FOLDERS

@@ -12,14 +12,14 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 
-from under_siege.model.record import Record
-from under_siege.monitors import machine_speed, resource_usage
-from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine
-from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
+from under_siege.host import machine_speed, resource_usage
+from under_siege.host.interpreter import interpreter
+from under_siege.host.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine
+from under_siege.host.managed_process import until
+from under_siege.host.resource_usage import tree_usage, used_cpu_s
 from under_siege.paths import script
-from under_siege.processes.managed_process import until
+from under_siege.record.record import Record
 from under_siege.subprocess_scripts.cpu_speed_loop import sample
-from under_siege.targets.interpreter import interpreter
 
 
 def new_record() -> Record:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from common.task import BUILTIN_TASKS
 from under_siege.subprocess_scripts import task_profiler
-from under_siege.targets.strategies import all_strategies
+from under_siege.suite.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
 from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 

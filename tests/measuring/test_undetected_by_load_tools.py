@@ -14,13 +14,13 @@ from simulated_bursts import burst_record_of
 from simulated_record import result_of
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.load_tools import DRIVERS
-from under_siege.model.record import Record, Result, load
-from under_siege.model.suite import Load
-from under_siege.processes import ports
-from under_siege.run.session import run_plan
+from under_siege.host import ports
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.load import DRIVERS
+from under_siege.measure.session import run_plan
+from under_siege.record.record import Record, Result, load
+from under_siege.suite.suite import Load
 
 SERVERS = TESTS / "servers"
 EXPECTED = {

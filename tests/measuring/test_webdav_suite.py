@@ -9,11 +9,11 @@ from bench_runs import run_once
 from conftest import ROOT
 from load_tool_checks import skip_version_lookup
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.stressor import Stressor
-from under_siege.model.record import Result
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.load import DRIVERS
+from under_siege.load.stressor import Stressor
+from under_siege.record.record import Result
 
 pytest.importorskip("wsgidav")
 DISHONEST = """
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_store_files_is_detected_with_stressor(tmp_path: 
 
 
 def test_only_locust_and_stressor_support_scripts() -> None:
-    from under_siege.load_tools.tool import LoadSpec
+    from under_siege.load.tool import LoadSpec
 
     able = {name for name, driver in DRIVERS.items() if not driver.refusal(LoadSpec(4, 1.0, "", script="x"))}
     assert able == {"locust", "stressor"}
@@ -99,7 +99,7 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
     ids=["wrong_get_after_put", "unverifiable_get_after_lost_put"],
 )
 def test_totals_include_all_activities_of_a_stressor_script(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
-    from under_siege.load_tools.tool import LoadSpec, ToolOutput
+    from under_siege.load.tool import LoadSpec, ToolOutput
 
     totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.wrong_contents) == expected

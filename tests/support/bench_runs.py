@@ -9,11 +9,11 @@ import pytest
 from command import CommandResult, invoke
 from conftest import SUPPORT, TESTS
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.model.record import Record, Result, load
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.record.record import Record, Result, load
 from under_siege.result_output import Report
-from under_siege.targets import strategies
+from under_siege.suite import strategies
 
 SERVERS_DIRECTORY = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")

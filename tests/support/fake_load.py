@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from under_siege.load_tools.tool import Driver, LoadSpec, ToolResponse
+from under_siege.load.tool import Driver, LoadSpec, ToolResponse
 
 PROGRAM = """\
 #!{python}

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from under_siege.processes.managed_process import processes
-from under_siege.processes.process_tree import children
-from under_siege.processes.supervisor import inherited, is_running
+from under_siege.host.managed_process import processes
+from under_siege.host.process_tree import children
+from under_siege.host.supervisor import inherited, is_running
 
 MARK = "UNDER_SIEGE_TEST"
 Look = Callable[[], list[psutil.Process]]

@@ -4,9 +4,9 @@ import pytest
 from tool_recordings import TIME_S, USERS, recorded
 
 from common.errors import BadInputError
-from under_siege.environments.installation import Tool, find
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec, Totals
+from under_siege.host.installation import Tool, find
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec, Totals
 
 TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
 

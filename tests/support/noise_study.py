@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from noisy_machine import NoisyMachine, Server
 
-from under_siege.analysis.ranking import Comparison, summarize
-from under_siege.analysis.stopping_rule import wanted
-from under_siege.run.plan import LIMIT_S
-from under_siege.stats.estimates import ratio
+from under_siege.judge.estimates import ratio
+from under_siege.judge.ranking import Comparison, summarize
+from under_siege.judge.stopping_rule import wanted
+from under_siege.measure.plan import LIMIT_S
 
 HONEST = (
     Server("1_sync"),

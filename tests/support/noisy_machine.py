@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from simulated_record import record_of, result_of
 
-from under_siege.analysis.stopping_rule import MOST_ROUNDS
-from under_siege.model.case import Case
-from under_siege.model.record import Machine, Record, Result
+from under_siege.judge.stopping_rule import MOST_ROUNDS
+from under_siege.record.case import Case
+from under_siege.record.record import Machine, Record, Result
 
 STEP_S = 0.005
 SLOW = 0.57

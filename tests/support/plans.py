@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from under_siege.run.plan import Plan, make_plan
-from under_siege.targets.selection import suite_of
+from under_siege.measure.plan import Plan, make_plan
+from under_siege.suite.selection import suite_of
 
 
 def plan_of(

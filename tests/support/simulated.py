@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 
-from under_siege.stats.steady_rate import Spans, spans_of
+from under_siege.judge.steady_rate import Spans, spans_of
 
 Service = Callable[[float], float]  # start of the service → its duration, both in seconds
 

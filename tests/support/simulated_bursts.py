@@ -2,7 +2,7 @@
 
 from simulated_record import TASK_S, TIME_S, record_of
 
-from under_siege.model.record import Record
+from under_siege.record.record import Record
 
 COUNT = 4
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from under_siege.model.record import SpeedSamples
+from under_siege.record.record import SpeedSamples
 
 GRID_S = 0.005
 LENGTH_S = 200.0

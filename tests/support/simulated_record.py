@@ -5,7 +5,7 @@ import itertools
 
 from simulated import constant, queue
 
-from under_siege.model.record import Environment, Machine, Record, Result
+from under_siege.record.record import Environment, Machine, Record, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
 

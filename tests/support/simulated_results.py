@@ -8,7 +8,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 
 from under_siege.compare.diff import ResultComparison
 from under_siege.compare.diff_table import as_table
-from under_siege.model.record import Failure, Result
+from under_siege.record.record import Failure, Result
 
 ROUNDS = (1, 2, 3)
 USUAL = 0.01  # relative standard deviation between rounds

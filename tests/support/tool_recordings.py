@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.environments.installation import isolated_tool
-from under_siege.load_tools import DRIVERS
-from under_siege.load_tools.tool import LoadSpec, ToolOutput
+from under_siege.host.installation import isolated_tool
+from under_siege.load import DRIVERS
+from under_siege.load.tool import LoadSpec, ToolOutput
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
 USERS, TIME_S, BODY = 4, 1.0, b"hello"

@@ -2,9 +2,9 @@
 
 from simulated_record import bare_record, result_of
 
-from under_siege.analysis.ranking import summarize
-from under_siege.analysis.summary import Summary
-from under_siege.model.record import Record
+from under_siege.judge.ranking import summarize
+from under_siege.judge.summary import Summary
+from under_siege.record.record import Record
 
 
 def judged(record: Record, *bare: Record) -> Summary:

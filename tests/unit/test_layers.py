@@ -37,12 +37,12 @@ LAYERS = [
     "under_siege.paths",
     "under_siege",
     "under_siege.formatting",
-    "under_siege.system_packages",
+    "under_siege.host.system_packages",
     "under_siege.model",
-    "under_siege.http_client",
+    "under_siege.load.http_client",
     "under_siege.load_tools",
     "under_siege.processes",
-    "under_siege.targets.interpreter",
+    "under_siege.host.interpreter",
     "under_siege.monitors",
     "under_siege.environments",
     "under_siege.targets",
@@ -61,14 +61,14 @@ LAYERS = [
     "under_siege.pages",
     "under_siege.result_output",
     "under_siege.cli_options",
-    "under_siege.profiling.profile_command",
+    "under_siege.profile.profile_command",
     "under_siege.lesson",
     "under_siege.cli",
     "under_siege.__main__",
     "bench",
 ]
 APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common` and BODY_RULE
-BODY_RULE = "under_siege.model.body_rule"  # imports only the standard library
+BODY_RULE = "under_siege.load.body_rule"  # imports only the standard library
 DRILL_TASK = "under_siege.subprocess_scripts.drill_task"  # likewise; the drill and its task share names of files
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from conftest import ROOT
 
-from under_siege.charts.html_page import Explained
 from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
 from under_siege.lesson.step import Claim
-from under_siege.model.record import load
+from under_siege.record.record import load
+from under_siege.show.html_page import Explained
 
 DOCS, SUITES = ROOT / "docs" / "questions", ROOT / "suites" / "questions"
 PAGES = sorted(DOCS.glob("[0-9]*.md"))

@@ -14,10 +14,10 @@ from under_siege.capacity.capacity_table import (
     in_one_sentence,
     named,
 )
-from under_siege.charts.canvas import MARKS, Drawing, Rows, Theme, VegaLite, kind, layer, legend, quantity
-from under_siege.charts.html_page import Picture, Section, page
-from under_siege.model.record import Result
-from under_siege.report.case_names import in_words
+from under_siege.judge.case_names import in_words
+from under_siege.record.record import Result
+from under_siege.show.canvas import MARKS, Drawing, Rows, Theme, VegaLite, kind, layer, legend, quantity
+from under_siege.show.html_page import Picture, Section, page
 
 MOST_PICTURES = 6  # maximum number of pictures, one for each task
 _HEIGHTS = {"responses": 240, "pings": 170, "goodput": 170}

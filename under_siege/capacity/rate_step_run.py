@@ -21,19 +21,19 @@ from scipy.special import lambertw
 
 from common.errors import one_line
 from under_siege.capacity.capacity_estimate import TIMEOUT
-from under_siege.environments.services import Services
-from under_siege.http_client import client
-from under_siege.model.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
-from under_siege.model.requirement import Goal, goal
-from under_siege.monitors.machine_speed import script_process, watching_machine
-from under_siege.monitors.probes import probing
-from under_siege.monitors.resource_usage import Wakefulness, sampling, used_cpu_s
+from under_siege.host.machine_speed import script_process, watching_machine
+from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
+from under_siege.host.services import Services
+from under_siege.load.http_client import client
+from under_siege.load.pings import probing
+from under_siege.measure.plan import Plan
+from under_siege.measure.server import Server, running
+from under_siege.measure.warm_up import warm_up
 from under_siege.paths import script
-from under_siege.processes.managed_process import ManagedProcess, Tail, until
-from under_siege.run.plan import Plan
-from under_siege.run.server import Server, running
-from under_siege.run.warm_up import warm_up
-from under_siege.targets.expectation import Expectation
+from under_siege.record.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
+from under_siege.record.requirement import Goal, goal
+from under_siege.suite.expectation import Expectation
 
 Floats = NDArray[np.float64]
 

@@ -18,17 +18,17 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import Comparison, MetricValue, summarize
-from under_siege.analysis.requirement_check import Judged, exit_code_of, judged_beside, places_of
-from under_siege.analysis.requirement_check import judged as judged_alone
-from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict_rules import FAILED, OK
-from under_siege.model.case import REVISION, Case, axis
-from under_siege.model.record import Environment, Result
-from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.stats.metrics import MEASURES, Estimates, estimates_for_changes
-from under_siege.stats.round_statistics import Round
-from under_siege.stats.speed_correction import Slope, SpeedCorrection
+from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
+from under_siege.judge.metrics import MEASURES, Estimates, estimates_for_changes
+from under_siege.judge.ranking import Comparison, MetricValue, summarize
+from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, places_of
+from under_siege.judge.requirement_check import judged as judged_alone
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import Slope, SpeedCorrection
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED, OK
+from under_siege.record.case import REVISION, Case, axis
+from under_siege.record.record import Environment, Result
 
 Rounds = Sequence[Round]
 

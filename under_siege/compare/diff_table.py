@@ -37,8 +37,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict_rules import FAILED, OK
 from under_siege.compare.diff import (
     BETTER,
     FIGURES,
@@ -52,15 +50,17 @@ from under_siege.compare.diff import (
     ResultComparison,
     machine_difference,
 )
-from under_siege.model.case import REVISION, Case, axis
-from under_siege.model.record import SCHEMA, Result
-from under_siege.report import columns
-from under_siege.report.case_names import at, full_name, varying
-from under_siege.report.notes import footnote, notes
-from under_siege.report.requirement_outcomes import required_as_data, required_as_markdown, required_as_table
-from under_siege.report.text_tables import Grid, Heading, TableCell, plain, small_print
-from under_siege.stats.estimates import ACCURACY
-from under_siege.stats.metrics import SPEED_CORRECTED
+from under_siege.judge.case_names import at, full_name, varying
+from under_siege.judge.estimates import ACCURACY
+from under_siege.judge.metrics import SPEED_CORRECTED
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED, OK
+from under_siege.record.case import REVISION, Case, axis
+from under_siege.record.record import SCHEMA, Result
+from under_siege.show import columns
+from under_siege.show.notes import footnote, notes
+from under_siege.show.requirement_outcomes import required_as_data, required_as_markdown, required_as_table
+from under_siege.show.text_tables import Grid, Heading, TableCell, plain, small_print
 
 LEGEND = (
     "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",

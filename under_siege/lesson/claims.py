@@ -10,17 +10,17 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.analysis.ranking import Comparison, known, summarize
-from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
-from under_siege.checks.verdict_rules import FAILED, SUSPECT
-from under_siege.faults.fault_outcomes import fault_outcomes
+from under_siege.drill.fault_outcomes import fault_outcomes
+from under_siege.judge.estimates import ACCURACY, Estimate, estimates, ratio
+from under_siege.judge.ranking import Comparison, known, summarize
+from under_siege.judge.round_statistics import Round, alone_wall_s
+from under_siege.judge.steady_rate import median_of
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED, SUSPECT
 from under_siege.lesson.step import Claim, Question, fits
-from under_siege.model.record import Result, Trace
-from under_siege.model.requirement import goal_names
-from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
-from under_siege.stats.round_statistics import Round, alone_wall_s
-from under_siege.stats.steady_rate import median_of
+from under_siege.record.record import Result, Trace
+from under_siege.record.requirement import goal_names
 from under_siege.trace.timeline import NOT_REPORTED
 
 MUCH_MORE = 1.1  # show the highest rate that met the goals if it exceeds the lower bound by this factor

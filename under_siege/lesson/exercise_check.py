@@ -12,19 +12,19 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.analysis.summary import Latency
-from under_siege.checks.verdict_rules import FAILED
+from under_siege.judge.summary import Latency
+from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson import terminal
 from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ResultView, decide
 from under_siege.lesson.measurement import LessonProgressBar
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
-from under_siege.model.case import Case, Value
-from under_siege.model.record import Result
-from under_siege.model.result_file import legible
+from under_siege.measure.plan import Plan, make_plan
+from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM
-from under_siege.run.plan import Plan, make_plan
-from under_siege.run.session import run_plan
-from under_siege.targets.strategies import find_strategy, read_strategy, strategies_suite
+from under_siege.record.case import Case, Value
+from under_siege.record.record import Result
+from under_siege.record.result_file import legible
+from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
 
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1

@@ -9,17 +9,17 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import summarize
 from under_siege.capacity.capacity_estimate import capacities_of
 from under_siege.capacity.capacity_page import capacity_pictures
-from under_siege.charts.html_page import Explained, Picture, Section, rendered
-from under_siege.faults.drill_report import drill_pictures
+from under_siege.drill.drill_report import drill_pictures
+from under_siege.judge.ranking import summarize
 from under_siege.lesson import terminal
 from under_siege.lesson.claims import QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
-from under_siege.model.record import Result, load
-from under_siege.pages.page_sections import sections
 from under_siege.paths import PROGRAM
+from under_siege.record.record import Result, load
+from under_siege.run.page_sections import sections
+from under_siege.show.html_page import Explained, Picture, Section, rendered
 
 HERE = Path(__file__).parent
 

@@ -14,9 +14,9 @@ from under_siege.lesson.claims import QuestionResult, ResultView, decide_questio
 from under_siege.lesson.lesson_page import lesson_as_html
 from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
-from under_siege.model.record import Result, load
-from under_siege.model.result_file import write_atomically
 from under_siege.paths import INVOCATION, PROGRAM, ROOT
+from under_siege.record.record import Result, load
+from under_siege.record.result_file import write_atomically
 from under_siege.trace.timeline_text import TimelinesAsText
 
 FAILED, NOT_DECIDED = 1, 3

@@ -14,20 +14,20 @@ from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege import formatting
 from under_siege.capacity.capacity_run import capacity_plan, run_capacity
-from under_siege.checks.suspicions import OTHER_WORK
-from under_siege.faults.drill_run import drill_plan, run_drill
+from under_siege.drill.drill_run import drill_plan, run_drill
+from under_siege.host.interpreter import interpreter
+from under_siege.host.system_packages import unmet
+from under_siege.judge.suspicions import OTHER_WORK
 from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
 from under_siege.lesson.step import Question, fits
-from under_siege.model.case import Case, Value
-from under_siege.model.record import Result, save
+from under_siege.measure.plan import Plan, ProgressListener, make_plan
+from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM, ROOT
-from under_siege.report.progress_bar import ProgressBar
-from under_siege.run.plan import Plan, ProgressListener, make_plan
-from under_siege.run.session import run_plan
-from under_siege.system_packages import unmet
-from under_siege.targets.expectation import Expectations
-from under_siege.targets.interpreter import interpreter
-from under_siege.targets.selection import suite_of
+from under_siege.record.case import Case, Value
+from under_siege.record.record import Result, save
+from under_siege.show.progress_bar import ProgressBar
+from under_siege.suite.expectation import Expectations
+from under_siege.suite.selection import suite_of
 from under_siege.trace.trace_run import RequestTracer, trace_servers
 
 SEED = 1

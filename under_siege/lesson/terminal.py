@@ -10,15 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict_rules import FAILED
-from under_siege.faults import drill_report
+from under_siege.drill import drill_report
+from under_siege.judge.case_names import cases_of, in_plain_words, in_words, varying
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonStep, Question, committed_result
-from under_siege.model.case import Case
-from under_siege.model.record import Result, load
 from under_siege.paths import ROOT
-from under_siege.report.case_names import cases_of, in_plain_words, in_words, varying
+from under_siege.record.case import Case
+from under_siege.record.record import Result, load
 from under_siege.trace.timeline_text import TimelinesAsText
 
 WIDTH = 80

@@ -1,1 +1,1 @@
-"""Plan a run, and measure its cases and ceilings in rounds."""
+"""The command `run`: the comparison as a table and a page."""

@@ -33,7 +33,7 @@ import aiohttp
 from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from under_siege.model.body_rule import BodyRule
+from under_siege.load.body_rule import BodyRule
 
 MORE_BYTES = 65536  # number of bytes by which a body may exceed the correct body before reading stops
 REPORT_INTERVAL_S = 0.05

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege import formatting
-from under_siege.model.case import axis
-from under_siege.model.record import Trace
-from under_siege.report.case_names import varying
+from under_siege.judge.case_names import varying
+from under_siege.record.case import axis
+from under_siege.record.record import Trace
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.charts.canvas import Drawing, Sheet, Theme, quantity
+from under_siege.show.canvas import Drawing, Sheet, Theme, quantity
 from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped
 from under_siege.trace.timeline_text import full_name, heading, summary_line
 

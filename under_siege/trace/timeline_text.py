@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.record import Result
-from under_siege.report.case_names import in_brief, in_plain_words, with_name, without_capital
-from under_siege.report.notes import of_traces
+from under_siege.judge.case_names import in_brief, in_plain_words, with_name, without_capital
+from under_siege.record.record import Result
+from under_siege.show.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
 _MOST_NAMES = 3  # maximum number of names in line 1 of the headline; if exceeded, it counts them, and line 2 lists them

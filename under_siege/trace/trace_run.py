@@ -10,22 +10,22 @@ import aiohttp
 import psutil
 
 from common.errors import one_line
-from under_siege.environments.installation import Tool
-from under_siege.environments.services import Services
-from under_siege.http_client import HttpResponse, client
-from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Failure, Result, Trace
-from under_siege.model.result_file import LONGEST_S
-from under_siege.model.suite import SERVICES
-from under_siege.monitors.machine_speed import machine_between
-from under_siege.monitors.probes import probing
-from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.case_run import CaseRun
-from under_siege.run.plan import Plan, ProgressListener, new_record
-from under_siege.run.server import Server, running
-from under_siege.run.session import Keep, run_and_save, traced_case
-from under_siege.run.warm_up import verify, warm_up
-from under_siege.targets.expectation import Expectations
+from under_siege.host.installation import Tool
+from under_siege.host.machine_speed import machine_between
+from under_siege.host.resource_usage import tree_usage
+from under_siege.host.services import Services
+from under_siege.load.http_client import HttpResponse, client
+from under_siege.load.pings import probing
+from under_siege.measure.case_run import CaseRun
+from under_siege.measure.plan import Plan, ProgressListener, new_record
+from under_siege.measure.server import Server, running
+from under_siege.measure.session import Keep, run_and_save, traced_case
+from under_siege.measure.warm_up import verify, warm_up
+from under_siege.record.case import Case
+from under_siege.record.record import CaseFailedError, Failure, Result, Trace
+from under_siege.record.result_file import LONGEST_S
+from under_siege.suite.expectation import Expectations
+from under_siege.suite.suite import SERVICES
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025

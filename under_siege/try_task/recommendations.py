@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.suite import Kind, Target
 from under_siege.paths import INVOCATION
+from under_siege.suite.suite import Kind, Target
 from under_siege.try_task.task_profile import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"

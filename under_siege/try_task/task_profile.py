@@ -10,12 +10,12 @@ import msgspec
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.environments.installation import with_packages
-from under_siege.model.result_file import made_legible
-from under_siege.monitors.machine_speed import BUSY_PCT
+from under_siege.host.installation import with_packages
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.machine_speed import BUSY_PCT
+from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
-from under_siege.targets.interpreter import Interpreter
+from under_siege.record.result_file import made_legible
 
 # The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0

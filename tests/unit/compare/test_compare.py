@@ -8,11 +8,11 @@ from simulated_record import result_of
 from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, failing, judgements, slower, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.ranking import summarize
 from under_siege.compare.diff import check_comparable, compare_results
 from under_siege.compare.diff_table import as_markdown, conclusion
-from under_siege.model.record import Result
-from under_siege.stats.speed_correction import SpeedCorrection
+from under_siege.judge.ranking import summarize
+from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.record.record import Result
 from under_siege.subprocess_scripts import cpu_speed_loop
 
 STEADY, WILD = (1.0, 1.0, 1.0), (1.2, 0.9, 1.0)
@@ -338,6 +338,6 @@ def test_the_number_of_cpus_that_servers_leave_idle_does_not_affect_the_speed_co
 def test_the_recorded_environment_names_the_version_of_the_speed_probe() -> None:
     import platform
 
-    from under_siege.environments.machine import describe_environment
+    from under_siege.host.machine import describe_environment
 
     assert describe_environment([]).speed_probe == f"{platform.python_version()} {cpu_speed_loop.WORK}"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from simulated_results import ROUNDS, SERVERS, USUAL, a_result, by_server
 
-from under_siege.analysis.summary import Interval, Latency, Summary
 from under_siege.compare.diff import (
     FIGURES,
     CasePair,
@@ -14,8 +13,9 @@ from under_siege.compare.diff import (
     compare_results,
     ratio_between,
 )
-from under_siege.model.case import case_of
-from under_siege.stats.estimates import Estimate, estimates, holm
+from under_siege.judge.estimates import Estimate, estimates, holm
+from under_siege.judge.summary import Interval, Latency, Summary
+from under_siege.record.case import case_of
 
 TRIALS, DAYS = 100, 20
 

@@ -8,10 +8,10 @@ import pytest
 from command import invoke
 from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
-from under_siege.analysis.ranking import summarize
 from under_siege.compare.diff import FIGURES, compare_results
 from under_siege.compare.diff_table import as_json, as_markdown, grid_of, percent
-from under_siege.model.record import save
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import save
 
 
 def test_the_percentage_in_each_cell_is_the_change_between_its_two_figures() -> None:

@@ -18,7 +18,8 @@ from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
 from under_siege.capacity.capacity_table import as_markdown
-from under_siege.checks.verdict_rules import UNCLEAR
+from under_siege.host.interpreter import Interpreter
+from under_siege.judge.verdict_rules import UNCLEAR
 from under_siege.lesson import measurement, step, terminal
 from under_siege.lesson.claims import (
     HOLDS,
@@ -44,9 +45,8 @@ from under_siege.lesson.step import (
     committed_result,
     read_step,
 )
-from under_siege.model.record import Failure, Pings, Result, Trace, TracedRequests, load, save
-from under_siege.run import plan
-from under_siege.targets.interpreter import Interpreter
+from under_siege.measure import plan
+from under_siege.record.record import Failure, Pings, Result, Trace, TracedRequests, load, save
 
 STEPS = all_steps()
 PAGES = [

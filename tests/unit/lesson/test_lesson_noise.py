@@ -11,7 +11,7 @@ from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, suspicio
 
 from under_siege.lesson.claims import HOLDS, UNDECIDED, ResultView, decide, decide_question
 from under_siege.lesson.step import Choice, Claim, Question
-from under_siege.model.record import Machine
+from under_siege.record.record import Machine
 
 RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
 # Possible numbers of other programs, and possible shares of a round during which each of them computes.

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 from simulated_record import result_of
 
-from under_siege.model.record import Pings, Trace, TracedRequests
+from under_siege.record.record import Pings, Trace, TracedRequests
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_text import TimelinesAsText
 

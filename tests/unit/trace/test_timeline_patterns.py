@@ -18,7 +18,7 @@ from simulated_trace import (
     traced,
 )
 
-from under_siege.model.record import Failure, Result, Trace, load, save
+from under_siege.record.record import Failure, Result, Trace, load, save
 from under_siege.result_output import Report
 from under_siege.trace.timeline import (
     Timeline,

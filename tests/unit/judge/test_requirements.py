@@ -1,0 +1,337 @@
+"""Confidence intervals decide whether requirements are met; reports and exit codes state the outcome."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from command import invoke
+from conftest import ROOT
+from simulated_record import bare_record, record_of, result_of
+from simulated_results import SERVERS, a_result, failing, suspicious
+
+from common.errors import BadInputError
+from under_siege.compare.diff import compare_results
+from under_siege.judge.estimates import estimates, more_needed, share_between
+from under_siege.judge.ranking import MetricValue, known, summarize
+from under_siege.judge.requirement_check import judged, outcome_of
+from under_siege.judge.stopping_rule import wanted
+from under_siege.record.record import Record, Result, load, save
+from under_siege.record.requirement import Required, goal
+from under_siege.result_output import Report
+from under_siege.suite.selection import suite_of, with_required
+from under_siege.suite.suite_file import read_suite
+
+SAVED = str(ROOT / "results" / "tasks.json")
+
+
+def outcomes(result: Result, *texts: str) -> dict[str, str]:
+    """Return the outcome of each requirement for the first server."""
+    result.requirements[:] = [Required(text) for text in texts]
+    found = judged(summarize(result))
+    return {one.goal.text: one.outcome for one in found if one.case.server == found[0].case.server}
+
+
+def test_the_confidence_interval_decides_whether_a_requirement_is_met() -> None:
+    found = outcomes(
+        a_result(("1_a", 1, 1.0)),  # 10 requests per second
+        "rate >= 9/s",
+        "rate >= 11/s",
+        "rate >= 10/s",
+        "rate < 9/s",
+        "rate < 11/s",
+        "ping p99 < 50ms",
+        "ping p95 < 1ms",
+        "of ceiling >= 80%",
+        "memory < 30MB",
+        "memory < 20MB",
+        "cpu < 90ms",
+        "cpu < 120ms",
+    )
+    assert list(found.values()) == [
+        *("met", "missed", "undecided", "missed", "met"),
+        *("met", "missed", "missed", "met", "missed", "missed", "met"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "goes_on"), [("rate >= 1/s", False), ("rate >= 100/s", False), ("rate >= 10/s", True)]
+)
+def test_a_run_ends_when_its_requirements_are_decided(text: str, goes_on: bool) -> None:
+    result = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
+    result.requirements[:] = [Required(text)]
+    assert bool(wanted(result)) == goes_on
+
+
+@pytest.mark.parametrize("operator", [">=", "<"])
+@pytest.mark.parametrize("rounds", [2, 3, 5])
+def test_a_requirement_equal_to_the_true_value_is_undecided_in_95_of_100_results(rounds: int, operator: str) -> None:
+    rng, requirement, found = np.random.default_rng(rounds), goal(f"rate {operator} 30/s"), []
+    for _ in range(400):
+        values = 30 * np.exp(0.03 * rng.standard_normal((4, rounds)))
+        for estimate in estimates(values.tolist()):
+            found.append(outcome_of(requirement, MetricValue(estimate.mean, *estimate.interval())))
+    for outcome in ("met", "missed"):  # nominally 2.5 % each, but two rounds estimate the noise only roughly
+        assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
+
+
+def test_a_requirement_is_met_in_95_of_100_results_if_the_true_value_is_10_percent_higher() -> None:
+    rng, found = np.random.default_rng(1), []
+    for _ in range(100):
+        (estimate, *_) = estimates((33 * np.exp(0.02 * rng.standard_normal((6, 3)))).tolist())
+        found.append(outcome_of(goal("rate >= 30/s"), MetricValue(33.0, *estimate.interval())))
+    assert found.count("met") >= 95
+    assert "missed" not in found
+
+
+def of_pings(waited_s: list[float]) -> Result:
+    result = a_result(("1_a", 1, 1.0))
+    for record in result.records:
+        if not record.is_ceiling:
+            record.pings.waited_s[:] = (waited_s * len(record.pings.due_s))[: len(record.pings.due_s)]
+    return result
+
+
+def test_a_requirement_on_the_maximum_ping_can_be_missed_but_never_met() -> None:
+    assert outcomes(of_pings([0.01] * 79 + [3.0]), "ping max < 2s") == {"ping max < 2s": "missed"}
+    assert outcomes(of_pings([0.01]), "ping max < 2s") == {"ping max < 2s": "undecided"}
+
+
+def test_an_unknown_percentile_has_a_lower_bound() -> None:
+    result = a_result(("1_a", 1, 1.0))
+    for record in result.records:
+        for place in range(60, 80):
+            record.pings.problem[place] = "no response"
+            record.pings.waited_s[place] = 4.0
+    comparison = summarize(result)
+    assert comparison.cases[0].ping_s.p99 is None
+    found = known(comparison, 0, "ping_p99_s")
+    assert found.value is None
+    assert 2.0 < found.low <= 4.0
+    assert goal("ping p99 < 50ms").decided(*found.interval) is False
+    assert goal("ping p99 < 10s").decided(*found.interval) is None
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.999, 500), (0.99, 100), (0.9, 60), (0.5, 40)])
+def test_the_confidence_interval_of_an_availability_contains_the_true_availability(share: float, count: int) -> None:
+    rng, covered = np.random.default_rng(count), 0
+    for _ in range(1000):
+        low, high = share_between(rng.binomial(count, share, 3).tolist(), [count] * 3)
+        covered += low <= share <= high
+    assert covered >= 945  # the interval is conservative if failures are rare
+
+
+def test_failures_in_bursts_widen_the_confidence_interval_of_the_availability() -> None:
+    even, burst = share_between([90, 90, 90], [100] * 3), share_between([100, 100, 70], [100] * 3)
+    assert burst[1] - burst[0] > 2 * (even[1] - even[0])
+    rng, covered, careless = np.random.default_rng(1), 0, 0
+    for _ in range(1000):
+        hits = rng.binomial(200, rng.beta(45, 5, 5)).tolist()  # 0.9 on average
+        low, high = share_between(hits, [200] * 5)
+        covered += low <= 0.9 <= high
+        low, high = share_between([sum(hits)], [1000])
+        careless += low <= 0.9 <= high
+    assert careless < 700 < 850 < covered
+
+
+def test_a_strict_availability_requirement_is_undecided_after_few_requests_even_without_failures() -> None:
+    assert share_between([60], [60]) == pytest.approx((0.025 ** (1 / 60), 1.0))
+    more = more_needed([60], [60], 0.999)
+    low, _ = share_between([60 + more], [60 + more])
+    before, _ = share_between([59 + more], [59 + more])
+    assert before < 0.999 <= low
+    assert more_needed([59], [60], 0.999) is None
+    assert more_needed([60], [60], 1.0) is None
+    result = a_result(("1_a", 1, 1.0))
+    assert outcomes(result, "availability >= 99.9%", "availability >= 90%") == {
+        "availability >= 99.9%": "undecided",
+        "availability >= 90%": "met",
+    }
+    (one, _) = judged(summarize(result))
+    report = Report(result)
+    assert f"{one.more:,} more requests like these would decide it" in " ".join(report.formatted("table").split())
+    assert report.exit_code() == 3
+
+
+def test_availability_requirements_of_suspect_cases_are_decided_but_rate_requirements_are_not() -> None:
+    found = outcomes(suspicious(a_result(("1_a", 1, 1.0)), "1_a"), "availability >= 99.9%", "rate >= 5/s")
+    assert found == {"availability >= 99.9%": "missed", "rate >= 5/s": "undecided"}
+
+
+def test_failed_cases_miss_all_requirements_and_ping_requirements_are_undecided_after_one_round() -> None:
+    failed = failing(a_result(*SERVERS), "1_a")
+    assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
+    once = result_of([bare_record(1), record_of("1_a", 1)])
+    assert outcomes(once, "rate >= 1/s", "ping p99 < 9s") == {"rate >= 1/s": "met", "ping p99 < 9s": "undecided"}
+    assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
+
+
+def test_requirements_of_a_server_apply_only_to_it_and_no_requirement_applies_to_the_ceiling() -> None:
+    result = a_result(*SERVERS)
+    result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
+    found = judged(summarize(result))
+    assert [(one.case.server, one.outcome) for one in found] == [("1_a", "met"), ("3_c", "met"), ("3_c", "missed")]
+    assert Report(result).exit_code() == 1
+
+
+def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, undrawn) -> None:
+    result = a_result(*SERVERS)
+    result.requirements += [Required("rate >= 15/s"), Required("ping p99 < 50ms")]
+    save(result, tmp_path / "r.json")
+    shown = load(tmp_path / "r.json")
+    for dress in ("table", "markdown", "html"):
+        told = Report(shown).formatted(dress)
+        assert "missed" in told
+        assert "met" in told
+    assert "`rate >= 15/s` | **missed** | 1_a | 10." in Report(shown).formatted("markdown")
+    told = json.loads(Report(shown).formatted("json"))["requirements"]
+    assert [(one["requirement"], one["server"], one["outcome"]) for one in told] == [
+        ("rate >= 15/s", "1_a", "missed"),
+        ("rate >= 15/s", "3_c", "met"),
+        ("ping p99 < 50ms", "1_a", "met"),
+        ("ping p99 < 50ms", "3_c", "met"),
+    ]
+    assert told[0]["low"] < told[0]["value"] < told[0]["high"] < 15
+
+
+def test_the_report_command_checks_requirements_of_a_saved_result() -> None:
+    ended = invoke("report", SAVED, "--require", "rate >= 1/s", "--require", "memory < 1GB")
+    assert ended.returncode == 0
+    ended = invoke("report", SAVED, "--require", "ping p99 < 50ms")
+    assert ended.returncode == 1
+    assert re.search(r"missed +2_async \(primes\) +\d\.\d\d s \(", ended.stdout)
+    assert invoke("report", SAVED, "--require", "availability >= 99.9%").returncode == 3
+    assert invoke("report", SAVED).returncode == 0
+
+
+def test_the_error_for_an_unmeasured_metric_lists_the_metrics_of_the_result(run_cli) -> None:
+    refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "this result has no such metric; use one of p50, p95, p99, max, ping p50" in refused.stderr
+    assert "of ceiling" not in refused.stderr.partition("expected")[2]
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("2", "--require", "speed > 3"), "'speed > 3' is not a goal: expected METRIC < LIMIT"),
+        (("2", "--require", "rate >= 0.97 of base"), "needs a base; use it with --against, with bench.py compare"),
+        (
+            ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
+            "this metric can't be measured for servers that are already running; metrics that can be measured: p50",
+        ),
+        (("http://127.0.0.1:1/", "--require", "ping p99 < 1s"), "no pings are sent; name a path"),
+        (("http://127.0.0.1:1/", "--require", "of ceiling > 9%"), "there is no ceiling"),
+    ],
+)
+def test_impossible_requirements_are_rejected_before_the_run(words, error, run_cli, tmp_path) -> None:
+    refused = run_cli("run", *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert error in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("results/*"))
+
+
+def a_suite(tmp_path, require: str):
+    path = tmp_path / "shop.toml"
+    server = '[servers.{}]\ncommand = "python app.py {{port}}"\n'
+    path.write_text(f"[require]\n{require}\n" + server.format("one") + server.format("two"))
+    return path
+
+
+def test_a_suite_may_set_requirements_for_all_servers_and_for_single_servers(tmp_path) -> None:
+    path = a_suite(tmp_path, 'all = ["availability  >= 99%", "rate >= 0.97 of base"]\ntwo = ["p99 < 1s"]')
+    assert with_required(read_suite(path), ["rate > 1/s", "availability >= 99%"]).required == (
+        Required("availability >= 99%"),
+        Required("rate >= 0.97 of base"),
+        Required("p99 < 1s", "two"),
+        Required("rate > 1/s"),
+    )
+    assert Required("p99 < 1s", "two") not in read_suite(path, ["one"]).required
+
+
+@pytest.mark.parametrize(
+    ("require", "error"),
+    [
+        ('all = ["p99"]', r"require.all: 'p99' is not a goal"),
+        ('three = ["p99 < 1s"]', r"require has an unknown key 'three'.*expected one of all, one, two"),
+        ('all = "p99 < 1s"', r"require.all = 'p99 < 1s': expected a list"),
+    ],
+)
+def test_an_invalid_requirement_in_a_suite_causes_a_one_line_error(require, error, tmp_path) -> None:
+    with pytest.raises(BadInputError, match=error):
+        read_suite(a_suite(tmp_path, require))
+
+
+def test_percentile_requirements_are_rejected_for_tools_without_percentiles(tmp_path) -> None:
+    path = a_suite(tmp_path, 'all = ["p99 < 1s"]')
+    path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
+    with pytest.raises(
+        BadInputError, match="stressor reports no percentiles; metrics that can be measured: rate, availability, cpu"
+    ):
+        with_required(suite_of([str(path)]), [])
+
+
+def of_base(base: Result, new: Result, *texts: str) -> list[str]:
+    new.requirements[:] = [Required(text) for text in texts]
+    return [one.outcome for one in compare_results(base, new).required]
+
+
+def test_requirements_relative_to_the_base_result_are_evaluated() -> None:
+    base, same, slow = (a_result(("1_a", 1, quality), seed=seed) for seed, quality in enumerate((1.0, 1.0, 0.8), 1))
+    texts = ("rate >= 0.9 of base", "ping p99 <= 150% of base", "memory < 2 of base", "rate >= 5/s")
+    assert of_base(base, same, *texts) == ["met"] * 4
+    assert of_base(base, slow, "rate >= 0.9 of base", "rate >= 0.7 of base") == ["missed", "met"]
+    assert of_base(base, same, "rate >= 1 of base") == ["undecided"]
+    assert compare_results(base, slow).exit_code == 1
+    flattered = suspicious(a_result(("1_a", 1, 1.0)), "1_a")
+    assert of_base(flattered, same, "rate >= 0.5 of base", "rate >= 1.5 of base") == ["met", "undecided"]
+    assert of_base(a_result(("2_b", 1, 1.0)), same, "rate >= 0.5 of base") == ["undecided"]
+
+
+def test_a_requirement_of_the_base_rate_is_decided_in_at_most_5_of_100_comparisons_of_equal_results() -> None:
+    found = []
+    for seed in range(30):
+        base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))
+        found += of_base(base, new, "rate >= 1 of base")
+    assert len(found) - found.count("undecided") <= 0.05 * len(found) + 2 * (0.05 * 0.95 * len(found)) ** 0.5
+
+
+def test_every_output_format_of_compare_shows_requirements(tmp_path) -> None:
+    for name, quality, seed in (("base", 1.0, 1), ("new", 0.8, 2)):
+        save(a_result(("1_a", 1, quality), seed=seed), tmp_path / f"{name}.json")
+    files = [str(tmp_path / f"{name}.json") for name in ("base", "new")]
+    for dress in ("table", "markdown", "json"):
+        ended = invoke("compare", *files, "--format", dress, "--require", "rate >= 0.97 of base")
+        assert ended.returncode == 1
+        assert "missed" in ended.stdout
+    assert "% (" in ended.stdout or json.loads(ended.stdout)["requirements"][0]["of_base"] is True
+    refused = invoke("report", files[0], "--require", "rate >= 0.97 of base")
+    assert refused.returncode == 2
+    assert "needs a base to compare with; use it with bench.py compare" in refused.stderr
+
+
+def test_a_malicious_requirement_in_a_result_file_causes_a_one_line_error(tmp_path) -> None:
+    result: Result = a_result(("1_a", 1, 1.0))
+    result.requirements.append(Required("<script>\x1b[31m|`\n < 3"))
+    save(result, tmp_path / "r.json")
+    for dress in ("table", "html", "json"):
+        ended = invoke("report", str(tmp_path / "r.json"), "--format", dress)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert len(ended.stderr.splitlines()) == 1
+        assert "\x1b" not in ended.stderr
+
+
+def test_older_result_files_without_requirements_can_be_loaded() -> None:
+    assert load(ROOT / "results" / "published.json").requirements == []
+    assert isinstance(load(ROOT / "results" / "published.json").records[0], Record)
+
+
+def test_an_unclear_case_with_a_wide_interval_can_meet_or_miss_a_requirement() -> None:
+    noisy = a_result(("1_a", 1, 1.0), noise=0.4, seed=2)
+    (case,) = summarize(noisy).cases
+    assert [reason.code for reason in case.reasons] == ["wide_interval"]
+    low, high = case.rate_per_s.low, case.rate_per_s.high
+    met, missed = f"rate >= {low / 2:.3f}/s", f"rate >= {2 * high:.3f}/s"
+    assert outcomes(noisy, met, missed) == {met: "met", missed: "missed"}

@@ -1,0 +1,130 @@
+"""The duration of a siege, and its announcement."""
+
+import plans
+import pytest
+
+from under_siege.measure.plan import LEAST_S, Length, Plan, in_words, run_length_s, say_how_long, too_short_for
+from under_siege.suite.expectation import Expectation
+
+COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
+
+
+def plan_of(time_s: float | None, users: int, task: str = "primes", rounds: int = 2) -> Plan:
+    return plans.plan_of("2", "4", task=task, users=users, time_s=time_s, rounds=rounds, seed=1)
+
+
+def expectations(plan: Plan, expected: Expectation):
+    return {case.work: expected for case in plan.cases}
+
+
+def test_a_requested_duration_is_not_changed_by_slow_responses() -> None:
+    length = Length(2.5, 4, WAITS)
+    for user in range(4):
+        length.answer(user, 1.9)
+    assert length.end_s == 2.5
+
+
+def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> None:
+    """With 25 users on one worker and 0.28 s per request, 22 users (about 90 %) have a response after 6.2 s."""
+    length = Length(None, 25, WAITS)
+    for user in range(25):
+        length.answer(user, 0.28 * (user + 1))
+    assert length.end_s == pytest.approx(2.75 * 0.28 * 22)
+    together = Length(None, 25, WAITS)
+    for user in range(25):
+        together.answer(user, 0.3)
+    assert together.end_s == LEAST_S
+
+
+def test_the_automatic_duration_does_not_end_a_siege_with_a_fixed_number_of_requests() -> None:
+    length = Length(None, 2, COMPUTES)
+    length.last_until(3600.0)
+    for user in range(2):
+        length.answer(user, 0.3)
+    assert length.end_s == 3600.0
+
+
+def test_the_automatic_duration_of_a_siege_is_at_least_3_s() -> None:
+    """On a machine with varying speed, shorter sieges would more often rank equal servers differently."""
+    length = Length(None, 1, Expectation(b"4", 0.001, 0.001))
+    assert length.end_s >= 3
+    length.answer(0, 0.001)
+    assert length.end_s >= 3
+
+
+def test_slow_servers_get_a_longer_siege() -> None:
+    length = Length(None, 25, WAITS)
+    for user in range(25):
+        length.answer(user, 1.9 * 0.28 * (user + 1))
+    assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
+
+
+def test_further_responses_to_the_same_user_do_not_change_the_automatic_duration() -> None:
+    length = Length(None, 2, COMPUTES)
+    before = length.end_s
+    for at_s in (0.1, 0.2, 0.3):
+        length.answer(0, at_s)
+    assert length.end_s == before
+
+
+def test_the_automatic_duration_of_a_siege_has_an_upper_limit() -> None:
+    assert Length(None, 400, COMPUTES).end_s < 4 * 400 * 0.04 * 2
+    slow = Length(None, 400, COMPUTES)
+    limit_s = slow.end_s
+    for user in range(400):
+        slow.answer(user, limit_s * 0.9)
+    assert slow.end_s == limit_s
+
+
+def test_the_duration_of_a_run_is_estimated() -> None:
+    plan = plan_of(None, 25)
+    least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES), 2)
+    assert 6 * LEAST_S < least_s <= most_s < 6 * 8
+    waiting = run_length_s(plan, 2, expectations(plan, WAITS), 2)
+    assert waiting[1] > 6 * 15 > waiting[0]
+    plan = plan_of(3.0, 25)
+    assert len(set(run_length_s(plan, 2, expectations(plan, WAITS), 2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("least_s", "most_s", "text"),
+    [
+        (50, 52, "about 52 s"),
+        (110, 115, "about 2 min"),
+        (100, 149, "about 2 min"),
+        (90, 400, "90 s to 7 min"),
+        (130, 420, "2 min to 7 min"),
+    ],
+)
+def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(least_s: float, most_s: float, text: str) -> None:
+    assert in_words(least_s, most_s) == text
+
+
+@pytest.mark.parametrize("expected", [COMPUTES, WAITS], ids=["CPU-bound", "I/O-bound"])
+def test_tasks_too_long_for_the_requested_duration_are_named(expected) -> None:
+    plan = plan_of(1.0, 25)
+    ((case, least_s),) = too_short_for(plan, expectations(plan, expected))
+    assert case.task == "primes"
+    assert least_s >= 2.75 * 25 * expected.task_s
+    long = plan_of(60.0, 25)
+    assert not list(too_short_for(long, expectations(long, expected)))
+    auto = plan_of(None, 25)
+    assert not list(too_short_for(auto, expectations(auto, expected)))
+
+
+def test_the_duration_is_announced_with_a_warning_if_it_is_too_short() -> None:
+    class MessageRecorder:
+        def __init__(self) -> None:
+            self.messages: list[str] = []
+            self.warned: list[str] = []
+
+        def say(self, message: str) -> None:
+            self.messages.append(message)
+
+        def warn(self, message: str) -> None:
+            self.warned.append(message)
+
+    recorder, plan = MessageRecorder(), plan_of(2.0, 25, rounds=3)
+    say_how_long(plan, expectations(plan, WAITS), recorder)
+    assert recorder.messages == ["9 sieges take about 32 s"]
+    assert recorder.warned == ["--time 2s is too short for primes with 25 users: use --time auto, or 21s or more"]

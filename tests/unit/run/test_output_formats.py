@@ -1,0 +1,137 @@
+"""Output formats of a result: the same figures as a table, Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from command import invoke
+from conftest import ROOT
+from golden_file import assert_golden
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import Failure, Record, load, save
+from under_siege.result_output import Report
+from under_siege.show.columns import columns_for
+from under_siege.show.notes import footnote
+
+DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_every_output_format_of_the_published_result_is_unchanged(dress: str, renew: bool) -> None:
+    printed = invoke("report", str(ROOT / "results" / "published.json"), "--format", dress)
+    assert printed.stderr == ""
+    assert_golden(DRESSES[dress], in_ten_digits(printed.stdout), renew)
+
+
+def in_ten_digits(text: str) -> str:
+    """Round numbers to 10 digits, because the last digits depend on the order in which a CPU adds."""
+    return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.10g}", text)
+
+
+def hostile() -> str:
+    return "=1+1|<script>alert(1)</script>*`_\n\"'&"
+
+
+def hostile_result():
+    records = [
+        *(bare_record(number, task=hostile()) for number in (1, 2, 3)),
+        *(record_of(hostile(), number, workers=2, task=hostile()) for number in (1, 2, 3)),
+        *(record_of("2_honest", number, task=hostile()) for number in (1, 2, 3)),
+        record_of("3_failed", 1, task=hostile(), failure=Failure("died", hostile())),
+    ]
+    return result_of(records)
+
+
+def test_markdown_escapes_malicious_text() -> None:
+    text = Report(hostile_result()).formatted("markdown")
+    assert "<script" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    shown = columns_for(summarize(hostile_result()).cases, wide=True)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(shown) + 3}
+    assert "\\`" in text
+    assert "\\*" in text
+
+
+def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:
+    result = hostile_result()
+    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
+    assert len(rows) == len(result.records)
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]
+    assert [row["server"] for row in rows if "script" in row["server"]] == ["'" + hostile()] * 3
+
+
+def test_csv_and_json_output_have_the_same_rates() -> None:
+    result = load(ROOT / "results" / "sample.json")
+    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
+    for case in json.loads(Report(result).formatted("json"))["cases"]:
+        rates = [float(row["rate_per_s"]) for row in rows if row["server"] == case["server"]]
+        assert sum(rates) / len(rates) == pytest.approx(case["rate_per_s"]["mean"], rel=1e-5)
+
+
+def test_markdown_output_fits_into_a_github_comment() -> None:
+    assert len(Report(load(ROOT / "results" / "sample.json")).formatted("markdown")) < 65_536
+
+
+@pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
+def test_every_output_format_shows_an_empty_result(dress: str, tmp_path) -> None:
+    save(result_of([]), tmp_path / "empty.json")
+    ended = invoke("report", str(tmp_path / "empty.json"), "--format", dress)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_table_markdown_and_html_recommend_the_same_server() -> None:
+    result = load(ROOT / "results" / "published.json")
+    first = [case.server for case in summarize(result).cases if case.rank == 1]
+    assert "4_async_processexecutor" in first
+    for output_format in ("table", "markdown", "html"):
+        text = re.sub(r"<[^>]*>|\\", "", Report(result).formatted(output_format))
+        assert "Use a thread pool (3_async_threadexecutor)." in text
+
+
+def test_two_line_headings_stay_aligned_next_to_a_long_server_name() -> None:
+    broken = 0
+    for length in range(10, 110, 4):
+        text = Report(result_of([record_of("x" * length, number) for number in (1, 2)])).formatted("table")
+        lines = text.splitlines()
+        for place, line in enumerate(lines):
+            if line.startswith("────") and "p99" in (names := lines[place - 1]):
+                above = [lines[place - 2].find(name) for name in ("response", "ping")]
+                assert min(at for at in above if at >= 0) <= min(names.find(name) % 999 for name in ("p50", "p99"))
+                broken += "p50" not in names
+    assert broken  # some headings were wrapped
+
+
+@pytest.mark.parametrize(
+    ("rounds_of_2_b", "expected"),
+    [
+        ([1, 2], ["± 95 % confidence interval\n", "2 rounds of"]),
+        ([1], ["± of a case with one round assumes the noise of the other cases\n", "1 to 2 rounds of"]),
+    ],
+)
+def test_the_footnote_states_the_number_of_rounds(rounds_of_2_b: list[int], expected: list[str]) -> None:
+    records = [record_of("1_a", number) for number in (1, 2)] + [record_of("2_b", number) for number in rounds_of_2_b]
+    assert all(words in footnote_of(records) for words in expected)
+
+
+def test_the_footnote_states_the_noise_assumed_for_a_single_round() -> None:
+    assert (
+        "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it\n"
+        in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
+    )
+
+
+def test_the_footnote_states_the_order_of_the_rows_of_a_table_but_not_of_a_matrix() -> None:
+    rows = [record_of("1_a", 1), record_of("2_b", 1)]
+    matrix = [record_of(name, 1, users=users) for name in ("1_a", "2_b") for users in (1, 25)]
+    assert "\nsorted by rank" in footnote_of(rows)
+    assert "sorted by" not in footnote_of(matrix)
+
+
+def footnote_of(records: list[Record]) -> str:
+    result = result_of(records)
+    return "\n".join(footnote(summarize(result)))

@@ -1,0 +1,109 @@
+"""Untrusted text from servers, tasks and files is shown without control characters or invisible characters."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from conftest import TESTS, WAITING
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.compare.diff import compare_results
+from under_siege.compare.diff_table import formatted as compared_as
+from under_siege.record.record import Failure, Pings, Trace, TracedRequests, load, save
+from under_siege.record.result_file import legible, made_legible
+from under_siege.result_output import Report
+from under_siege.suite.strategies import read_strategy
+
+NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
+HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def hidden(text: str) -> set[str]:
+    """Return the invisible characters of a text, except line ends."""
+    return {one for one in text if unicodedata.category(one) in HIDDEN and one != "\n"} | set("\u3164") & set(text)
+
+
+@pytest.fixture
+def hostile_result(tmp_path: Path) -> Path:
+    """Return the file of a result whose texts all contain invisible characters."""
+    failed = record_of(f"2_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)
+    failed.failure = Failure("died", NASTY)
+    record = record_of(f"1_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)
+    record.pings.problem[0] = NASTY
+    result = result_of([bare_record(task=NASTY, python=NASTY), record, failed], cpu_model=NASTY, pythons={NASTY: NASTY})
+    result.command.append(NASTY)
+    columns = TracedRequests([0.1], [0.2], [NASTY], [[(0.1, 0.2, 0.1)]])
+    pings = Pings([0.0], [0.0], [0.1], [NASTY])
+    result.traces.append(
+        Trace(server=NASTY, title=NASTY, values={"task": NASTY, "python": NASTY}, requests=columns, pings=pings)
+    )
+    save(result, tmp_path / "hostile_result.json")
+    return tmp_path / "hostile_result.json"
+
+
+@pytest.mark.parametrize("format_", ["table", "timeline", "markdown", "csv", "json"])
+def test_reports_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
+    shown = Report(load(hostile_result)).formatted(format_)
+    assert "\ufffd" in shown
+    assert hidden(shown) == set()
+
+
+def test_pages_contain_no_invisible_characters(hostile_result: Path) -> None:
+    page = Report(load(hostile_result)).formatted("html")
+    assert page.count("<svg") >= 4
+    assert hidden(page) <= {"\xad"}  # the page's own soft hyphen in a heading
+
+
+@pytest.mark.parametrize("format_", ["markdown", "json"])
+def test_comparisons_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
+    shown = compared_as(compare_results(load(hostile_result), load(hostile_result)), format_)
+    assert hidden(shown) == set()
+
+
+def test_replacing_invisible_characters_keeps_numbers_line_ends_and_printable_text(hostile_result: Path) -> None:
+    raw = json.loads(hostile_result.read_text())["records"][1]
+    record = load(hostile_result).records[1]
+    assert record.transactions.finished_s == raw["transactions"]["finished_s"]
+    assert record.server_said.count("\n") == 1
+    assert record.title.count("\n") == 0
+    assert legible("naïve café 日本語 🙂") == "naïve café 日本語 🙂"
+    assert made_legible({"a\x1b": ["\u202e", 1, ("x",)]}) == {"a\ufffd": ["\ufffd", 1, ("x",)]}
+
+
+def test_a_lone_surrogate_in_a_name_is_replaced_before_the_result_is_saved(tmp_path: Path) -> None:
+    result = made_legible(result_of([record_of("1_\udcff")]))
+    save(result, tmp_path / "r.json")
+    assert load(tmp_path / "r.json").records[0].server == "1_\ufffd"
+
+
+def test_names_and_titles_of_servers_contain_no_invisible_characters(tmp_path: Path) -> None:
+    path = tmp_path / "1_\u202ename\x1b.py"
+    path.write_text('"""A \\x1b[2Jtitle\\u202e."""\nPORT = "--port"\n')
+    strategy = read_strategy(path)
+    assert hidden(strategy.name + strategy.title) == set()
+    assert strategy.path == path.resolve()
+
+
+def test_a_run_shows_no_invisible_characters_of_a_server(run_cli, tmp_path: Path) -> None:
+    server = (TESTS / "servers" / "crashes_at_startup.py").read_text()
+    path = tmp_path / "dies\u202e\x1b[31m.py"
+    path.write_text(server.replace("no database", "\\x1b]0;no\\x07 \\u202edatabase"))
+    ran = run_cli("run", f"./{path.name}", "--rounds", "1", "--time", "1s", "--users", "1", *WAITING, "--out", "r.json")
+    assert "its last line" in ran.stdout
+    assert hidden(ran.stdout + ran.stderr) == set()
+    assert hidden(json.dumps(json.loads((tmp_path / "r.json").read_text()), ensure_ascii=False)) == set()
+
+
+@pytest.mark.parametrize("words", [["report", "\x1b[31m\u202e.json"], ["run", "\x1b\u202e"]])
+def test_errors_contain_no_invisible_characters(words: list[str], run_cli) -> None:
+    ran = run_cli(*words)
+    assert ran.returncode == 2
+    assert hidden(ran.stderr) == set()
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_the_output_of_try_contains_no_invisible_characters(run_cli) -> None:
+    ran = run_cli("try", "\x1b\u202e:f")
+    assert ran.returncode == 2
+    assert hidden(ran.stdout + ran.stderr) == set()

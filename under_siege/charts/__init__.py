@@ -1,1 +1,0 @@
-"""Draw charts as SVG and embed them in HTML."""

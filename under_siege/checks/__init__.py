@@ -1,1 +1,0 @@
-"""The rules that make a case `failed`, `suspect` or `unclear`."""

@@ -1,0 +1,1 @@
+"""The command `drill`: inject faults and measure what they do."""

@@ -1,0 +1,157 @@
+"""Plan and run a drill: inject each fault into each server in each round, and record every incident."""
+
+import contextlib
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from common.errors import one_line
+from under_siege.drill.fault import CONTROL, Fault
+from under_siege.drill.fault_context import PROGRAM, STEADY_CPU_S, USERS, ServerFixture, compute_task, warm_server
+from under_siege.drill.fault_outcomes import FAULTS
+from under_siege.drill.job_faults import NO_JOBS
+from under_siege.host.services import Services
+from under_siege.measure.plan import Plan, ProgressListener, make_plan
+from under_siege.measure.session import Keep, Meanwhile, run_and_save
+from under_siege.paths import PACKAGE, environment_variable
+from under_siege.record.case import Case, Value
+from under_siege.record.record import CaseFailedError, Failure, Incident, Result
+from under_siege.suite.expectation import Expectations
+from under_siege.suite.selection import DRILL, refuse_unsupported
+from under_siege.suite.suite import Suite
+
+Chain = list[tuple[Case, Incident]]
+
+
+def drill_plan(
+    suite: Suite, options: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
+) -> tuple[Plan, int]:
+    """Return the plan of a drill, in which tasks have adjustable lengths, and its number of incidents.
+
+    Raises:
+        BadInputError: a drill does not support the suite; see also `make_plan`.
+    """
+    refuse_unsupported(DRILL, suite)
+    tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
+    no_ceiling = replace(suite, ceiling=None, axes={**suite.axes, "users": (USERS,)})
+    plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
+    return plan, sum(map(len, chains(plan, selected(options))))
+
+
+def selected(options: Sequence[str]) -> list[Fault]:
+    """Return the control and the faults that these values of --fault select; without values, return all faults."""
+    return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
+
+
+def run_drill(
+    plan: Plan,
+    options: Sequence[str],
+    out: Path,
+    watcher: ProgressListener,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Inject the selected faults into each server, and save the result after each incident; see `run_and_save`."""
+
+    async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
+        drill = Drill(ready, expectations, services, watcher, keep)
+        for chain in chains(ready, selected(options)):
+            await drill.run_chain(chain)
+
+    paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task
+        return run_and_save(plan, out, watcher, command, work, meanwhile)
+
+
+def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
+    """Yield chains of incidents that share a server, round by round and in random order within a round.
+
+    A fault that ends the server is the last of its chain; the other faults are distributed among the chains. The
+    control comes first in its chain, before any fault has affected the server. Faults that need a separate server come
+    at the end of each round.
+    """
+    order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
+    for case_round in range(1, plan.rounds + 1):
+        due = [fault for fault in faults if case_round == 1 or not fault.is_once]
+        ending = [fault for fault in due if fault.ends_server]
+        isolated = [fault for fault in due if fault.has_own_server]
+        control = [fault for fault in due if fault.name == CONTROL]
+        others = [fault for fault in due if fault not in (*control, *ending, *isolated)]
+        shared, separate = [], []
+        for case in plan.cases:
+            shuffled, count = order.sample(others, len(others)), max(1, len(ending))
+            groups = [[*shuffled[index::count], *ending[index : index + 1]] for index in range(count)]
+            groups[0] = [*control, *groups[0]]
+            shared += [[_incident(plan, case, fault, case_round) for fault in group] for group in groups if group]
+            separate += [[_incident(plan, case, fault, case_round)] for fault in isolated]
+        yield from order.sample(shared, len(shared))
+        yield from order.sample(separate, len(separate))
+
+
+def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Case, Incident]:
+    title, values = plan.targets[case.server].title, dict(case.values)
+    return case, Incident(server=case.server, title=title, values=values, fault=fault.name, round=case_round)
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A drill that runs chains of incidents with the same inputs."""
+
+    plan: Plan
+    expectations: Expectations
+    services: Services
+    watcher: ProgressListener
+    keep: Callable[[Incident], None]
+    jobless: set[Case] = field(default_factory=set)  # cases whose server accepts no jobs
+
+    async def run_chain(self, chain: Chain) -> None:
+        """Inject the faults of a chain one by one into the same server; replace the server if it does not recover."""
+        async with contextlib.AsyncExitStack() as stack:
+            fixture: ServerFixture | None = None
+            for case, incident in chain:
+                self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
+                incident.without = self._why_not_applicable(case, FAULTS[incident.fault])
+                if not incident.without:
+                    fixture = await self._inject(case, incident, stack, fixture)
+                if incident.without == NO_JOBS:
+                    self.jobless.add(case)
+                self.keep(incident)
+                self.watcher.case_ends()
+
+    def _why_not_applicable(self, case: Case, fault: Fault) -> str:
+        target = self.plan.targets[case.server]
+        if target.url and not fault.is_remote:
+            return "the bench did not start it"
+        if fault.broker_on_disk is not None and target.requires != PROGRAM:
+            return "it has no broker"
+        if fault.posts_jobs and case in self.jobless:
+            return NO_JOBS
+        return "it does not run the built-in tasks" if not case.task and fault.needs_builtin_tasks else ""
+
+    async def _inject(
+        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, fixture: ServerFixture | None
+    ) -> ServerFixture | None:
+        """Inject a fault, record the outcome, and return the server, or None if the next fault needs a new server."""
+        fault, began = FAULTS[incident.fault], False
+        try:
+            try:
+                if fixture is None:
+                    expected = self.plan.expected_of(case, self.expectations)
+                    inputs = (self.plan, case, expected, self.services, incident.round)
+                    fixture = await stack.enter_async_context(warm_server(*inputs, broker_on_disk=fault.broker_on_disk))
+                began, context = True, fixture.context(incident)
+                await fault.inject(context)
+                is_reusable = not fault.ends_server and not fault.has_own_server
+                if is_reusable and incident.left_whole is None:
+                    incident.left_whole = bool(incident.without) or await fixture.has_recovered(context)
+            finally:
+                if not incident.left_whole:
+                    await stack.aclose()
+        except CaseFailedError as failed:
+            if not began or not incident.seen:  # once metrics are recorded, the error is an effect of the fault
+                incident.failure = Failure(failed.code, str(failed))
+        except Exception as error:  # a bug in the bench must not discard the results of the other incidents
+            incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
+        return fixture if incident.left_whole else None

@@ -1,0 +1,331 @@
+"""Run a warm server with steady load, pings and an optional separate broker, so that faults can be measured."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import aiohttp
+import psutil
+
+from under_siege.drill.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
+from under_siege.drill.users import Users
+from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.host.ports import claimed_port, port_is_free
+from under_siege.host.resource_usage import tree_usage
+from under_siege.host.services import Services
+from under_siege.host.system_packages import path_of
+from under_siege.load.http_client import client, fetch
+from under_siege.load.pings import probing
+from under_siege.measure.plan import Plan, new_record
+from under_siege.measure.server import Server, running
+from under_siege.measure.warm_up import warm_up
+from under_siege.paths import HOST, environment_variable, server_environment
+from under_siege.record.case import Case
+from under_siege.record.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record
+from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
+from under_siege.suite.expectation import Expectation
+
+PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker need PROGRAM, and read VARIABLE
+FIRST_PORT = 16479
+READY_LIMIT_S = 10.0
+RESTART_DELAY_S = 0.5
+_ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
+_IN_MEMORY = ("--appendonly", "no")
+
+USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
+PING_EVERY_S = 0.025
+BEFORE_S = 0.8  # duration of the load before the fault
+LOOK_S = 0.02
+IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
+MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
+STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
+STOP_S = 0.05  # timeout for the server's exit after the last fault
+TIMEOUT_S = 5.0  # timeout of a request
+# The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
+# number is multiplied by the number of listening processes.
+IN_A_ROW = 20
+AT_ONCE = 4  # minimum number of concurrent requests in the recovery check; few enough that no server sheds load
+RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then minimum timeout of the recovery check
+FINE_S = 0.1  # timeout of a ping
+QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
+
+
+class RestartableBroker:
+    """A Redis server that keeps its port and directory when it is restarted."""
+
+    def __init__(self, command: list[str], port: int) -> None:
+        self._command, self._port = command, port
+        self._process = _start(command)
+
+    async def wait_until_ready(self) -> None:
+        """Wait until the broker accepts connections; raise CaseFailedError if this takes longer than READY_LIMIT_S."""
+        listening = await until(lambda: self._process.ended() or not port_is_free(self._port), READY_LIMIT_S)
+        if not listening or self._process.ended():
+            raise CaseFailedError("no_service", f"{PROGRAM} does not listen on port {self._port}; check that it starts")
+
+    async def kill_and_restart(self) -> None:
+        """Send SIGKILL to the broker, and restart it after RESTART_DELAY_S with the same port and directory."""
+        os.kill(self._process.pid, signal.SIGKILL)
+        await until(self._process.ended, READY_LIMIT_S)
+        await self.stop()
+        await asyncio.sleep(RESTART_DELAY_S)
+        self._process = _start(self._command)
+        await self.wait_until_ready()
+
+    async def stop(self) -> None:
+        await self._process.stop()
+
+
+def _start(command: list[str]) -> ManagedProcess:
+    managed = ManagedProcess(command, environment=server_environment())
+    for stream in (managed.process.stdout, managed.process.stderr):
+        Tail(stream)  # drains the pipe, so that the process never blocks on it
+    return managed
+
+
+@contextlib.asynccontextmanager
+async def separate_broker(python: str, workers: int | None, *, on_disk: bool) -> AsyncIterator[RestartableBroker]:
+    """Run a broker and a Celery worker for all servers that are started while the context is active.
+
+    Raises:
+        CaseFailedError: the broker does not start.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        directory = stack.enter_context(TemporaryDirectory(prefix="broker-", dir=os.environ.get("TMPDIR")))
+        port = int(stack.enter_context(claimed_port(FIRST_PORT)).getsockname()[1])
+        listen = ["--port", str(port), "--bind", HOST, "--dir", directory, "--save", "", "--databases", "1"]
+        broker = RestartableBroker([path_of(PROGRAM) or PROGRAM, *listen, *(_ON_DISK if on_disk else _IN_MEMORY)], port)
+        stack.push_async_callback(broker.stop)
+        stack.enter_context(environment_variable(VARIABLE, f"redis://{HOST}:{port}/0"))
+        await broker.wait_until_ready()
+        processes = ["--concurrency", str(workers)] if workers else []
+        celery = ["celery", "--quiet", "--app", "common.celery_kit", "worker", *processes]
+        worker = _start([python, "-P", "-m", *celery])
+        stack.push_async_callback(worker.stop)
+        yield broker
+
+
+def compute_task(cpu_s: float) -> str:
+    """Return the specification of a task that uses this much CPU time."""
+    return f"drill_task:compute({cpu_s:g})"
+
+
+def quick_s(idle_answer_s: float | None) -> float:
+    """Return the longest response time of a single request that counts as quick."""
+    return max(LEAST_QUICK_S, QUICK * (idle_answer_s or 0.0))
+
+
+@dataclass
+class FaultContext:
+    """A running server, the means to load and disturb it, and the incident to record."""
+
+    server: Server
+    session: aiohttp.ClientSession
+    users: Users
+    folder: Path  # directory shared with the tasks
+    incident: Incident
+    broker: RestartableBroker | None = None  # the separate broker; None if the server has its own or needs none
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Return the host and port of the server."""
+        host, _, port = self.server.url.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
+    @property
+    def has_builtin_tasks(self) -> bool:
+        """Return whether the server runs built-in tasks, which report their start and have an adjustable length."""
+        return self.incident.values.get("task") is not None
+
+    def now_s(self) -> float:
+        """Return the number of seconds since the load began."""
+        return time.monotonic() - self.began_s
+
+    def set_task_cpu(self, cpu_s: float) -> None:
+        """If the server runs built-in tasks, set the CPU time of all tasks that start from now on, and record it."""
+        if self.has_builtin_tasks:
+            self.set_cpu_time(cpu_s)
+            self.incident.values["task"] = compute_task(cpu_s)
+
+    def set_cpu_time(self, cpu_s: float) -> None:
+        """Set the CPU time of all tasks that start from now on."""
+        new = self.folder / f"{LASTS}.new"
+        new.write_text(str(cpu_s), encoding="ascii")
+        new.rename(self.folder / LASTS)  # atomic, so that no task reads half of it
+
+    def make_next_task_endless(self, name: str) -> None:
+        """Ensure that the next task to start never ends."""
+        (self.folder / f"{ENDLESS}{name}").touch()
+
+    def has_pending_endless_task(self) -> bool:
+        """Return whether a requested endless task has yet to start."""
+        return any(self.folder.glob(f"{ENDLESS}*"))
+
+    def started_tasks(self) -> int:
+        """Return how many tasks have started."""
+        return (self.folder / BEGUN).stat().st_size
+
+    @contextlib.asynccontextmanager
+    async def under_load(self) -> AsyncIterator[None]:
+        """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
+        incident, self.began_s = self.incident, time.monotonic()
+        pinging = probing(
+            self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
+        )
+        async with pinging, self.users.load(USERS, incident.requests, self.began_s):
+            await asyncio.sleep(BEFORE_S)
+            yield
+            incident.ended_s = self.now_s()
+
+    def mark_fault(self) -> float:
+        """Record and return the time of the fault."""
+        self.incident.fault_at_s = self.now_s()
+        return self.incident.fault_at_s
+
+    def rate_before(self) -> float:
+        """Return the rate before the fault."""
+        assert self.incident.fault_at_s is not None
+        return rate_between(self.incident, SETTLE_S, self.incident.fault_at_s)
+
+    async def recovers_within(self, limit_s: float) -> bool:
+        """Wait until the rate has recovered and no request fails; return False if this takes longer than `limit_s`."""
+        assert self.incident.fault_at_s is not None
+        while (now_s := self.now_s()) < self.incident.fault_at_s + limit_s:
+            if recovery_s(self.incident, now_s - WINDOW_S - MARGIN_S) is not None:
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the server and all its descendants have used."""
+        usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
+        return usage.cpu_s if usage else 0.0
+
+    async def is_idle(self) -> bool:
+        """Return whether the server uses little CPU time; background work uses some even in an idle server."""
+        before_s, began_s = self.cpu_s(), time.monotonic()
+        await asyncio.sleep(IDLE_S)
+        return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
+
+    def child_processes(self) -> list[psutil.Process]:
+        """Return all descendants of the server's main process."""
+        if self.server.pid is None:
+            return []
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(self.server.pid).children(recursive=True)
+        return []
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server's main process."""
+        assert self.server.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.server.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFixture:
+    """A warm server that is reused for several faults as long as it recovers from them."""
+
+    server: Server
+    session: aiohttp.ClientSession
+    users: Users
+    folder: Path
+    warm: Record
+    processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
+    broker: RestartableBroker | None = None
+
+    def context(self, incident: Incident) -> FaultContext:
+        """Prepare the server for the next fault, and return the context for injecting it."""
+        incident.workers, incident.idle_answer_s = self.warm.workers, self.warm.idle_answer_s
+        context = FaultContext(self.server, self.session, self.users, self.folder, incident, self.broker)
+        context.set_task_cpu(STEADY_CPU_S)
+        return context
+
+    async def has_recovered(self, context: FaultContext) -> bool:
+        """Return whether the server becomes idle within RECOVERY_LIMIT_S and then passes the recovery check."""
+        context.set_cpu_time(STEADY_CPU_S)
+        return await self._is_idle_soon(context) and await self.passes_check(context)
+
+    async def passes_check(self, context: FaultContext) -> bool:
+        """Run the recovery check until it passes, a request fails or its time is up; return whether it passed.
+
+        Each request opens a new connection, so that every listening process gets some requests.
+        """
+        incident = context.incident
+        incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
+        incident.recovery_processes = self.processes
+        limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
+        deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
+        while not incident.has_recovered and time.monotonic() < deadline_s:
+            await asyncio.gather(*(self.users.send_check(incident.recovery, context.began_s) for _ in range(at_once)))
+            if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
+                break
+        return bool(incident.has_recovered)
+
+    async def _is_idle_soon(self, context: FaultContext) -> bool:
+        deadline_s = time.monotonic() + RECOVERY_LIMIT_S
+        while time.monotonic() < deadline_s and self.server.alive():
+            if await self._answers_soon() and await context.is_idle():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    async def _answers_soon(self) -> bool:
+        if await self.users.send(timeout_s=quick_s(self.warm.idle_answer_s)):
+            return False
+        if (ping := self.server.ping) is None:
+            return True
+        try:
+            pong = await fetch(self.session, self.server.url + ping.path, FINE_S, request=ping.request)
+        except (CaseFailedError, aiohttp.ClientError):
+            return False
+        return ping.fits(pong.status, pong.body)
+
+
+@contextlib.asynccontextmanager
+async def warm_server(
+    plan: Plan,
+    case: Case,
+    expected: Expectation,
+    services: Services,
+    case_round: int,
+    *,
+    broker_on_disk: bool | None = None,
+) -> AsyncIterator[ServerFixture]:
+    """Start and warm up the server of a case, and stop it when the context ends.
+
+    Args:
+        broker_on_disk: whether the separate broker keeps its data on disk; if None, no separate broker is started.
+
+    Raises:
+        CaseFailedError: the server or the broker does not start.
+    """
+    record = new_record(plan, case, 0.0, case_round)
+    async with contextlib.AsyncExitStack() as stack:
+        folder, broker = stack.enter_context(_task_folder()), None
+        if broker_on_disk is not None:
+            starting = separate_broker(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
+            broker = await stack.enter_async_context(starting)
+        fresh = await stack.enter_async_context(client())
+        session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
+        server = await stack.enter_async_context(running(plan, case, record, services))
+        processes = await warm_up(server, fresh, expected, record)
+        server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
+        users = Users(session, server.load_url, expected, TIMEOUT_S, fresh)
+        yield ServerFixture(server, session, users, folder, record, len(processes), broker)
+
+
+@contextlib.contextmanager
+def _task_folder() -> Iterator[Path]:
+    """Create a directory in which tasks report their start, and set an environment variable to its path."""
+    with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
+        (Path(folder) / BEGUN).touch()
+        with environment_variable(FOLDER, folder):
+            yield Path(folder)

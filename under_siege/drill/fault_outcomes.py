@@ -1,0 +1,94 @@
+"""List all faults, and summarize the rounds of each server and fault as medians and a mark."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from under_siege.drill.client_faults import CLIENT_FAULTS
+from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED
+from under_siege.drill.incident_metrics import Figures
+from under_siege.drill.job_faults import JOB_FAULTS
+from under_siege.drill.process_faults import PROCESS_FAULTS
+from under_siege.record.case import Case
+from under_siege.record.record import FAILED_OUTCOMES, Incident, Result
+
+FAULTS = {fault.name: fault for fault in (*PROCESS_FAULTS, *CLIENT_FAULTS, *JOB_FAULTS)}
+FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAULTS.values() if fault.name != CONTROL))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultOutcome:
+    """The outcome of a fault on a server. Figures are medians over the rounds, or None if unknown or never reached."""
+
+    case: Case
+    title: str
+    fault: str
+    incidents: tuple[Incident, ...]
+    figures: Figures = field(default_factory=dict)
+    without: str = ""  # why the fault does not apply to the server
+    failure: str = ""  # why the drill failed
+    unusable: str = ""  # why no fault can be judged on this server; if set, `failure` is set, too
+
+    @property
+    def mark(self) -> str:
+        """Return the mark, or an empty string for the control, an inapplicable fault or a failed drill."""
+        mark = FAULTS[self.fault].mark(self.figures) if self.figures else UNMARKED
+        has_failed = any(incident.has_recovered is False for incident in self.incidents)
+        return HURT if mark == OK and has_failed else mark
+
+
+def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
+    """Return the outcome of each fault on each server, sorted by server number and fault."""
+    groups: dict[tuple[Case, str], list[Incident]] = {}
+    for incident in incidents:
+        if incident.fault in FAULTS:  # skip faults that only later versions define
+            groups.setdefault((incident.case.without(["task", "users"]), incident.fault), []).append(incident)
+    order = list(FAULTS)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0].sort_key, order.index(item[0][1])))
+    unusable = {case: _why_unusable(rounds) for (case, fault), rounds in ordered if fault == CONTROL}
+    return [_outcome(case, fault, rounds, unusable.get(case, "")) for (case, fault), rounds in ordered]
+
+
+def exit_code(result: Result) -> int:
+    """Return 1 if any drill failed or any fault left a server dead, and 0 otherwise."""
+    outcomes = fault_outcomes(result.incidents)
+    return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
+
+
+def _why_unusable(control: Sequence[Incident]) -> str:
+    """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
+    outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
+    failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
+    return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
+
+
+def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:
+    without = next((incident.without for incident in rounds if incident.without), "")
+    failure = next((incident.failure.message for incident in rounds if incident.failure), "") or unusable
+    sound = [figures_of(incident) for incident in rounds if not (incident.without or incident.failure or unusable)]
+    without = "" if sound else without
+    return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
+
+
+def _medians(rounds: Sequence[Figures]) -> Figures:
+    """Return the upper median of each figure, counting None (never reached) as infinite."""
+    names = dict.fromkeys(name for figures in rounds for name in figures)
+    medians: Figures = {}
+    for name in names:
+        values = sorted(np.inf if (value := figures[name]) is None else value for figures in rounds if name in figures)
+        median = values[len(values) // 2]
+        medians[name] = None if median == np.inf else float(median)
+    return medians
+
+
+def figures_of(incident: Incident) -> Figures:
+    """Return the figures of one incident, with None for times that were never reached."""
+    seen = incident.seen.items()
+    figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
+    figures |= FAULTS[incident.fault].measure(incident)
+    if incident.has_recovered is not None:
+        figures["failed_after"] = float(sum(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome))
+    if incident.has_recovered is False:
+        figures |= dict.fromkeys({"whole_s", "quick_s"} & figures.keys())
+    return figures

@@ -1,0 +1,72 @@
+"""Compute the metrics of one incident: rates, recovery time and ping latency."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from under_siege.record.record import FAILED_OUTCOMES, Incident
+
+# The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate over
+# WINDOW_S is at least RECOVERED times the rate before the fault.
+SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
+Figures = dict[str, float | None]
+
+
+def under_load(incident: Incident) -> Figures:
+    """Return the rates before and after the fault and, if there were pings, their latency after the fault."""
+    at_s = incident.fault_at_s or 0.0
+    figures: Figures = {
+        "before_per_s": rate_between(incident, SETTLE_S, at_s),
+        "after_per_s": rate_between(incident, at_s, incident.ended_s),
+    }
+    if incident.pings.due_s:
+        figures["ping_p99_s"] = ping_p99_s(incident, at_s, incident.ended_s)
+    return figures
+
+
+def answered_at_s(incident: Incident) -> list[float]:
+    """Return the times at which correct responses arrived."""
+    return _ended_at_s(incident, {""})
+
+
+def failed_at_s(incident: Incident) -> list[float]:
+    """Return the times at which requests failed, not counting refused requests."""
+    return _ended_at_s(incident, FAILED_OUTCOMES)
+
+
+def _ended_at_s(incident: Incident, outcomes: Collection[str]) -> list[float]:
+    requests = zip(incident.requests.ended_s, incident.requests.outcome, strict=True)
+    return [ended_s for ended_s, outcome in requests if outcome in outcomes]
+
+
+def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
+    """Return the rate of correct responses between two times."""
+    if to_s <= from_s:
+        return 0.0
+    return sum(from_s <= ended_s < to_s for ended_s in answered_at_s(incident)) / (to_s - from_s)
+
+
+def recovery_s(incident: Incident, until_s: float) -> float | None:
+    """Return the time from the fault to the first window of WINDOW_S, after the last failure, with a recovered rate.
+
+    Return None if no such window begins by `until_s`.
+    """
+    at_s = incident.fault_at_s or 0.0
+    before = rate_between(incident, SETTLE_S, at_s)
+    quiet_s = max([at_s, *failed_at_s(incident)])
+    answered_s = np.sort(answered_at_s(incident))
+    # A window with the maximum number of responses begins at a response, so also try the times of responses.
+    in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
+    begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
+    begins.sort()
+    inside = np.searchsorted(answered_s, begins + WINDOW_S) - np.searchsorted(answered_s, begins)
+    recovered = begins[inside / WINDOW_S >= RECOVERED * before]
+    return float(recovered[0] - at_s) if recovered.size else None
+
+
+def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
+    """Return the p99 latency of the pings due between two times, or None if at least 1 % got no correct response."""
+    pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
+    waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
+    p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf
+    return None if p99_s == np.inf else p99_s

@@ -1,1 +1,0 @@
-"""Virtual environments, services and load tools for a run, and the checks of `bench.py doctor`."""

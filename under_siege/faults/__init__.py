@@ -1,1 +1,0 @@
-"""The drill: inject faults and measure how servers recover."""

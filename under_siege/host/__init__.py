@@ -1,0 +1,1 @@
+"""What it runs on: processes, ports, environments, services, CPU and memory."""

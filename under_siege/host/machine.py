@@ -1,0 +1,189 @@
+"""Describe this machine, and find conditions that would distort a run."""
+
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from common.errors import BadInputError
+from common.workers import usable_cpus
+from under_siege.host.installation import isolated_tool
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
+from under_siege.host.resource_usage import tree_usage
+from under_siege.load.siege import Siege
+from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
+from under_siege.record.record import Environment
+
+TIME_WAIT_S = 60  # how long Linux reserves the port of a closed connection
+OLDEST_SIEGE = (4, 0, 4)
+FEW_FILES = 1024
+FEW_BYTES = 1_000_000_000
+
+
+def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
+    """Return a description of this machine and its software, for a result file."""
+    with ThreadPoolExecutor() as threads:  # both functions wait for a subprocess
+        commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
+    return Environment(
+        cpu_model=_cpu_model(),
+        cpus=psutil.cpu_count() or 1,
+        usable_cpus=usable_cpus(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        pythons={python.version: python.build for python in pythons},
+        commit=commit.result(),
+        speed_probe=f"{platform.python_version()} {speed_probe.result()}",
+    )
+
+
+def _speed_probe_work() -> str:
+    command = [*SPEED_PROBE, "--work"]
+    probe = subprocess.run(command, env=server_environment(), capture_output=True, text=True, check=True)
+    return probe.stdout.strip()
+
+
+def _cpu_model() -> str:
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    model = re.search(r"^model name[^:\n]*:(.*)", info, re.MULTILINE)
+    return model[1].strip() if model else platform.machine()
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with a `+` if files have changed since, or an empty string outside git."""
+    if IS_INSTALLED or shutil.which("git") is None:
+        return ""
+    # Without this option, a killed bench or a full disk could leave a lock in the user's repository.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
+    status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
+    head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
+    is_changed = re.search(r"^[^#]", status, re.MULTILINE)
+    return head[1] + "+" * bool(is_changed) if head else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition that would distort a run, with its remedy."""
+
+    what: str
+    remedy: str
+
+
+class OtherWork:
+    """The CPU time of all processes except this one and its descendants."""
+
+    def __init__(self) -> None:
+        self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
+
+    def share_pct(self, watch_s: float) -> float:
+        """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all CPUs."""
+        time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
+        machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
+        return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
+
+
+def _own_s() -> float:
+    usage = tree_usage(os.getpid(), memory=False)
+    return usage.cpu_s if usage is not None else 0.0
+
+
+def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None = None) -> list[Finding]:
+    """Return the conditions that would distort a run with this load tool.
+
+    Args:
+        watch_s: how long to watch the CPUs.
+        others: an observation of other processes that has already begun; None to begin one now.
+    """
+    others = others or OtherWork()
+    findings = [*(_siege() if tool == "siege" else ()), *_cpus(), *_network(), *_limits()]
+    if (busy_pct := others.share_pct(watch_s)) > BUSY_PCT:
+        busy = Finding(
+            f"other programs or noisy neighbours use {busy_pct:.0f} % of the CPUs", "close other programs, or wait"
+        )
+        return [busy, *findings]
+    return findings
+
+
+def in_one_line(findings: Sequence[Finding]) -> str:
+    return f"{'; '.join(finding.what for finding in findings)} ({INVOCATION} doctor shows remedies)"
+
+
+def _siege() -> Iterator[Finding]:
+    try:
+        with isolated_tool(Siege()) as siege:
+            version = siege.version()
+    except BadInputError as error:
+        missing, _, remedy = str(error).partition("; ")
+        yield Finding(missing, remedy)
+        return
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
+    if numbers < OLDEST_SIEGE:
+        yield Finding(f"siege {version} is too old", "install siege 4.0.4 or later")
+
+
+def _cpus() -> Iterator[Finding]:
+    cpus, usable = psutil.cpu_count() or 1, usable_cpus()
+    if usable < cpus:
+        yield Finding(
+            f"only {usable} of {cpus} CPUs can be used (affinity or a cgroup quota)",
+            f"lift the limit, or read the results as those of a {usable}-CPU machine",
+        )
+    if usable == 1:
+        yield Finding("only one CPU can be used, so no strategy can compute in parallel", "measure on more CPUs")
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    if battery is not None and battery.power_plugged is False:
+        yield Finding("this machine runs on battery power and may slow down", "plug it in")
+    has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()
+    if _settings("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == ["powersave"] and not has_pstate:
+        yield Finding("the CPUs are in power-saving mode", "cpupower frequency-set -g performance")
+
+
+BACKLOG = 2048  # the default of gunicorn and uvicorn
+
+
+def _network() -> Iterator[Finding]:
+    somaxconn = _settings("/proc/sys/net/core/somaxconn")
+    if somaxconn and int(somaxconn[0]) < BACKLOG:
+        yield Finding(
+            f"somaxconn is {somaxconn[0]}: if more connections arrive at once, some are delayed by seconds",
+            f"sysctl -w net.core.somaxconn={BACKLOG}",
+        )
+    span = _settings("/proc/sys/net/ipv4/ip_local_port_range")
+    if _settings("/proc/sys/net/ipv4/tcp_tw_reuse") == ["0"] and len(span) == 2:
+        ports = int(span[1]) - int(span[0]) + 1
+        yield Finding(
+            f"{ports:,} local ports, each usable once per minute, allow only {ports // TIME_WAIT_S} connections per "
+            "second",
+            "sysctl -w net.ipv4.tcp_tw_reuse=2",
+        )
+
+
+def _limits() -> Iterator[Finding]:
+    free = psutil.virtual_memory().available
+    if free < FEW_BYTES:
+        yield Finding(f"only {free / 1e6:.0f} MB of memory is free", "close other programs")
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 < files < FEW_FILES:
+        yield Finding(
+            f"a process may open only {files} files, and each user needs an open file", f"ulimit -n {FEW_FILES}"
+        )
+
+
+def _settings(path: str) -> list[str]:
+    """Return the words of a settings file, or an empty list if the file can't be read."""
+    try:
+        return Path(path).read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,210 @@
+"""Measure the machine during a case: its CPU usage, and its speed in a CPU loop and in baseline runs of the task."""
+
+import asyncio
+import contextlib
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.managed_process import ManagedProcess, Tail, reading_lines, until
+from under_siege.load.pings import in_background
+from under_siege.paths import script, server_environment
+from under_siege.record.record import Machine, Record, append_row
+
+CPU_TIMES_EVERY_S = 0.25
+RECENT_S = 2.0  # seconds for which samples are kept for the next case
+SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
+MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of baseline runs, and the time within which they must start
+BUSY_PCT = 10.0  # threshold for other programs' CPU time, as a percentage of all CPUs; an idle machine uses 1 or 2
+FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
+_RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
+
+
+@contextlib.asynccontextmanager
+async def script_process(
+    command: Sequence[str],
+    take: Callable[[str, float], None],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    folder: Path | None = None,
+    may_hide: bool = True,
+) -> AsyncIterator[ManagedProcess]:
+    """While the context is active, run one of the subprocess scripts, and call `take` for each line of its output."""
+    process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
+    try:
+        assert process.process.stdout is not None
+        with reading_lines(process.process.stdout.fileno(), take):
+            yield process
+    finally:
+        await process.stop(grace_s=0)
+
+
+@contextlib.asynccontextmanager
+async def watching_machine(record: Record) -> AsyncIterator[None]:
+    """Record the CPU times of the machine and of the bench while the context is active."""
+    before, own_before_s = psutil.cpu_times(), time.process_time()
+    try:
+        yield
+    finally:
+        record.bench_cpu_s = time.process_time() - own_before_s
+        record.machine = machine_between(before, psutil.cpu_times())
+        record.load_average_after = psutil.getloadavg()[0]
+
+
+def machine_between(before: object, after: object) -> Machine:
+    """Return the CPU times of the machine between two readings of `psutil.cpu_times()`."""
+    earlier_s = _times_s(before)
+    spent_s = {name: later_s - earlier_s[name] for name, later_s in _times_s(after).items()}
+    return Machine(
+        total_s=sum(spent_s.values()),
+        busy_s=_busy_s(spent_s),
+        steal_s=spent_s.get("steal", 0.0),
+        idle_s=spent_s.get("idle", 0.0) + spent_s.get("iowait", 0.0),
+    )
+
+
+def _times_s(times: object) -> dict[str, float]:
+    """Return the times by name, without guest times, which are already part of user time (proc(5))."""
+    names = getattr(times, "_fields", ())
+    return {name: getattr(times, name) for name in names if name not in ("guest", "guest_nice")}
+
+
+def _busy_s(times_s: dict[str, float]) -> float:
+    """Return the CPU time of all processes, without interrupts, in seconds."""
+    return sum(times_s.values()) - sum(times_s.get(name, 0.0) for name in ("idle", "iowait", "steal", "irq", "softirq"))
+
+
+class SpeedProbe:
+    """Receive the samples of one probe process that serves all cases, so that the machine's speeds can be compared."""
+
+    def __init__(self) -> None:
+        self._record: Record | None = None
+        self._recent: deque[tuple[float, int, float]] = deque()
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """Parse a sample that the process has printed, and keep it."""
+        at_s, cpu, took_s = line.split(",")
+        sample = float(at_s), int(cpu), float(took_s)
+        self._recent.append(sample)
+        while sample[0] - self._recent[0][0] > RECENT_S:
+            self._recent.popleft()
+        if self._record is not None:
+            append_row(self._record.beats, *sample)
+
+    @contextlib.asynccontextmanager
+    async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
+        """Record the recent samples since `since_s` and, while the context is active, new samples and CPU times."""
+        for sample in self._recent:
+            if sample[0] >= since_s:
+                append_row(record.beats, *sample)
+        self._record = record
+        try:
+            async with in_background(_record_cpu_times(record)):
+                yield
+        finally:
+            self._record = None
+
+
+@contextlib.asynccontextmanager
+async def speed_probe() -> AsyncIterator[SpeedProbe]:
+    """Run the speed probe while the context is active."""
+    probe = SpeedProbe()
+    async with script_process(SPEED_PROBE, probe.take, may_hide=False):
+        yield probe
+
+
+async def _record_cpu_times(record: Record) -> None:
+    columns, cpus, due_s = record.cpu_times, sorted(os.sched_getaffinity(0)), time.monotonic()
+    while True:
+        columns.at_s.append(time.monotonic())
+        times = psutil.cpu_times(percpu=True)
+        for cpu in cpus:
+            columns.busy_s.setdefault(cpu, []).append(round(_busy_s(_times_s(times[cpu])), 2))
+        due_s += CPU_TIMES_EVERY_S
+        await asyncio.sleep(due_s - time.monotonic())
+
+
+class LoneTaskTimer:
+    """Control a process that has imported the task and runs it once for each line that it reads."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self.process: ManagedProcess | None = None
+        self._lines: list[list[float]] = []
+        self._is_lost = False  # whether the process has failed or timed out, so that it must not be used again
+        self._last: list[list[float]] = []  # the previous runs
+        self._last_of: Record | None = None
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """Parse a line of output; ignore lines that the task prints."""
+        if _RUN.fullmatch(line):
+            self._lines.append([float(word) for word in line.split(",")])
+
+    def fresh_since_s(self, record: Record) -> float:
+        """Return the start time of recent runs made after the previous case, or infinity if there are none."""
+        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
+        return self._last[0][0] if is_fresh else math.inf
+
+    async def perform(self, record: Record) -> None:
+        """Record recent runs made after the previous case or, if there are none, make and record up to MOST_RUNS."""
+        if self.fresh_since_s(record) == math.inf:
+            began_s, self._last = time.monotonic(), []
+            while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
+                self._is_lost = self._is_lost or not await self._run_once()
+                if self._is_lost:
+                    break
+                self._last.append(self._lines[-1])
+        self._last_of = record
+        for at_s, wall_s, cpu_s, cpu in self._last:
+            record.alone_at_s.append(at_s)
+            record.alone_wall_s.append(wall_s)
+            record.alone_cpu_s.append(cpu_s)
+            record.alone_on_cpu.append(int(cpu))
+
+    async def _run_once(self) -> bool:
+        before, process = len(self._lines), self.process
+        assert process is not None
+        assert process.process.stdin is not None
+        try:
+            process.process.stdin.write(b"\n")
+            process.process.stdin.flush()
+        except OSError:  # the process has ended
+            return False
+        await until(lambda: len(self._lines) > before or process.ended(), self._timeout_s, look_s=0.002)
+        return len(self._lines) > before
+
+
+@contextlib.asynccontextmanager
+async def lone_task_timer(
+    task: str, python: Interpreter, timeout_s: float, folder: Path | None = None
+) -> AsyncIterator[LoneTaskTimer]:
+    """While the context is active, keep a process that makes baseline runs of the task on request."""
+    worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
+    async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
+        worker.process = process
+        Tail(process.process.stderr)  # drains the pipe, so that the process never blocks
+        yield worker
+
+
+@contextlib.asynccontextmanager
+async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTaskTimer | None) -> AsyncIterator[None]:
+    """Record the machine's speed while the context is active; make baseline runs of the task at its start and end."""
+    began_s = time.monotonic()
+    async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
+        if baseline:
+            await baseline.perform(record)
+        yield
+        if baseline:
+            await baseline.perform(record)
+    zero_s = began_s if record.load_began_s is None else record.load_began_s
+    for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
+        column[:] = [round(at_s - zero_s, 4) for at_s in column]

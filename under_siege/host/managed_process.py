@@ -1,0 +1,239 @@
+"""Start processes in their own sessions, read their output, and stop all of them, even after a signal."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from under_siege.host.process_tree import descendants
+from under_siege.host.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
+from under_siege.host.supervisor_client import Child
+from under_siege.record.result_file import legible
+
+LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
+LONGEST = 200  # maximum number of characters of an error
+_TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
+
+MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
+GRACE_S = 5.0
+LOOK_S = 0.01  # polling interval
+CALM_LOOK_S = 0.05  # polling interval during a measurement; more frequent polling would disturb it
+
+
+class Tail:
+    """Read a stream to its end on a thread, so that the process never blocks, and keep the last lines."""
+
+    LINES, KEPT_BYTES, BREATH_S = 40, 65536, 0.005
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        assert stream is not None
+        self._kept = b""
+        self.lines = 0  # number of lines read so far
+        self._fd = os.dup(stream.fileno())  # a duplicate stays open until it is read to its end
+        self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.closing(os.fdopen(self._fd, "rb", buffering=0)) as stream:
+            while chunk := stream.read(self.KEPT_BYTES):
+                self.lines += chunk.count(b"\n")
+                self._kept = (self._kept + chunk)[-self.KEPT_BYTES :]
+                if len(chunk) > 4096:
+                    time.sleep(self.BREATH_S)  # reading a flood of output must not disturb the measurement
+
+    def reading(self) -> bool:
+        """Return whether the stream is still open."""
+        return self._thread.is_alive()
+
+    def all_kept(self) -> str:
+        return self._kept.decode(errors="replace")
+
+    def text(self) -> str:
+        """Return the last lines."""
+        return "\n".join(self.all_kept().splitlines()[-self.LINES :])[-4000:]
+
+
+@contextlib.contextmanager
+def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
+    """Call `take(line, time.monotonic())` for each line; yield a function that reads available data now."""
+    rest = b""
+
+    def read() -> None:
+        nonlocal rest
+        try:
+            chunk = os.read(fd, 65536)
+        except OSError:  # no data, or (EIO) the other end of a terminal was closed
+            chunk = b""
+        arrived_s = time.monotonic()
+        *lines, rest = (rest + chunk).split(b"\n")
+        rest = rest[:LONGEST_BYTES]  # a stream without line ends must not fill the memory
+        for line in lines:
+            take(line[:LONGEST_BYTES].decode(errors="replace"), arrived_s)
+        if not chunk:
+            loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
+
+    os.set_blocking(fd, False)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(fd, read)
+    try:
+        yield read
+    finally:
+        loop.remove_reader(fd)
+
+
+def last_error(stderr: str) -> str:
+    """Return the last line of the last traceback, such as `KeyError: 'x'`, or an empty string if there is none."""
+    heads = list(_TRACEBACK.finditer(stderr))
+    if not heads:
+        return ""
+    # An exception group has bars before all of its lines; a logger's prefix precedes only the first line.
+    margin = heads[-1]["before"] if re.fullmatch(r"[\s|+]*", heads[-1]["before"]) else ""
+    for line in stderr[heads[-1].end() :].splitlines()[1:]:
+        text = line[len(margin) :]
+        if text.strip() and not text.startswith((" ", "\t")):
+            error = legible(text.strip())
+            return error if len(error) <= LONGEST else f"{error[: LONGEST - 1]}…"
+    return ""
+
+
+def how_it_ended(status: int) -> str:
+    """Describe an exit status: `ended with exit code 1` or, if it is negative, `was terminated by SIGKILL`."""
+    return f"ended with exit code {status}" if status >= 0 else f"was terminated by {signal.Signals(-status).name}"
+
+
+class ManagedProcess:
+    """A process that leads its own session, as a child of the supervisor."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        may_hide: bool = True,
+        folder: Path | None = None,
+    ) -> None:
+        self._mark, self._may_hide = uuid.uuid4().hex, may_hide
+        self.process = Child(command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, folder=folder)
+        self.pid = self.process.pid
+        self._began_s = psutil.Process(self.pid).create_time()  # the process exists until it is reaped
+
+    def ended(self) -> bool:
+        """Return whether the process has ended; don't reap it, so that its pid can't be reused."""
+        return self.process.poll() is not None
+
+    async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
+        """Wait for the end of the process; return whether it ended within the limit."""
+        return await until(self.ended, limit_s, look_s)
+
+    async def stop(self, grace_s: float = GRACE_S) -> None:
+        """Send SIGTERM, wait, then send SIGKILL to the process group and to processes that left it."""
+        if not self.ended():
+            self.process.terminate()
+            await self.wait(grace_s)
+        left = self._left() if self._may_hide else []
+        # Python's resource trackers remove the semaphores of the other processes once those have ended.
+        if trackers := [process for process in left if is_resource_tracker(process.pid)]:
+            _kill(process for process in left if process not in trackers)
+            await until(lambda: not any(map(_works, trackers)), TIDY_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+        deadline_s = time.monotonic() + GRACE_S
+        while (left := self._left()) and time.monotonic() < deadline_s:
+            _kill(left)
+            await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
+        self.process.close()
+        self.process.supervisor.end_if_idle()
+
+    def _left(self) -> list[psutil.Process]:
+        """Return the processes that have the mark, and unmarked orphans that are younger than this process.
+
+        Unmarked orphans have cleared their environment, so it is unknown which process started them. They are ignored
+        if `may_hide` is False, because then this process never hides its children.
+        """
+        left = processes(pids_with_variable(MARK, self._mark))
+        if self._may_hide:
+            for orphan in self.process.supervisor.orphans():
+                with contextlib.suppress(psutil.Error):
+                    if orphan.create_time() >= self._began_s and inherited(orphan.pid, MARK) is None:
+                        left += [orphan, *offspring(orphan.pid)]
+        return [process for process in left if _works(process)]
+
+
+def offspring(pid: int) -> list[psutil.Process]:
+    """Return those descendants of a process that still exist."""
+    return processes(descendants(pid))
+
+
+def processes(pids: Iterable[int]) -> list[psutil.Process]:
+    """Return the processes that still exist."""
+    existing = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            existing.append(psutil.Process(pid))
+    return existing
+
+
+def _kill(targets: Iterable[psutil.Process]) -> None:
+    for process in targets:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _works(process: psutil.Process) -> bool:
+    """Return whether the process exists and is not a zombie, which only its parent can remove."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+async def until(condition: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> bool:
+    """Poll until the condition is true; return whether it became true within the limit (which may be `math.inf`)."""
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        await asyncio.sleep(min(look_s, left_s))
+    return True
+
+
+def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
+    """Run the coroutine; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
+
+    Cancellation takes effect only where the coroutine awaits, so no process is started without being recorded. A
+    second signal is ignored, so it does not interrupt the cleanup.
+    """
+    stopped_by: list[int] = []
+
+    async def supervised() -> None:
+        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            if not stopped_by:
+                stopped_by.append(number)
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped_by:
+                raise
+
+    asyncio.run(supervised())
+    return stopped_by[0] if stopped_by else None

@@ -1,0 +1,205 @@
+"""Claim local ports, find the processes that listen on them, and enter a network namespace in which all ports are free.
+
+Responses count only if they come from the processes that the bench started for the case.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from under_siege.host.managed_process import offspring
+from under_siege.host.supervisor_client import another_supervisor
+from under_siege.paths import HOST
+from under_siege.record.record import CaseFailedError
+
+_NET = Path("/proc/net")
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the state "listening" and the socket's inode.
+_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
+_SETTINGS = Path("/proc/sys/net/ipv4")  # settings of the network namespace of the thread that opens them
+_FIRST_PORT = 32_768
+
+
+def claimed_port(first: int) -> socket.socket:
+    """Claim the first free port, starting at `first`; the claim ends when the returned socket is closed.
+
+    The socket is bound to the UDP port with the same number. Servers don't notice the claim, other runs on this
+    machine skip the port, and the system ends the claim when this process ends.
+    """
+    for port in range(first, 65536):
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError):
+            claim.bind((HOST, port))
+            if port_is_free(port):
+                return claim
+        claim.close()
+    raise CaseFailedError("no_port", f"all ports from {first} on are in use")
+
+
+def port_is_free(port: int) -> bool:
+    """Return whether a server could listen on the port now."""
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
+    """Raise CaseFailedError if the process that listens on the port is neither `pid` nor one of its descendants.
+
+    If the system does not report which process listens, don't raise an error.
+
+    Args:
+        supervisor_pid: the process that inherits the orphans of the server; these are also allowed to listen.
+    """
+    try:
+        if (
+            listeners(pid, port)
+            or port_is_free(port)
+            or (supervisor_pid is not None and listeners(supervisor_pid, port))
+        ):
+            return
+    except psutil.Error:
+        return
+    where = where_it_listens(pid) or "; the server does not listen on any port"
+    raise CaseFailedError("stranger", f"another process, which this run did not start, listens on port {port}{where}")
+
+
+def listening_processes(pid: int, port: int) -> int:
+    """Return how many of `pid` and its descendants listen on the port; return 1 if none do, or if unknown."""
+    try:
+        return max(1, len(listeners(pid, port)))
+    except psutil.Error:
+        return 1
+
+
+def listeners(pid: int, port: int) -> list[int]:
+    """Return which of `pid` and its descendants listen on the port; raise psutil.Error if that is unknown."""
+    return [process for process, its_port in _ports(pid) if its_port == port]
+
+
+def started_listeners(port: int, since_s: float) -> list[int]:
+    """Return which processes of this machine listen on the port and were started after `since_s` (Unix time)."""
+    inodes, found = {inode for inode, its_port in (_listening() or {}).items() if its_port == port}, []
+    for process in psutil.process_iter() if inodes else ():
+        with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
+            if process.create_time() >= since_s and not inodes.isdisjoint(_sockets(process.pid)):
+                found.append(process.pid)
+    return found
+
+
+def where_it_listens(pid: int, wanted: int | None = None) -> str:
+    """Return a hint (`; the server listens on port 5000 instead: ...`), or an empty string if no port is known."""
+    try:
+        ports = sorted({port for _, port in _ports(pid)})
+    except psutil.Error:
+        ports = []
+    if wanted in ports:
+        return f"; the server listens on port {wanted} at another address, such as ::1: expected {HOST}, as {{host}}"
+    listed = " and port ".join(map(str, ports[:3]))
+    return f"; the server listens on port {listed} instead: check {{host}} and {{port}} in its command" if ports else ""
+
+
+def _ports(pid: int) -> list[tuple[int, int]]:
+    """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
+    root = psutil.Process(pid)
+    listening = _listening()
+    ports: list[tuple[int, int]] = []
+    for process in (root, *offspring(pid)):
+        try:
+            if listening is None:
+                connections = process.net_connections(kind="tcp")
+                its_ports = [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
+            else:
+                its_ports = [listening[inode] for inode in _sockets(process.pid) if inode in listening]
+            ports += [(process.pid, port) for port in its_ports]
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            if process == root:
+                raise
+    return ports
+
+
+def _listening() -> dict[str, int] | None:
+    """Return the ports of all listening sockets by inode, or None if the system does not report them.
+
+    psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
+    """
+    try:
+        tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
+    except OSError:
+        return None
+    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)} if tables else None
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """Yield the inodes of the process's open sockets; raise psutil.Error if they can't be read."""
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was just closed
+                if match := _SOCKET.fullmatch(str(descriptor.readlink())):
+                    yield match[1]
+    except PermissionError:
+        raise psutil.AccessDenied(pid) from None
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+
+
+@contextlib.contextmanager
+def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterator[bool]:
+    """Enter a new network namespace with only a loopback interface; yield whether that succeeded, and warn if not.
+
+    Only this thread and the processes of a new supervisor are in the namespace (network_namespaces(7)).
+
+    Args:
+        ports: number of local ports. If it is set, ports in TIME_WAIT are not reused, as on macOS.
+    """
+    if not sys.platform.startswith("linux"):
+        warn("own_network requires Linux; the run continues without it")
+        yield False
+        return
+    with Path("/proc/thread-self/ns/net").open("rb") as before:
+        try:
+            _call("unshare", _CLONE_NEWNET)
+        except OSError as error:
+            warn(
+                f"own_network is not allowed here ({error.strerror}); the run continues without it. To use it, run "
+                "the bench as root or, once all environments are installed, in a namespace: "
+                "unshare -rn sh -c 'ip link set lo up; ...'"
+            )
+            yield False
+            return
+        try:
+            _bring_up("lo")
+            if ports is not None:
+                (_SETTINGS / "ip_local_port_range").write_text(f"{_FIRST_PORT} {_FIRST_PORT + ports - 1}")
+                (_SETTINGS / "tcp_tw_reuse").write_text("0")
+            with another_supervisor():
+                yield True
+        finally:
+            _call("setns", before.fileno(), _CLONE_NEWNET)
+
+
+def _call(name: str, *numbers: int) -> None:
+    """Make a system call that `os` offers only in Python 3.12 and later; raise OSError if it fails."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _bring_up(interface: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", interface.encode(), 0)
+        (flags,) = struct.unpack_from("H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", interface.encode(), flags | _IFF_UP))

@@ -1,0 +1,214 @@
+"""Start private instances of PostgreSQL and Redis for servers that need them, and stop them when the run ends."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from common.errors import BadInputError
+from under_siege.host.installation import run_command
+from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, until
+from under_siege.host.ports import claimed_port
+from under_siege.host.resource_usage import tree_usage
+from under_siege.host.supervisor_client import kept
+from under_siege.host.system_packages import install_command
+from under_siege.paths import HOST
+from under_siege.record.record import CaseFailedError, Record
+
+READY_LIMIT_S = 30.0
+NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists
+_REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service and the commands that start it. All options and `address` may contain {folder}, {host} and {port}."""
+
+    name: str
+    program: str
+    options: str
+    address: str
+    first_port: int
+    prepare: tuple[str, str] | None = None  # program to run first, and its options
+
+
+SERVICES = {
+    "postgresql": Service(
+        "postgresql",
+        "postgres",
+        "-D {folder}/data -p {port} -c listen_addresses={host} -c unix_socket_directories={folder} "
+        # With mmap, shared memory consists of files in the folder, which is removed at the end.
+        "-c dynamic_shared_memory_type=mmap -c fsync=off -c max_connections=300",
+        "postgresql://under_siege@{host}:{port}/postgres",
+        15432,
+        ("initdb", "--pgdata {folder}/data --username under_siege --auth trust --no-sync --encoding UTF8"),
+    ),
+    "redis": Service(
+        "redis",
+        "redis-server",
+        "--port {port} --bind {host} --dir {folder} --save '' --appendonly no",
+        "redis://{host}:{port}/0",
+        16379,
+    ),
+}
+
+
+class Services:
+    """The running services. Each service is started when it is first needed, and again if it has died."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
+        self._stack = stack or contextlib.AsyncExitStack()
+        self._running: dict[str, _Running] = {}
+
+    async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
+        """Start the needed services that aren't running, and return the address of each needed service by name.
+
+        Raises:
+            CaseFailedError: a service can't be started.
+        """
+        names = [name for name in needs if name in SERVICES]
+        for name in names:
+            if name not in self._running or self._running[name].process.ended():
+                self._running[name] = await self._stack.enter_async_context(_running(SERVICES[name]))
+        return {name: self._running[name].address for name in names}
+
+    async def must_live(self, needs: Sequence[str]) -> None:
+        """Raise CaseFailedError if a needed service has died."""
+        for name in needs:
+            running = self._running.get(name)
+            if running is not None and (status := running.process.process.poll()) is not None:
+                how = f"{how_it_ended(status)} during the run; {_last_line(running.output())}"
+                raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
+
+    def cpu_s(self, needs: Sequence[str]) -> float | None:
+        """Return the CPU time of the needed services in seconds, or None if none of them is running."""
+        pids = [self._running[name].process.pid for name in needs if name in self._running]
+        used_s = [usage.cpu_s for pid in pids if (usage := tree_usage(pid, memory=False)) is not None]
+        return sum(used_s) if used_s else None
+
+    @contextlib.contextmanager
+    def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
+        """Record the CPU time that the needed services use while the context is active."""
+        before_s = self.cpu_s(needs)
+        try:
+            yield
+        finally:
+            after_s = self.cpu_s(needs)
+            if before_s is not None and after_s is not None:
+                record.services_cpu_s = max(0.0, round(after_s - before_s, 4))
+
+
+@contextlib.asynccontextmanager
+async def services() -> AsyncIterator[Services]:
+    """Yield services that start on demand, and stop them at the end."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield Services(stack)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    process: ManagedProcess
+    tails: tuple[Tail, Tail]
+    address: str
+
+    def output(self) -> str:
+        return "\n".join(tail.text() for tail in self.tails)
+
+
+@contextlib.asynccontextmanager
+async def _running(service: Service) -> AsyncIterator[_Running]:
+    program = _path(service.name, service.program)
+    initial_program = _path(service.name, service.prepare[0]) if service.prepare else ""
+    as_user, uid = _unprivileged()
+    with contextlib.ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix=f"{service.name}-", dir="/tmp", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(temporary))
+        stack.enter_context(kept().removing(folder))
+        if uid is not None:
+            os.chown(folder, uid, -1)
+        claim = stack.enter_context(claimed_port(service.first_port))
+        places = {"folder": folder, "host": HOST, "port": claim.getsockname()[1]}
+        environment = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder), "LC_ALL": "C"}
+        if service.prepare:
+            options = [word.format(**places) for word in shlex.split(service.prepare[1])]
+            await _prepare(service.name, [*as_user, initial_program, *options], environment, folder)
+        options = [word.format(**places) for word in shlex.split(service.options)]
+        process = ManagedProcess([*as_user, program, *options], environment=environment, folder=folder)
+        try:
+            tails = Tail(process.process.stdout), Tail(process.process.stderr)
+            running = _Running(process, tails, service.address.format(**places))
+            await _accepts_connections(running, service.name, places["port"])
+            yield running
+        finally:
+            await process.stop()
+
+
+def _path(service: str, program: str) -> str:
+    """Return the path of a program, which may be outside the PATH, as PostgreSQL's programs are on Debian."""
+    debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
+    newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
+    if path is None:
+        how = install_command(service)
+        raise CaseFailedError("missing_program", f"{service} is not installed; install it with: {how}")
+    return str(path)
+
+
+def _unprivileged() -> tuple[list[str], int | None]:
+    """Return a command prefix that drops root privileges, and the new user id, or `[]` and `None` if not run as root.
+
+    Services run in their own IPC namespace, because PostgreSQL would leave shared memory behind if it were killed.
+    """
+    if os.getuid() != 0:
+        return [], None
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    user = next((users[name] for name in NOBODY if name in users), None)
+    if user is None or shutil.which("setpriv") is None:
+        raise CaseFailedError(
+            "no_service",
+            "services can't run as root: expected the program setpriv and a user named postgres, redis or nobody; "
+            "install setpriv (package util-linux), or run the bench as another user",
+        )
+    own_memory = ["unshare", "--ipc"] if shutil.which("unshare") else []
+    return [*own_memory, "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"], user.pw_uid
+
+
+async def _prepare(name: str, command: list[str], environment: dict[str, str], folder: Path) -> None:
+    try:
+        async with asyncio.timeout(READY_LIMIT_S):
+            await run_command(command, folder, environment, _last_error)
+    except (BadInputError, TimeoutError) as error:
+        why = str(error) or f"it took longer than {READY_LIMIT_S:.0f} s"
+        raise CaseFailedError("no_service", f"{name} can't be prepared; {why}") from None
+
+
+async def _accepts_connections(running: _Running, name: str, port: int) -> None:
+    deadline_s = asyncio.get_running_loop().time() + READY_LIMIT_S
+    while not running.process.ended() and asyncio.get_running_loop().time() < deadline_s:
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.close()
+            return
+        await asyncio.sleep(0.02)
+    await until(lambda: not any(tail.reading() for tail in running.tails), 0.5)
+    raise CaseFailedError("no_service", f"{name} can't be started; {_last_error(running.output())}")
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return f"its last line: {lines[-1][:200]}" if lines else "it printed nothing"
+
+
+def _last_error(output: str) -> str:
+    """Quote the last line that reports an error or, if no line does, the last line of the output."""
+    errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
+    return f"its last error: {errors[-1][:200]}" if errors else _last_line(output)

@@ -1,0 +1,248 @@
+"""Start processes as children of the supervisor, with an interface like that of `subprocess.Popen`."""
+
+import atexit
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from under_siege.host.process_tree import HAS_CHILDREN_FILES, children
+from under_siege.host.supervisor import LIMIT_S, RUN_MARK
+from under_siege.paths import PACKAGE
+
+TIMEOUT_S = 0.5
+SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S speeds up the start; only psutil needs site-packages
+
+
+class SupervisorClient:
+    """The bench's end of the socket to the supervisor."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self.is_lost = False  # whether the supervisor has ended, perhaps killed by a process that it started
+        self._socket, theirs = socket.socketpair()
+        self._lock, self._rest = threading.Lock(), b""
+        self._started: set[int] = set()  # processes that are not reaped yet
+        self.folders: list[Path] = []  # directories to remove if the bench is killed
+        self._statuses: dict[int, int] = {}  # exit statuses of processes that have ended
+        self._answers: list[dict[str, Any]] = []
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *FLAGS, SUPERVISOR, str(theirs.fileno()), self.mark],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        atexit.unregister(self._close)
+        self._socket.close()
+        self._process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LIMIT_S + 1)
+
+    def lives(self) -> bool:
+        """Return whether the supervisor is still running."""
+        if not self.is_lost:
+            with self._lock:
+                self._receive(wait=False)
+        return not self.is_lost
+
+    def start(
+        self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
+    ) -> int:
+        """Start a process in `folder`, by default the current directory; return its pid, or raise OSError."""
+        order = {
+            "start": list(argv),
+            "environment": {**environment, RUN_MARK: self.mark},
+            "folder": str(folder or Path.cwd()),
+        }
+        data = json.dumps(order).encode() + b"\n"
+        with self._lock:
+            sent = socket.send_fds(self._socket, [data], descriptors)
+            self._socket.sendall(data[sent:])
+            while not self._answers and not self.is_lost:
+                self._receive(wait=True)
+            lost: dict[str, Any] = {"error": [errno.ESRCH, "the supervisor was killed"]}
+            answer = self._answers.pop() if self._answers else lost
+        if "error" in answer:
+            self.end_if_idle()
+            raise OSError(*answer["error"], argv[0])
+        self._started.add(answer["pid"])
+        return int(answer["pid"])
+
+    def status(self, pid: int, *, wait: bool = False) -> int | None:
+        """Return the exit status, which is negative after a signal, or None while the process runs."""
+        with self._lock:
+            self._receive(wait=False)
+            while wait and pid not in self._statuses and not self.is_lost:
+                self._receive(wait=True)
+            return self._statuses.get(pid, -signal.SIGKILL if self.is_lost else None)
+
+    def reap(self, pid: int) -> None:
+        """Let the system reuse the pid of a process that has ended."""
+        self._started.discard(pid)
+        self._statuses.pop(pid, None)
+        self._send({"reap": pid})  # last, because another thread may then start a process with the same pid
+
+    def end_if_idle(self) -> None:
+        """If the supervisor has nothing left to supervise, end it and all processes that it has inherited."""
+        if not self._started and not self.folders:
+            self.is_lost = True
+            self._close()
+
+    def orphans(self) -> list[psutil.Process]:
+        """Return the processes that the supervisor has inherited but not started."""
+        orphans = []
+        for pid in children(self.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended
+                if pid not in self._started:
+                    orphans.append(psutil.Process(pid))
+        return orphans
+
+    @contextlib.contextmanager
+    def removing(self, folder: Path) -> Iterator[None]:
+        """Let the supervisor remove the directory if the bench is killed while the context is active."""
+        self._send({"folder": str(folder)})
+        self.folders.append(folder)
+        try:
+            yield
+        finally:
+            self.folders.remove(folder)
+            self._send({"forget": str(folder)})
+            self.end_if_idle()
+
+    def _send(self, order: dict[str, Any]) -> None:
+        with self._lock, contextlib.suppress(OSError):  # the supervisor may have died
+            self._socket.sendall(json.dumps(order).encode() + b"\n")
+
+    def _receive(self, *, wait: bool) -> None:
+        """Read messages from the supervisor; if there are none and `wait` is set, wait up to `TIMEOUT_S`."""
+        self._socket.settimeout(TIMEOUT_S if wait else 0.0)
+        try:
+            chunk = self._socket.recv(65536)
+        except TimeoutError:
+            self._process.send_signal(signal.SIGCONT)  # another process may have stopped it
+            return
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            chunk = b""
+        finally:
+            self._socket.settimeout(None)
+        self.is_lost = not chunk
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for message in map(json.loads, lines):
+            if "ended" in message:
+                self._statuses[message["ended"]] = message["status"]
+            else:
+                self._answers.append(message)
+
+
+_KEPT: list[SupervisorClient] = []
+
+
+def kept() -> SupervisorClient:
+    """Return the supervisor of this process; start it on first use, or again if it was killed."""
+    if not _KEPT or not _KEPT[-1].lives():
+        _KEPT.append(SupervisorClient())
+    return _KEPT[-1]
+
+
+@contextlib.contextmanager
+def another_supervisor() -> Iterator[None]:
+    """Use a new supervisor while the context is active, then return to the former one.
+
+    The new supervisor removes the same directories, because the processes that it kills may still write into them.
+    """
+    former = _KEPT[:]
+    _KEPT[:] = [SupervisorClient()]
+    try:
+        with contextlib.ExitStack() as stack:
+            for folder in [folder for supervisor in former for folder in supervisor.folders]:
+                stack.enter_context(_KEPT[0].removing(folder))
+            yield
+    finally:
+        for supervisor in _KEPT:
+            supervisor.end_if_idle()
+        _KEPT[:] = former
+
+
+class Child:
+    """A process that leads its own session. `stdin`, `stdout` and `stderr` are None unless they are pipes."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: int,
+        stdout: int | IO[bytes],
+        folder: Path | None,
+    ) -> None:
+        self.supervisor = kept()
+        self.returncode: int | None = None
+        with contextlib.ExitStack() as theirs:
+            self.stdin, reads = _stream(stdin, theirs, we_write=True)
+            self.stdout, writes = _stream(stdout, theirs)
+            self.stderr, complains = _stream(subprocess.PIPE, theirs)
+            try:
+                self.pid = self.supervisor.start(argv, environment, [reads, writes, complains], folder)
+            except BaseException:
+                self.close()
+                raise
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused."""
+        return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
+
+    def wait(self) -> int:
+        """Wait for the end of the process, reap it, and return its exit status."""
+        if self.returncode is None:
+            self.returncode = self.supervisor.status(self.pid, wait=True)
+            assert self.returncode is not None
+            self.supervisor.reap(self.pid)
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless the process has been reaped."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        """Close the bench's ends of the pipes."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # the process did not read everything
+                    stream.close()
+
+
+def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
+    """Return the bench's end of a pipe, if any, and the process's descriptor, which `theirs` closes if it is new."""
+    if not isinstance(wanted, int):
+        return None, wanted.fileno()
+    if wanted == subprocess.DEVNULL:
+        null = os.open(os.devnull, os.O_RDWR)
+        theirs.callback(os.close, null)
+        return None, null
+    reads, writes = os.pipe()
+    theirs.callback(os.close, reads if we_write else writes)
+    return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)

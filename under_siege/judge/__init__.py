@@ -1,0 +1,1 @@
+"""What it means: estimates, intervals, ranks and verdicts, computed from records."""

@@ -1,0 +1,110 @@
+"""Decide from confidence intervals whether requirements are met, missed or undecided."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from common.errors import BadInputError
+from under_siege.judge.estimates import more_needed
+from under_siege.judge.ranking import Comparison, MetricValue, known
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED
+from under_siege.record.requirement import Goal, Required, goal_names
+
+MET, MISSED, UNDECIDED = "met", "missed", "undecided"
+_OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
+_NOISE = {"wide_interval"}  # reasons that the interval already reflects
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The outcome of a requirement for one case."""
+
+    goal: Goal
+    case: Summary
+    known: MetricValue | None  # None if the case failed, or if the metric is unknown
+    outcome: str
+    doubt: str = ""  # reason for the outcome, if it does not follow from the interval
+    more: int | None = None  # how many more requests, with the same share of failures, would decide the outcome
+
+
+def judged(comparison: Comparison) -> list[Judged]:
+    """Judge each requirement that is not relative to a base, for each case that it applies to."""
+    return [
+        _judged(required.goal, comparison, place)
+        for required in comparison.result.requirements
+        if not required.goal.of_base
+        for place in places_of(required, comparison)
+    ]
+
+
+def places_of(required: Required, comparison: Comparison) -> Iterator[int]:
+    """Yield the indices of the cases that a requirement applies to."""
+    yield from (place for place, case in enumerate(comparison.cases) if required.server in ("", case.server))
+
+
+def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
+    case, value, more = comparison.cases[place], known(comparison, place, goal.figure), None
+    if case.verdict == FAILED:
+        return Judged(goal, case, None, MISSED, "it failed")
+    outcome = outcome_of(goal, value)
+    doubt = f"it is {case.verdict}" if outcome == MET and not _counts(goal, case) else ""
+    outcome = UNDECIDED if doubt else outcome
+    if value and outcome == UNDECIDED and goal.figure == "availability_pct" and not goal.is_at_most:
+        rounds = comparison.rounds[place]
+        more = more_needed(
+            [run.completed for run in rounds],
+            [run.attempts for run in rounds],
+            goal.limit / 100,
+        )
+    return Judged(goal, case, value, outcome, doubt, more)
+
+
+def _counts(goal: Goal, case: Summary) -> bool:
+    """Return whether a value that meets a requirement can be trusted.
+
+    Skipping work improves every metric. Therefore, a case that may have skipped work can miss a requirement, but can't
+    meet one.
+    """
+    codes = {reason.code for reason in case.reasons}
+    return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
+
+
+def judged_beside(goal: Goal, case: Summary, base: Summary | None, value: MetricValue | None) -> Judged:
+    """Judge a requirement that limits the speed-adjusted value as a multiple of a base."""
+    if case.verdict == FAILED:
+        return Judged(goal, case, None, MISSED, "it failed")
+    if base is None:
+        return Judged(goal, case, None, UNDECIDED, "it was not measured before")
+    outcome = outcome_of(goal, value)
+    doubts = []
+    if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base may have skipped work
+        doubts.append(f"it was {base.verdict} before")
+    if outcome == MET and not _counts(goal, case):
+        doubts.append(f"it is {case.verdict}")
+    return Judged(goal, case, value, UNDECIDED if doubts else outcome, ", and ".join(doubts))
+
+
+def outcome_of(goal: Goal, value: MetricValue | None) -> str:
+    """Return the outcome that follows from the interval, or `UNDECIDED` if there is no interval."""
+    edges = value.interval if value else None
+    holds = goal.decided(*edges) if edges else None
+    return UNDECIDED if holds is None else MET if holds else MISSED
+
+
+def exit_code_of(results: Sequence[Judged]) -> int:
+    """Return 1 if any requirement is missed, 3 if none is missed but any is undecided, or 0 if all are met."""
+    outcomes = {check.outcome for check in results}
+    return 1 if MISSED in outcomes else 3 if UNDECIDED in outcomes else 0
+
+
+def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
+    """Raise BadInputError if a requirement names a metric that no case has."""
+    sound = [place for place, case in enumerate(comparison.cases) if case.verdict != FAILED]
+
+    def has(figure: str) -> bool:
+        return any(known(comparison, place, figure) for place in sound)
+
+    for requirement in required:
+        if sound and not has(requirement.goal.figure):
+            names = ", ".join(name for name, figure in goal_names().items() if has(figure))
+            raise BadInputError(f"{requirement.text!r}: this result has no such metric; use one of {names}")

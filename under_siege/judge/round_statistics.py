@@ -1,0 +1,276 @@
+"""Compute the statistics of one round from its record and its ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
+from under_siege.judge.steady_rate import (
+    FEWEST_ANSWERS,
+    BurstTotals,
+    Flags,
+    Floats,
+    Spans,
+    SteadyRate,
+    answered_s,
+    is_even,
+    line_through,
+    loose_spans,
+    median_of,
+    on_clock,
+    spans_of,
+    steady_rate,
+)
+from under_siege.record.case import Case, Value
+from under_siege.record.record import Record
+
+# A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
+# requires at least MANY_ANSWERS responses.
+UNSETTLED, MANY_ANSWERS = 0.1, 10
+
+
+@dataclass(frozen=True)
+class CensoredSamples:
+    """Waiting times in seconds; `answered` is false for a wait without a correct response (right-censored)."""
+
+    waited_s: Floats
+    answered: Flags
+
+    def percentile(self, percent: float) -> float | None:
+        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response."""
+        times, share = self._distribution
+        reached = int(share.searchsorted(percent / 100 - 1e-9))
+        return float(times[reached]) if reached < len(times) else None
+
+    def seen_up_to_s(self) -> float:
+        """Return the longest wait, whether or not it ended with a response."""
+        return float(self.waited_s.max()) if len(self.waited_s) else 0.0
+
+    @cached_property
+    def _distribution(self) -> tuple[Floats, Floats]:
+        """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
+        order = np.lexsort((~self.answered, self.waited_s))
+        at_risk = np.arange(len(order), 0, -1)
+        share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
+        return self.waited_s[order], np.asarray(share, dtype=np.float64)
+
+
+def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
+    """Combine several sets of samples into one."""
+    waited_s = np.concatenate([waits.waited_s for waits in several])
+    return CensoredSamples(waited_s, np.concatenate([waits.answered for waits in several]))
+
+
+class Round:
+    """A record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
+
+    def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
+        self.record = record
+        self.case = record.case
+        self.load_s = record.load_s or 0.0
+        nearest = min(
+            ceilings, key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)), default=None
+        )
+        self.ceiling = self if record.is_ceiling else nearest
+        columns = record.transactions
+        right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
+        self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
+        self.totals = BurstTotals(record)  # used instead of single responses if the tool reports only totals
+        self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
+        # In totals, a response counts as correct if its status is good.
+        self.completed = int(self.good.sum()) + self.totals.completed
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Return the requests that the users sent."""
+        columns = self.record.transactions
+        return spans_of(columns.finished_s, columns.took_s, columns.user, self.good, self.record.tool_step_s)
+
+    @cached_property
+    def checks(self) -> Spans:
+        """Return the requests that the bench itself sent to check responses."""
+        checks = self.record.checks
+        return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
+
+    @cached_property
+    def rate(self) -> SteadyRate:
+        """Return the rate over the steady part, including responses to the bench's own requests."""
+        if self.record.failure is not None:
+            return SteadyRate(None, 0.0, too_short="it failed")
+        if self.totals:
+            return self.totals.rate(self.checks)
+        return steady_rate(self.spans, self.record.users, self.load_s, self.checks)
+
+    def rate_on(self, clock: Clock) -> float | None:
+        """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""
+        if not self.rate.per_s:
+            return None
+        if self.totals:
+            ends = self.totals.began_s + self.totals.took_s
+            return float(self.rate.per_s * self.totals.took_s.sum() / (clock(ends) - clock(self.totals.began_s)).sum())
+        spans, checks, end = on_clock(self.spans, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
+        rate = steady_rate(spans, self.record.users, float(end[0]), checks)
+        answers = answered_s(spans, checks)
+        answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
+        # The noise is a random walk, so the first and the last response give a more accurate rate than a fitted line.
+        if rate.evenly and len(answers) >= MANY_ANSWERS and is_even(answers):
+            return float((len(answers) - 1) / (answers[-1] - answers[0]))
+        return rate.per_s
+
+    @cached_property
+    def steady_s(self) -> Floats:
+        """Return the durations of the requests that were answered correctly in the steady part."""
+        return self.spans.duration_s[self._steady]
+
+    def steady_at_most_s(self) -> Floats:
+        """Return an upper bound for each duration in `steady_s`, because the tool rounds durations down."""
+        columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
+        longest: dict[float, float] = {}
+        for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
+            longest[ended] = max(took, longest.get(ended, 0.0))
+        by_tool = np.array([longest[ended] + self.record.tool_step_s for ended in ended_s.tolist()])
+        return np.maximum(self.steady_s, by_tool) if len(by_tool) else by_tool
+
+    @cached_property
+    def _steady(self) -> Flags:
+        return self.spans.good & (self.spans.ended_s >= self.rate.from_s)
+
+    @cached_property
+    def speeds(self) -> Speeds | None:
+        return speeds_of(self.record)
+
+    @cached_property
+    def speed(self) -> float | None:
+        """Return the machine's mean speed in the steady part, in units of the speed probe, weighted like the rate."""
+        if self.speeds is None:
+            return None
+        answers = answered_s(self.spans, self.checks)
+        answers = answers[slice(answers.searchsorted(self.rate.from_s), answers.searchsorted(self.load_s, "right"))]
+        if self.rate.evenly and len(answers) > FEWEST_ANSWERS and answers[-1] > answers[0]:
+            return line_through(answers, self.speeds.clock()(answers))[0]
+        return self.speeds.mean(self.rate.from_s, self.load_s)
+
+    @cached_property
+    def lowest_and_highest(self) -> tuple[float, float] | None:
+        """Return the lowest and highest of these speeds: the mean, and those in each half second of the steady part."""
+        if self.speeds is None or self.speed is None:
+            return None
+        speeds = np.append(self.speeds.moments(self.rate.from_s, self.load_s), self.speed)
+        return float(speeds.min()), float(speeds.max())
+
+    @cached_property
+    def load_beside(self) -> float:
+        """Return the mean utilization of the other CPUs while one CPU is busy in the steady part, or 0 if unknown."""
+        return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
+
+    @cached_property
+    def responses(self) -> CensoredSamples:
+        """Return the response times, except those of each user's first request, because the queue is not yet full.
+
+        Requests without a correct response are censored, including those that siege drops at the end.
+        """
+        spans, end_s = self.spans, self.load_s
+        never = max(0, self.record.users - int(spans.first.sum()))
+        in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
+        return CensoredSamples(
+            np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(never, end_s))),
+            np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + never, dtype=bool))),
+        )
+
+    def response_s(self, percent: float) -> float | None:
+        """Return a percentile of the response times."""
+        return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
+
+    @cached_property
+    def pings(self) -> CensoredSamples:
+        """Return the latencies of all pings; pings without a correct response are censored."""
+        right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
+        return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
+
+    @cached_property
+    def halves_of_pings(self) -> list[CensoredSamples]:
+        """Return the pings due in the first half of the siege, and those due in the second half."""
+        first = np.asarray(self.record.pings.due_s) < self.load_s / 2
+        return [CensoredSamples(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
+
+    def server_cpu_s(self) -> float | None:
+        """Return the CPU seconds that the server's processes used during the siege, or None if unknown."""
+        at_s, used_s = self._used
+        if len(used_s) < 2 or at_s[-1] <= at_s[0]:
+            return None
+        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.load_s or at_s[-1] - at_s[0]))
+
+    def cpus_used(self) -> float | None:
+        """Return the average number of CPUs that the server kept busy, or None if unknown."""
+        used_s = self.server_cpu_s()
+        return None if used_s is None or not self.load_s else used_s / self.load_s
+
+    def cpu_wanted(self) -> float | None:
+        """Return the average number of CPUs that the server's threads ran on or waited for, or None if unknown."""
+        waited_s, used = np.asarray(self.record.samples.waited_s), self.cpus_used()
+        if len(waited_s) < 2 or used is None:
+            return None
+        at_s = self.record.samples.at_s
+        more_s = np.diff(waited_s)  # negative if a process has ended
+        return used + float(more_s[more_s > 0].sum()) / (at_s[-1] - at_s[0])
+
+    @cached_property
+    def _used(self) -> tuple[Floats, Floats]:
+        """Return the times and cumulative CPU times of all samples, except those that omit an ended process."""
+        at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
+        grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
+        return at_s[grown], used_s[grown]
+
+    def cpu_s_per_transaction(self) -> float | None:
+        """Return the CPU seconds that the server used per transaction in the steady part, or None if unknown."""
+        at_s, used_s = self._used
+        if not self.rate.per_s or len(at_s) < 2 or not self.load_s:
+            return None
+        if self.totals:  # the server is idle between the bursts
+            return float(used_s[-1] - used_s[0]) / (self.completed + int(self.checks.good.sum()))
+        from_s, to_s = max(self.rate.from_s, at_s[0]), min(self.load_s, at_s[-1])
+        if to_s <= from_s:
+            return None
+        before, after = np.interp([from_s, to_s], at_s, used_s)
+        return float(after - before) / float((to_s - from_s) * self.rate.per_s)
+
+    def memory_bytes(self) -> int | None:
+        """Return the peak memory of the server during the siege, or None if unknown."""
+        return max(self.record.samples.memory_bytes, default=None)
+
+
+def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
+    """Yield the rounds of each case and of each ceiling, ordered by load, work and server number."""
+    ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))
+    ceilings = {id(record): Round(record) for _, record in ordered if record.is_ceiling}
+    cases: dict[Case, list[Round]] = {}
+    for case, record in ordered:
+        above = [ceiling for ceiling in ceilings.values() if ceiling.case.covers(case)]
+        cases.setdefault(case, []).append(ceilings.get(id(record)) or Round(record, above))
+    yield from cases.values()
+
+
+def _order(case: Case, record: Record) -> tuple[object, ...]:
+    """Return a sort key: first the load and the work, then the ceiling before the servers, then the server number."""
+
+    def sortable(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, float, str]]:
+        return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
+
+    number = record.server.rpartition("/")[2].split("_")[0]
+    place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
+    first = (*case.load, *(pair for pair in case.work if pair not in case.load))
+    return sortable(first), place, record.server, sortable(pair for pair in case.values if pair not in first)
+
+
+def alone_wall_s(rounds: Sequence[Round]) -> float | None:
+    """Return the median duration of the task when it runs alone, before and after the sieges of these rounds.
+
+    If the task can't run without a server, return the median response time of the idle servers.
+    """
+    runs = [wall_s for run in rounds for wall_s in run.record.alone_wall_s]
+    firsts = [run.record.idle_answer_s for run in rounds if not run.record.has_task and not run.record.is_ceiling]
+    return median_of(runs or firsts)

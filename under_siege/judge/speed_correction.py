@@ -1,0 +1,345 @@
+"""Estimate the rates and CPU times that servers would have had on an undisturbed machine.
+
+Three disturbances are measured during each siege: changes in the CPU speed (noisy neighbours, heat, batteries), CPU
+time taken by the hypervisor (steal time), and CPU time used by other programs. Rates are computed on a clock that runs
+at the speed of the CPUs, and then corrected for lost CPU time. The speed is a control variate (Lavenberg and Welch,
+Management Science 27, 1981). Its coefficient is estimated from the rounds, with a prior for CPU-bound, I/O-bound or
+mixed work. The uncertainty of each correction adds to the variance of the round, so disturbed rounds count less.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from under_siege.judge.round_statistics import Round
+
+Case = Sequence[Round]
+
+# Uncertainties estimated from recorded runs on noisy machines (docs/noise.md).
+BETWEEN_ROUNDS = 0.045  # standard deviation of a rate's logarithm between rounds, used only to estimate the coefficient
+BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient between sieges
+UNCERTAIN_LOSS = 0.4  # relative error of the correction for lost CPU time
+UNCERTAIN_WAIT = 0.1  # relative error for time lost to other programs, if the kernel reports how long threads waited
+# Share of all CPU time that other programs use even on a quiet machine; rates are not corrected for it.
+USUAL_OTHER_WORK = 0.02
+MOST_LOST = 0.9
+SURE_ERRORS = 3.0  # standard errors beyond which the effect of a server's own load on the CPU speed is significant
+ONE_MORE = 1.1  # tolerance for inexact clocks: a server that can use one CPU may seem to use 1.1 CPUs
+# A task is CPU-bound if its CPU time per wall time is at least MOSTLY, and I/O-bound if this ratio is at most
+# HARDLY.
+MOSTLY, HARDLY = 0.9, 0.1
+SATURATED, HALF_IDLE = 0.9, 0.5  # the same limits for a server with an unknown task, as a share of the available CPUs
+MOST_SLOPE = 1.1  # maximum slope, because a disturbance slows a task hardly more than it slows the speed probe
+
+
+class Slope(NamedTuple):
+    """How strongly a metric depends on the speed: the slope in a log-log plot, and the variance of this slope."""
+
+    value: float = 0.0
+    variance: float = math.inf
+
+
+class Prior(NamedTuple):
+    """The slope that is assumed before any measurement, and its standard deviation."""
+
+    value: float
+    deviation: float
+
+
+COMPUTES, WAITS, DOES_BOTH = Prior(0.9, 0.15), Prior(0.0, 0.05), Prior(0.5, 0.3)
+NOT_CORRECTED = Slope(0.0, 0.0)
+
+
+class _Fit(NamedTuple):
+    """Whether a case is CPU-bound, I/O-bound or mixed, and the slopes of its rate and of its work per CPU second."""
+
+    kind: Prior = DOES_BOTH
+    rate: Slope = NOT_CORRECTED
+    cpu: Slope = NOT_CORRECTED
+
+
+class SpeedCorrection:
+    """Adjust metrics to the usual speed of the machine, which is the mean over all rounds.
+
+    A server's own load also changes the CPU speed: sibling threads share a core, and more active cores reduce the turbo
+    frequency. This effect belongs to the strategy, so it is estimated but not corrected.
+    """
+
+    def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
+        """Fit the coefficients to all cases; `beside` holds the cases of another result that needs the same scale."""
+        results = [_with_speed(cases), _with_speed(beside)]
+        known = [run for rounds in results for run in rounds]
+        self._by_load, self._error_of_load = _slope_by_load(results)
+        self._usual_load = fmean(run.load_beside for run in known) if known else 0.0
+        self.usual = fmean(self._speed_of(run) for run in known) if known else None
+        self._fits: dict[Round, _Fit] = {}
+        self._rates_on_clock: dict[Round, float | None] = {}
+        if corrected and self.usual:
+            self._fit([*cases, *beside])
+
+    def speed(self, run: Round) -> float | None:
+        """Return the machine's speed in a round as a multiple of the usual speed."""
+        return self._speed_of(run) / self.usual if run.speed and self.usual else None
+
+    def lowest_and_highest(self, run: Round) -> tuple[float, float] | None:
+        """Return the lowest and highest speed in the steady part as multiples of the usual speed."""
+        if run.lowest_and_highest is None or not self.usual:
+            return None
+        usual = self.usual * self._effect_of_load(run)
+        return run.lowest_and_highest[0] / usual, run.lowest_and_highest[1] / usual
+
+    def coefficient(self, run: Round) -> float:
+        """Return how strongly the rate depends on the speed: 0 if not at all, about 1 if it is proportional."""
+        return self._fit_of(run).rate.value
+
+    def cpu_coefficient(self, run: Round) -> float:
+        """Return how strongly the work per CPU second depends on the speed."""
+        return self._fit_of(run).cpu.value
+
+    def slopes(self, run: Round) -> tuple[Slope, Slope]:
+        """Return the coefficients of the rate and of the work per CPU second, with their variances."""
+        fit = self._fits.get(run, _Fit(rate=Slope(), cpu=Slope()))
+        return fit.rate, fit.cpu
+
+    def rate(self, run: Round) -> float | None:
+        """Return the rate at the usual speed and without lost CPU time."""
+        rate = self._rate_on_clock(run)
+        return rate and rate * math.exp(-self._lost(run))
+
+    def rate_variance(self, run: Round) -> float:
+        """Return the variance that the correction adds to the logarithm of a round's rate."""
+        dependence, of_kind = self._cpu_dependence(run), 0.0
+        if self._fit_of(run).kind is DOES_BOTH and dependence:
+            # It is unknown how strongly the rate of a mixed workload depends on CPU time.
+            of_kind = (DOES_BOTH.deviation / COMPUTES.value * self._lost(run) / dependence) ** 2
+        return dependence**2 * _variance_of_loss(run) + of_kind + self._variance_of_slope(self._fit_of(run).rate, run)
+
+    def single_round_variance(self, run: Round) -> float:
+        """Return the variance of a rate's logarithm that the machine may have caused if there is no other round.
+
+        Without a second round, nothing shows whether steal time and other programs cost the server as much as they
+        used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
+        error of the mean speed.
+        """
+        if run.record.alone_cpu_s and self._fit_of(run).kind is WAITS:
+            return 0.0
+        variance = 0.0
+        for lost in (stolen(run), min(MOST_LOST, max(0.0, other_work(run) - USUAL_OTHER_WORK))):
+            variance += math.log1p(-lost) ** 2
+        if run.speeds is not None:
+            logs = np.log(run.speeds.moments(run.rate.from_s, run.load_s))
+            variance += float(logs.var()) / len(logs)
+        return variance
+
+    def cpu_s(self, run: Round) -> float | None:
+        """Return the CPU time per transaction at the usual speed."""
+        rate, used = self._rate_on_clock(run), run.cpus_used()
+        if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
+            return used / rate  # the number of CPUs in use does not depend on the speed, so only the rate adds an error
+        used_s = run.cpu_s_per_transaction()
+        return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
+
+    def cpu_variance(self, run: Round) -> float:
+        """Return the variance that the correction adds to the logarithm of a round's CPU time."""
+        return self._variance_of_slope(self._fit_of(run).cpu, run)
+
+    def _variance_of_slope(self, slope: Slope, run: Round) -> float:
+        uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
+        return uncertain * math.log(self.speed(run) or 1.0) ** 2
+
+    def shared_variance(self, case: Case) -> float:
+        """Return the variance that all rounds share because the effect of their own load on the speed is uncertain."""
+        by_load = (fmean(run.load_beside for run in case) - self._usual_load) * self._error_of_load
+        return (self.coefficient(case[0]) * by_load) ** 2
+
+    def response_s(self, run: Round, seconds: float | None) -> float | None:
+        """Adjust a response time to the usual speed; in a closed loop, it is inversely proportional to the rate."""
+        rate = self.rate(run)
+        return seconds and seconds * (run.rate.per_s / rate if rate and run.rate.per_s else 1.0)
+
+    def _rate_on_clock(self, run: Round) -> float | None:
+        if run not in self._rates_on_clock:
+            coefficient, rate = self.coefficient(run), run.rate.per_s
+            if coefficient and self.usual and run.speeds is not None:
+                rate = run.rate_on(run.speeds.clock(self.usual * self._effect_of_load(run), coefficient))
+            self._rates_on_clock[run] = rate
+        return self._rates_on_clock[run]
+
+    def _cpu_dependence(self, run: Round) -> float:
+        """Return how strongly the rate depends on CPU time, from 0 to 1."""
+        return min(1.0, self.coefficient(run) / COMPUTES.value)
+
+    def _lost(self, run: Round) -> float:
+        """Return the logarithm of the share of the rate that remained despite the lost CPU time."""
+        return self._cpu_dependence(run) * (math.log1p(-stolen(run)) + math.log1p(-taken_by_others(run)))
+
+    def _speed_of(self, run: Round) -> float:
+        """Return the speed without the effect of the server's own load."""
+        assert run.speed is not None
+        return run.speed / self._effect_of_load(run)
+
+    def _effect_of_load(self, run: Round) -> float:
+        return math.exp(self._by_load * run.load_beside)
+
+    def _fit_of(self, run: Round) -> _Fit:
+        return self._fits.get(run, _Fit())
+
+    def _fit(self, cases: Sequence[Case]) -> None:
+        for job in dict.fromkeys(case[0].case.job for case in cases):
+            of_job = [case for case in cases if case[0].case.job == job]
+            cpu = self._slope(of_job, _work_per_cpu_s, COMPUTES)
+            task = _kind_of_task(of_job)
+            kinds = [task or _kind_of_server(case) for case in of_job]
+            for kind in dict.fromkeys(kinds):
+                alike = [case for case, of_case in zip(of_job, kinds, strict=True) if of_case is kind]
+                rate = self._slope(alike, partial(_undisturbed, kind=kind), kind)
+                if kind is WAITS and rate.value < HARDLY:
+                    rate = NOT_CORRECTED
+                self._fits |= {run: _Fit(kind, rate, cpu) for case in alike for run in case}
+
+    def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
+        """Fit one slope to all cases, each centered, and shrink it towards the prior if there is little data."""
+        products = squares = 0.0
+        for case in cases:
+            known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
+            if len(known) > 1:
+                x = np.array([math.log(self._speed_of(run)) for run, _ in known])
+                y = np.array([math.log(value) for _, value in known])
+                weights = np.array([1 / (1 + _variance_of_loss(run) / BETWEEN_ROUNDS**2) for run, _ in known])
+                x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
+                products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
+        trust = BETWEEN_ROUNDS**2 / prior.deviation**2
+        value = (products + prior.value * trust) / (squares + trust)
+        return Slope(min(max(0.0, value), MOST_SLOPE), BETWEEN_ROUNDS**2 / (squares + trust))
+
+
+def _variance_of_loss(run: Round) -> float:
+    """Return the variance of the logarithm of the correction for lost CPU time."""
+    uncertain_wait = UNCERTAIN_LOSS if run.cpu_wanted() is None else UNCERTAIN_WAIT
+    of_stolen = UNCERTAIN_LOSS * math.log1p(-stolen(run))
+    of_taken = uncertain_wait * math.log1p(-taken_by_others(run))
+    return of_stolen**2 + of_taken**2
+
+
+def stolen(run: Round) -> float:
+    """Return the steal time as a share of the CPU time of all CPUs."""
+    machine = run.record.machine
+    return min(MOST_LOST, machine.steal_s / machine.total_s) if machine and machine.total_s else 0.0
+
+
+def other_work(run: Round) -> float:
+    """Return the share of all CPU time that programs outside the benchmark used, or 0 if it is unknown."""
+    record, machine = run.record, run.record.machine
+    if machine is None or not machine.total_s:
+        return 0.0
+    ours_s = sum(filter(None, (run.server_cpu_s(), record.tool_cpu_s, record.bench_cpu_s, record.services_cpu_s)))
+    return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
+
+
+def taken_by_others(run: Round) -> float:
+    """Return the share of a server's possible CPU time that it lost to other programs.
+
+    The loss is at most the time that the server's threads waited for a CPU, which the kernel counts. Without this count
+    (older results), the loss is at most the time that other programs used while no CPU was idle, and at most the CPU
+    time that the server could have used but did not.
+    """
+    machine, used = run.record.machine, run.cpus_used()
+    if machine is None or not machine.total_s or not used:
+        return 0.0
+    cpus = machine.total_s / (run.load_s or machine.total_s)
+    others, wanted = (other_work(run) - USUAL_OTHER_WORK) * cpus, run.cpu_wanted()
+    if wanted is None:
+        others -= (machine.idle_s or 0.0) / (run.load_s or 1.0)
+        usable = _usable_cpus(run, used, cpus)
+    else:
+        usable = min(1.0 if _is_limited_by_the_gil(run, used) else cpus, wanted)
+    lost = max(0.0, min(others, usable - used))
+    return min(MOST_LOST, lost / (used + lost))
+
+
+def _is_limited_by_the_gil(run: Round, used: float) -> bool:
+    """Return whether a server is one process that uses at most one CPU, and whose threads are not all constantly awake.
+
+    A thread that waits for the GIL wakes up repeatedly and then waits for a CPU that it can't use. If the task releases
+    the GIL instead, all threads run or wait for a CPU all the time.
+    """
+    record = run.record
+    busy_threads = min(record.workers or 1, record.users or 1)
+    are_all_awake = busy_threads > 1 and (run.cpu_wanted() or 0.0) >= MOSTLY * busy_threads
+    is_one_process = set(record.samples.processes) == {1} and record.gil is not False
+    return is_one_process and used <= ONE_MORE and not are_all_awake
+
+
+def _usable_cpus(run: Round, used: float, cpus: float) -> float:
+    """Return how many CPUs a server can use: one per worker, the number in use if it is nearly whole, or else all."""
+    workers, whole = run.record.workers, float(round(used))
+    if workers is not None and workers < cpus and not run.record.is_ceiling:
+        return float(workers)
+    return whole if whole and abs(used - whole) <= (ONE_MORE - 1) * whole else cpus
+
+
+def _with_speed(cases: Sequence[Case]) -> list[Round]:
+    """Return the rounds with a known speed, in the order in which they were measured."""
+    known = [run for case in cases for run in case if run.speed and run.completed]
+    return sorted(known, key=lambda run: run.record.load_began_s or 0.0)
+
+
+def _work_per_cpu_s(run: Round) -> float | None:
+    used_s = run.cpu_s_per_transaction()
+    return used_s and 1 / used_s
+
+
+def _undisturbed(run: Round, kind: Prior) -> float | None:
+    """Correct the rate for lost CPU time, so that only its dependence on the speed remains."""
+    left = (1 - stolen(run)) * (1 - taken_by_others(run))
+    return run.rate.per_s and run.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
+
+
+def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
+    """Return whether a task is CPU-bound, I/O-bound or mixed, or None if the task was never timed alone.
+
+    On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides.
+    """
+    records = [run.record for case in cases for run in case]
+    runs = [run for record in records for run in zip(record.alone_wall_s, record.alone_cpu_s, strict=False)]
+    shares = [cpu_s / wall_s for wall_s, cpu_s in runs if wall_s]
+    return _kind(max(shares), MOSTLY, HARDLY) if shares else None
+
+
+def _kind_of_server(case: Case) -> Prior:
+    """Return whether a server with an unknown task is CPU-bound, I/O-bound or mixed, from its share of the CPUs."""
+    shares = []
+    for run in case:
+        machine, used = run.record.machine, run.cpus_used()
+        if machine is not None and used and run.load_s:
+            used += (run.record.services_cpu_s or 0.0) / run.load_s
+            shares.append(used / max(1.0, min(machine.total_s / run.load_s, math.ceil(used / ONE_MORE))))
+    return _kind(fmean(shares), SATURATED, HALF_IDLE) if shares else DOES_BOTH
+
+
+def _kind(share: float, computes: float, waits: float) -> Prior:
+    return COMPUTES if share >= computes else WAITS if share <= waits else DOES_BOTH
+
+
+def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:
+    """Return the slope of the logarithm of the speed over the load on the other CPUs, and this slope's standard error.
+
+    Both are 0 if the speed does not fall significantly. Each result is centered, because speed differences between
+    results are not caused by the load.
+    """
+    centered = []
+    for rounds in results:
+        loads = np.array([run.load_beside for run in rounds])
+        speeds = np.log([run.speed for run in rounds if run.speed])
+        if len(loads) >= 4 and np.ptp(loads) >= 0.1:
+            centered.append((loads - loads.mean(), speeds - speeds.mean()))
+    if not centered:
+        return 0.0, 0.0
+    x, y = (np.concatenate(column) for column in zip(*centered, strict=True))
+    slope = float(x @ y / (x @ x))
+    error = (float(((y - slope * x) ** 2).sum()) / (len(x) - 1 - len(centered)) / float(x @ x)) ** 0.5
+    return (slope, error) if slope < -SURE_ERRORS * error else (0.0, 0.0)

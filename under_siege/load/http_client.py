@@ -1,0 +1,152 @@
+"""Send HTTP requests, by default each on a new connection, without caching or following redirects."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from common.errors import one_line
+from under_siege.record.record import CaseFailedError
+from under_siege.record.result_file import legible
+from under_siege.record.secrets import masked
+from under_siege.suite.suite import GET, Request
+
+BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
+ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")
+_MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
+MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A complete response."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]  # lower-case names
+
+    def described(self) -> str:
+        """Describe the response for a message: its status and redirect, and the size and beginning of its body."""
+        text = masked(self.body[:_MOST_MASKED_BYTES].decode(errors="replace"))
+        if BINARY.search(text[:60]):
+            kind = self.headers.get("content-type", "").partition(";")[0] or "binary data"
+            return f"{self.status} with {len(self.body)} bytes of {legible(kind)[:60]}"
+        beginning = text if len(text) <= 60 else f"{text[:57]}..."
+        location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
+        redirect = f" to {masked(legible(location))[:100]!r}" if location else ""
+        return f"{self.status}{redirect} with {len(self.body)} bytes {' '.join(beginning.split())!r}"
+
+
+@contextlib.asynccontextmanager
+async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSession]:
+    """Yield a session without a limit on connections, so that no request waits for another one."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
+    as_load_tools = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(
+        connector=connector, headers=as_load_tools, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
+        session._retry_connection = False  # a retry would hide a lost request; aiohttp has no public option for this
+        yield session
+
+
+def raw_url(url: str) -> URL:
+    """Return a URL that aiohttp sends unchanged, as load tools do, without encoding it again or resolving `..`."""
+    return URL(url, encoded=True)
+
+
+@contextlib.contextmanager
+def _case_fails(request: str, timeout_message: str, limit_s: float | None) -> Iterator[None]:
+    """Convert every failure, except a failed attempt to connect, to a CaseFailedError."""
+    try:
+        yield
+    except aiohttp.ClientConnectorError:
+        raise
+    except TimeoutError:
+        raise CaseFailedError("no_answer", f"{timeout_message} within {limit_s:.1f} s") from None
+    except (aiohttp.ClientError, ValueError) as error:  # aiohttp raises ValueError if a line or header is too long
+        raise CaseFailedError("no_answer", f"{request}: {one_line(error)}") from None
+
+
+async def fetch(
+    session: aiohttp.ClientSession,
+    url: str,
+    limit_s: float | None = None,
+    expected_bytes: int = 0,
+    request: Request = GET,
+) -> HttpResponse:
+    """Send one request and return the response.
+
+    Raises:
+        aiohttp.ClientConnectorError: no connection could be established, for example because it was refused.
+        CaseFailedError: the response did not arrive in time, is too long, or is not HTTP.
+    """
+    name = f"{request.method} {url}"
+    with _case_fails(name, f"{name} was not answered", limit_s):
+        async with open_request(session, url, request, limit_s) as response:
+            return await read_response(response, expected_bytes)
+
+
+def open_request(
+    session: aiohttp.ClientSession, url: str, request: Request = GET, limit_s: float | None = None
+) -> "aiohttp.client._RequestContextManager":
+    """Return a context manager that sends the request and yields the response, whose body is still unread."""
+    return session.request(
+        request.method,
+        raw_url(url),
+        headers=request.headers,
+        data=request.body or None,
+        timeout=aiohttp.ClientTimeout(total=limit_s),
+        allow_redirects=False,
+    )
+
+
+async def must_accept_connections(url: str) -> None:
+    """Open a connection and close it; raise ConnectionError if nothing is listening."""
+    parts = urlsplit(url)
+    try:
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    except OSError as error:  # a host with several addresses causes a plain OSError
+        raise ConnectionError(str(error)) from None
+    writer.close()
+    await writer.wait_closed()
+
+
+async def fetch_job(
+    session: aiohttp.ClientSession,
+    url: str,
+    limit_s: float | None = None,
+    expected_bytes: int = 0,
+    request: Request = GET,
+) -> HttpResponse:
+    """Post a job and return the response with its result; raise the same errors as `fetch`."""
+    with _case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
+        async with asyncio.timeout(limit_s):
+            async with open_request(session, url, replace(request, method="POST")) as response:
+                answer = await read_response(response, expected_bytes)
+            job_url = urljoin(url, answer.headers.get("location", "nowhere:"))
+            if answer.status == ACCEPTED and urlsplit(job_url)[:2] != urlsplit(url)[:2]:
+                raise CaseFailedError(
+                    "wrong_answer", f"POST {url}: the Location header is missing or names another server"
+                )
+            kept = [header for header in request.headers if header[0].lower() != "content-type"]
+            poll = Request(headers=(*kept, PREFER))
+            while answer.status == ACCEPTED:
+                answer = await fetch(session, job_url, limit_s, expected_bytes, poll)
+                await asyncio.sleep(POLL_S * (answer.status == ACCEPTED))
+            return answer
+
+
+async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -> HttpResponse:
+    """Read the whole response; raise CaseFailedError if it is much longer than expected."""
+    most_bytes, body = expected_bytes + MORE_BYTES, bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most_bytes:
+            response.close()
+            raise CaseFailedError("wrong_answer", f"{response.url} returned more than {most_bytes:,} bytes")
+    return HttpResponse(response.status, bytes(body), {name.lower(): value for name, value in response.headers.items()})

@@ -1,0 +1,115 @@
+"""Drive Locust with a process for each configured thread, and with a locustfile that reports totals."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
+from under_siege.record.result_file import LARGEST
+from under_siege.record.sampled_stacks import Count
+
+_FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
+# The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.
+_LOCUSTFILE = Path(__file__).with_name("locustfile.template").read_text(encoding="utf-8")
+_NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
+LONGER_S = 30
+WRONG = "wrong contents"  # the error that our locustfile and scripts report for a wrong body
+_Milliseconds = Annotated[float, Meta(ge=0, lt=LARGEST)]
+
+
+class LocustTotals(msgspec.Struct, frozen=True):
+    """The JSON file that the locustfile writes."""
+
+    requests: Count
+    took_s: Annotated[float, Meta(gt=0, lt=LARGEST)]
+    percentiles_ms: tuple[_Milliseconds, _Milliseconds, _Milliseconds, _Milliseconds]  # p50, p95, p99, maximum
+    body_bytes: Count | None
+    errors: list[tuple[str, Count]]
+
+    def count(self, *texts: str) -> int:
+        """Return the number of errors that contain one of the texts."""
+        return sum(count for error, count in self.errors if any(text in error for text in texts))
+
+
+class Locust(Driver):
+    name = program = "locust"
+    requirement = "locust~=2.47"
+    results = (_RESULT,)
+    version_pattern = r"\Alocust (\S+)"
+    runs_scripts = sends_mixes = returns_cookies = True
+    least_s, start_s = 3.0, 1.5
+
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        text = _LOCUSTFILE.format(
+            url=json.dumps(spec.url),
+            headers=json.dumps(spec.headers),
+            requests=[
+                (request.method, url, spec.headers_of(request), request.body or None)
+                for url, request in [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
+            ],
+            order=list(spec.order or [0]),
+            time_s=spec.time_s,
+            keep_alive=spec.keep_alive,
+            has_script=bool(spec.script),
+            folder=json.dumps(spec.folder),
+            expected=spec.expected,
+            wrong=WRONG,
+            longer_s=LONGER_S,
+        )
+        return {_FILE: text, **({_SCRIPT: spec.script} if spec.script else {})}
+
+    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
+        """Return the command. All users start at once. The locustfile ends the run, because -t includes the startup."""
+        options = [
+            "--headless",
+            "-u",
+            str(spec.users),
+            "-r",
+            str(spec.users),
+            "--only-summary",
+            "-f",
+            str(home / _FILE),
+        ]
+        options += ["-t", f"{whole_seconds(spec.time_s) + LONGER_S}s"]
+        if spec.threads > 1:  # by default, the master listens on all interfaces
+            options += ["--processes", str(spec.threads), "--master-bind-host", "127.0.0.1"]
+            options += ["--master-bind-port", str(spec.port), "--master-port", str(spec.port)] if spec.port else []
+        return [program, *options, *spec.options]
+
+    def errors(self, report: str) -> list[str]:
+        lines = [line for line in report.splitlines() if line.startswith("{")]
+        with contextlib.suppress(IndexError, msgspec.DecodeError):
+            counts = msgspec.json.decode(lines[-1], type=LocustTotals).errors
+            return [error for error, _ in sorted(counts, key=lambda pair: -pair[1])]
+        return []
+
+    def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
+        try:
+            reported = msgspec.json.decode(output.files.get(_RESULT, ""), type=LocustTotals)
+        except msgspec.DecodeError:
+            return None
+        failed, contents = reported.count(""), reported.count(WRONG)
+        wrong = contents + reported.count("status ", "BadStatusCode")
+        if failed > reported.requests:
+            return None
+        answered = reported.requests - failed + wrong
+        # Limit percentiles to the maximum, because Locust rounds percentiles (to two digits) but not the maximum.
+        times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
+        p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
+        return Totals(
+            right=reported.requests - failed,
+            wrong_status=wrong,
+            unanswered=failed - wrong,
+            connect_errors=reported.count(*_NO_CONNECTION),
+            took_s=reported.took_s,
+            p50_s=p50_s,
+            p95_s=p95_s,
+            p99_s=p99_s,
+            max_s=max_s,
+            body_bytes=reported.body_bytes,
+            wrong_contents=contents,
+        )

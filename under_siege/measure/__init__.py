@@ -1,0 +1,1 @@
+"""From a suite to records: cases, rounds, warm-up, ceiling."""

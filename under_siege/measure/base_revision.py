@@ -1,0 +1,167 @@
+"""Measure two revisions of an application in one run: the work tree and its base."""
+
+import ast
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import BadInputError
+from under_siege.host.installation import DIRECTORY
+from under_siege.host.interpreter import OLDEST_USER_PYTHON, interpreter
+from under_siege.record.case import REVISION, Value
+from under_siege.record.result_file import legible
+from under_siege.suite.suite import Suite, Target
+
+# What a checkout of the base does not need, although git ignores it.
+_BUILT = re.compile(
+    r"(^|/)(\.?v?env|node_modules|build|dist|results|htmlcov|__pycache__|\.[\w]+_cache|[^/]*\.(egg-info|py[co]|log))/?$"
+)
+LIMIT_S = 300.0  # timeout of each git command, such as a checkout
+
+
+def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequence[Path] = ()) -> Suite:
+    """Return the suite with an added axis `revision`, whose values are the base and the work tree.
+
+    Args:
+        base: a revision in the git repository of the suite's folder, or the directory of another work tree.
+        pythons: the paths of the interpreters that run the servers; if empty, those of the suite.
+        copied: files and folders that git ignores, relative to the current directory, to copy to the base.
+
+    Raises:
+        BadInputError: the base does not exist, it lacks the suite's folder, or a file can't be copied.
+    """
+    if (folder := suite.folder) is None:
+        raise BadInputError(
+            f"--against {legible(base)} needs a TARGET: expected a suite file, or an application such as shop.main:app"
+        )
+    if REVISION in suite.axes:
+        raise BadInputError(f"{suite.source}: axes.{REVISION}: expected another name, because --against adds this axis")
+    root = Path(top) if (top := _git(folder, "rev-parse", "--show-toplevel")) else None
+    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}") if root else ""
+    if root is not None and commit:
+        place, label = _checkout(root, commit), f"{legible(base)} ({commit[:7]})"
+    elif Path(base).is_dir():
+        place, label = Path(base).resolve(), legible(base)
+    else:
+        kind = "directory" if root is None else f"revision of {root}, and no such directory"
+        raise BadInputError(f"--against {legible(base)}: no such {kind}; use for example main, HEAD~1 or ../other")
+    inner = folder.relative_to(root) if root else Path()
+    if commit and not (place / inner).is_dir():
+        raise BadInputError(f"--against {legible(base)}: that revision has no directory {str(inner)!r}")
+    places = {label: place / inner if (place / inner).is_dir() else place, _work_tree(folder): folder}
+    if len(places) < 2 or len(set(places.values())) < 2:
+        raise BadInputError(f"--against {legible(base)}: that is the work tree itself; expected another directory")
+    if copied and not (root and commit):
+        raise BadInputError(f"--copy: {legible(base)} is a directory of yours; copy the files to it yourself")
+    for path in copied:
+        _copy(path, root or folder, place)
+    own = _editable_packages(root or folder, folder, pythons or suite.axes.get("python", [sys.executable]))
+    targets = tuple(_with_revisions(target, own) for target in suite.targets)
+    left = _ignored_files(folder, copied) if commit else ()
+    return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places, ignored=left)
+
+
+def _copy(path: Path, root: Path, place: Path) -> None:
+    """Copy a file or a folder of the work tree to the same place in the base."""
+    source = path.resolve()
+    if not source.exists() or not source.is_relative_to(root.resolve()):
+        raise BadInputError(f"--copy {legible(str(path))}: expected a file or folder of {root}")
+    target = place / source.relative_to(root.resolve())
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+    except (OSError, shutil.Error) as error:
+        raise BadInputError(f"--copy {legible(str(path))}: can't be copied to the base: {error}") from None
+
+
+def _ignored_files(folder: Path, copied: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files and folders that git ignores and that the application may need, without those that are copied.
+
+    Environments, caches and build results are left out.
+    """
+    listed = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z", "--", ".")
+    known = {path.resolve() for path in copied}
+    names = [name for name in listed.split("\0") if name and (folder / name).resolve() not in known]
+    return tuple(name for name in names if not _BUILT.search(name))
+
+
+def _with_revisions(target: Target, packages: Sequence[str]) -> Target:
+    """Return the target with the axis of revisions; let each revision import its own packages."""
+    environment = dict(target.environment)
+    paths = [*packages, *filter(None, [environment.get("PYTHONPATH")])]
+    if paths:
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return replace(target, axes=(*target.axes, REVISION), environment=tuple(environment.items()))
+
+
+def _editable_packages(root: Path, folder: Path, pythons: Sequence[Value]) -> list[str]:
+    """Return the directories of packages in editable mode, relative to the working directory of the commands.
+
+    On PYTHONPATH, they precede the installed ones, so that each revision imports its own packages.
+    """
+    found: dict[str, None] = {}
+    for python in pythons:
+        prefix = Path(interpreter(str(python), OLDEST_USER_PYTHON).prefix)
+        for file in sorted(prefix.glob("lib/python*/site-packages/*.pth")):
+            found |= dict.fromkeys(file.read_text(encoding="utf-8", errors="replace").splitlines())
+        for finder in prefix.glob("lib/python*/site-packages/__editable__*_finder.py"):  # of setuptools
+            mapping = re.search(r"^MAPPING[^=]*= (\{.*\})$", finder.read_text(encoding="utf-8"), re.MULTILINE)
+            packages = ast.literal_eval(mapping[1]) if mapping else {}
+            found |= dict.fromkeys(str(Path(path).parent) for path in packages.values())
+    inside = [path for path in found if Path(path).is_absolute() and Path(path).is_relative_to(root)]
+    return [os.path.relpath(path, folder) for path in inside]
+
+
+def _work_tree(folder: Path) -> str:
+    commit = _git(folder, "rev-parse", "--short=7", "HEAD")
+    changed = " with changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else ""
+    return f"work tree ({commit}{changed})" if commit else "work tree"
+
+
+def _checkout(root: Path, commit: str) -> Path:
+    """Return the directory with a checkout of the commit; create it on first use."""
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()
+    directory = DIRECTORY / "revisions" / f"{digest[:8]}-{commit[:12]}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
+            clone = Path(temporary, "clone")
+            _git(
+                root, "clone", "--quiet", "--shared", "--no-checkout", "--template=", str(root), str(clone), strict=True
+            )
+            _git(clone, "-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--detach", commit, strict=True)
+            clone.rename(directory)
+    return directory
+
+
+def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
+    """Return the output of git; if git fails, return an empty string, or raise BadInputError if `strict`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = next(argument for argument in arguments if argument in ("clone", "checkout")) if strict else ""
+    try:
+        ran = subprocess.run(
+            [shutil.which("git") or "git", "--no-optional-locks", "-C", str(folder), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            env=environment,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if strict:
+            raise BadInputError(f"git {command} failed: {error}") from None
+        return ""
+    if ran.returncode and strict:
+        raise BadInputError(f"git {command} failed: {legible(' '.join(ran.stderr.split()))[-300:]}")
+    return "" if ran.returncode else ran.stdout.strip()

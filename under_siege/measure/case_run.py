@@ -1,0 +1,275 @@
+"""Measure the cases of every round, one after the other, and record each outcome, including failures."""
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import aiohttp
+import msgspec
+import psutil
+
+from common.errors import BadInputError, one_line
+from under_siege.host.installation import Tool, run_command
+from under_siege.host.machine_speed import (
+    LoneTaskTimer,
+    beside_the_machine,
+    lone_task_timer,
+    machine_between,
+    speed_probe,
+    watching_machine,
+)
+from under_siege.host.resource_usage import sampling, watching_ports
+from under_siege.host.services import Services
+from under_siege.load.http_client import client
+from under_siege.load.pings import (
+    PING_INTERVAL_S,
+    AnswerCheck,
+    check_interval_s,
+    counting_replaced_workers,
+    in_background,
+    pending,
+    probing,
+    watch_drain,
+    watch_new_processes,
+)
+from under_siege.load.tool import LoadSpec
+from under_siege.measure.load_run import RunningTool, compute_bare, drive, spec_of, started
+from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
+from under_siege.measure.server import Server, running
+from under_siege.measure.start_command import suite_command
+from under_siege.measure.tool_request_replay import IN_A_ROW, RequestReplays
+from under_siege.measure.warm_up import last_pong, verify, warm_up
+from under_siege.record.case import Case
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
+from under_siege.suite.expectation import Expectation, Expectations, Files
+from under_siege.suite.suite import Load
+
+AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
+Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
+FIRST_PART = 6  # divisor: the first 1/6 of a warm-up shows how much CPU time a cold server uses
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """One measurement of a case: its inputs, and the record for its results."""
+
+    plan: Plan
+    case: Case
+    tool: Tool
+    replays: RequestReplays
+    expected: Expectation
+    length: Length
+    services: Services
+    record: Record
+    watcher: ProgressListener
+    after_siege: Sequence[AfterSiege] = ()  # functions to call before the server stops
+
+    async def measure(self) -> None:
+        """Measure the case. Any problem with the server becomes a failure in the record."""
+        began_s, record = time.monotonic(), self.record
+        record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
+        record.other_statuses = self.expected.other_statuses()
+        try:
+            await (
+                self._measure_bare() if self.plan.targets[self.case.server].has_no_server else self._measure_server()
+            )
+        except CaseFailedError as failed:
+            record.failure = Failure(failed.code, str(failed))
+        except Exception as error:  # a bug in the bench must not affect the other cases
+            record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
+        record.time_s = self.length.end_s
+        record.case_s = time.monotonic() - began_s
+
+    async def _measure_bare(self) -> None:
+        python, self.record.tool = self.plan.pythons[self.case.python], self.tool.driver.name
+        tell, folder = self.watcher.answer_came, self.plan.suite.folder
+        await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder)
+
+    async def _measure_server(self) -> None:
+        machine_before = psutil.cpu_times()
+        async with client() as session, running(self.plan, self.case, self.record, self.services) as server:
+            await warm_up(server, session, self.expected, self.record)
+            await self._send_warm_up_load(server)
+            jobs = self._jobs(server, session)
+            if jobs is not None:
+                await jobs()  # if this request fails, it should fail before the load
+            self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
+            spec = self._spec(server, self.plan.load_of(self.case), self.length)
+            # Start slow tools before the measurement.
+            waits = self.tool.driver.waits_to_begin
+            replay = await self.replays.of(spec)
+            if replay and spec.keep_alive and self.tool.driver.reuses_closed_connections:
+                twice = replace(replay, in_a_row=2, must_stay_open=True)
+                await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
+            async with started(self.tool, spec, self.record) if waits else contextlib.nullcontext() as running_tool:
+
+                def ask(in_a_row: int) -> Awaitable[object]:
+                    asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
+                    return server.explaining(verify(session, server.load_url, self.expected, self.record.users, asked))
+
+                async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
+                    waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
+                    if server.pid is not None or jobs is not None:
+                        limit_s = self.plan.suite.drain_limit_s
+                        await watch_drain(self.record, server.cpu_s, jobs, waiting, limit_s, new)
+            for go_on in self.after_siege:
+                await go_on(self, server)
+
+    def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
+        """Return a function that requests the number of queued jobs; if the suite has no `backlog`, return `None`."""
+        if (backlog := self.plan.suite.backlog) is None:
+            return None
+        return partial(pending, session, server.url, backlog, self.expected.timeout_s(self.record.users))
+
+    async def _send_warm_up_load(self, server: Server) -> None:
+        """Run the suite's warm-up load, so that servers complete their just-in-time compilation."""
+        load, users = self.plan.warm_up_of(self.case), self.record.users
+        if load is None:
+            return
+        parts = [load]
+        if load.requests is not None and load.requests >= 2 * FIRST_PART * users:
+            first = load.requests // FIRST_PART
+            parts = [replace(load, requests=first), replace(load, requests=load.requests - first)]
+        before_s = server.cpu_s()
+        self.record.warm_up_answers = await self.count_answers(server, parts[0])
+        if before_s is not None and (after_s := server.cpu_s()) is not None:
+            self.record.warm_up_cpu_s = max(0.0, round(after_s - before_s, 4))
+        for rest in parts[1:]:
+            await self.count_answers(server, rest)
+
+    async def count_answers(self, server: Server, load: Load) -> int:
+        """Run a load without recording it, and return the number of responses."""
+        unseen = msgspec.structs.replace(
+            self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
+        )
+        length = Length(load.time_s, self.record.users, self.expected)
+        await server.while_alive(drive(self.tool, self._spec(server, load, length), unseen, length, lambda: None))
+        return sum((*unseen.bursts.right, *unseen.bursts.wrong_status)) + len(unseen.transactions.took_s)
+
+    def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
+        files, users = self.expected.files, self.record.users
+        paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
+        return replace(
+            spec_of(load, users),
+            time_s=length.end_s,
+            url=server.url + (paths[0][0] if paths else load.path),
+            paths=paths,
+            folder=server.folder,
+            timeout_s=self.expected.timeout_s(users),
+            order=tuple(self.expected.mix.order) if self.expected.mix else (),
+            expected=self.expected.answer if self.expected.size_bytes >= 0 else b"",
+        )
+
+    async def _measure_load(
+        self,
+        server: Server,
+        session: aiohttp.ClientSession,
+        spec: LoadSpec,
+        running_tool: RunningTool | None,
+        ask: Callable[[int], Awaitable[object]],
+        jobs: Callable[[], Awaitable[float]] | None,
+    ) -> float | None:
+        """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
+        record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
+        record.load_began_s = began_s = time.monotonic()
+        check = AnswerCheck(ask, record.checks, began_s)
+        record.listens_elsewhere = server.listens_elsewhere
+        monitors = [
+            # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
+            probing(session, server.url, server.ping, timeout_s, record.pings, began_s, first_s=PING_INTERVAL_S),
+            check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
+            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
+            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
+            watching_machine(record),
+            watching_ports(record, began_s),
+        ]
+        async with contextlib.AsyncExitStack() as watching:
+            watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
+            for monitor in monitors:
+                await watching.enter_async_context(monitor)
+            driven = drive(self.tool, spec, record, self.length, self.watcher.answer_came, running_tool)
+            await server.while_alive(driven)
+        waiting = await jobs() if jobs else None
+        await server.while_alive(self._run_own_check(server))
+        # This response arrives after the server has processed the requests still queued at the end of the load.
+        await server.while_alive(check.check(IN_A_ROW))
+        pong = await server.while_alive(last_pong(session, server, timeout_s))
+        if record.checks.code[-1] or (pong is None and server.ping is not None):
+            await server.must_live()
+        record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
+        record.gil_enabled_by = server.gil_enabled_by()
+        return waiting
+
+    async def _run_own_check(self, server: Server) -> None:
+        """Run the suite's check, if there is one; raise CaseFailedError with the reason if it fails."""
+        if not self.plan.suite.expect.check:
+            return
+        record = self.record
+        answers = sum(record.bursts.right) + sum(
+            status in (record.answer_status, *record.other_statuses) for status in record.transactions.status
+        )
+        sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
+        size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report sizes
+        values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
+        values |= await self.services.addresses(self.plan.targets[self.case.server].needs)
+        start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values)
+        try:
+            await run_command(start.words, start.folder, start.environment)
+        except BadInputError as error:
+            raise CaseFailedError("wrong_answer", f"after the load, the suite's check failed: {error}") from None
+        except OSError as error:
+            raise CaseFailedError("no_check", f"{start.words[0]!r} can't be started: {one_line(error)}") from None
+
+
+async def run(
+    plan: Plan,
+    tool: Tool,
+    expectations: Expectations,
+    services: Services,
+    watcher: ProgressListener,
+    save: Callable[[Record], None],
+    choose: Choose,
+    after_last_siege: Sequence[AfterSiege] = (),
+) -> None:
+    """Measure the chosen cases of every round, and save each record when it is complete.
+
+    Args:
+        choose: returns which cases of a round to measure, given the last duration of each case.
+        after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        probe = await stack.enter_async_context(speed_probe())
+        baselines = await _lone_task_timers(plan, expectations, stack)
+        replays, took_s = RequestReplays(tool), dict[Case, float]()
+        for case_round, cases in enumerate(plan.in_order(), 1):
+            chosen = choose(cases, took_s)
+            after_siege = after_last_siege if case_round == plan.rounds else ()
+            for case in chosen:
+                began_s = time.monotonic()
+                expected = plan.expected_of(case, expectations)
+                length = Length(plan.load.time_s, case.users, expected)
+                record = new_record(plan, case, length.end_s, case_round)
+                name = "ceiling" if plan.targets[case.server].has_no_server else record.server
+                watcher.case_begins(f"round {case_round}  {name}", length.end_s)
+                needs = (plan, case, tool, replays, expected, length, services, record, watcher, after_siege)
+                async with beside_the_machine(record, probe, baselines.get(case.work)):
+                    await CaseRun(*needs).measure()
+                save(record)
+                took_s[case] = time.monotonic() - began_s
+                watcher.case_ends()
+            if not chosen:
+                return
+
+
+async def _lone_task_timers(
+    plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
+) -> dict[object, LoneTaskTimer]:
+    """For each task, start a process that times baseline runs of the task between sieges."""
+    workers = dict[object, LoneTaskTimer]()
+    for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
+        timeout_s = expectations[case.work].timeout_s(users=1)
+        worker = lone_task_timer(case.task, plan.python_of(case), timeout_s, plan.suite.folder)
+        workers[case.work] = await stack.enter_async_context(worker)
+    return workers

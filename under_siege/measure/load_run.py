@@ -1,0 +1,388 @@
+"""Run the load tool, continuously or in bursts; for the ceiling, let the users run the task without a server."""
+
+import asyncio
+import contextlib
+import math
+import os
+import pty
+import re
+import resource
+import subprocess
+import time
+import tty
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+
+from common.workers import usable_cpus
+from under_siege.host.installation import Tool
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.machine_speed import watching_machine
+from under_siege.host.managed_process import CALM_LOOK_S, ManagedProcess, Tail, how_it_ended, reading_lines, until
+from under_siege.host.ports import claimed_port
+from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
+from under_siege.load.pings import check_interval_s
+from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.measure.plan import Length
+from under_siege.paths import script, server_environment
+from under_siege.record.case import Case
+from under_siege.record.record import CaseFailedError, Record, append_row
+from under_siege.suite.expectation import Expectation
+from under_siege.suite.suite import Load
+
+OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
+REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
+SHORTEST_S = 1e-3
+MOST_KEPT = 4000  # maximum number of characters kept of each result file of a tool
+FIRST_PORT = 5557  # first port to try; Locust's default
+START_LIMIT_S = 30.0
+MOST_MEMORY = 0.5  # maximum share of the available memory for a tool; siege leaks memory with each 503
+LIFT_LIMIT_S = 5.0  # timeout for the exit of the tool, which usually takes 0.02 s
+UNKNOWN_LINES_KEPT = 20
+ERRORS_KEPT = 3  # number of distinct errors of a tool
+SPARE_FILES = 20  # number of files that a tool opens besides a connection for each user
+RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its terminal
+
+# A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
+# while all threads of its process wait, even if threads of other processes wait for their GIL.
+PROCESSES_PER_CPU = 2
+START_S = 30.0  # maximum seconds for starting Python and importing the task
+SLOWER = 3  # maximum slowdown of a task that runs beside others, compared with its trial
+_CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
+_TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
+
+
+def spec_of(load: Load, users: int) -> LoadSpec:
+    """Return the load for a tool, without its time and URL, which the caller sets."""
+    return LoadSpec(
+        users,
+        time_s=0.0,
+        url="",
+        request=load.request,
+        requests=load.requests,
+        keep_alive=load.keep_alive,
+        threads=load.threads,
+        options=load.options,
+        script=load.script,
+        mix=tuple((one.path, one.request) for one in load.mix),
+    )
+
+
+@contextlib.asynccontextmanager
+async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[RunningTool]:
+    """Start a tool that reports every response, wait until it is ready, and stop it at the end.
+
+    Its stdout is a terminal, because the tool would buffer its output to a pipe.
+
+    Raises:
+        CaseFailedError: the tool does not start.
+    """
+    command, waits = tool.command(spec), tool.driver.waits_to_begin
+    record.tool_command = _without_path(tool, command)
+    terminal, theirs = pty.openpty()
+    try:
+        tty.setraw(theirs)
+        with os.fdopen(theirs, "wb") as stdout:
+            stdin = subprocess.PIPE if waits else subprocess.DEVNULL
+            process = ManagedProcess(
+                with_open_files(command, spec.users),
+                environment=tool.environment(),
+                stdin=stdin,
+                stdout=stdout,
+                may_hide=False,
+            )
+        report = Tail(process.process.stderr)
+        try:
+            if waits:
+                await _until_ready(process, terminal, tool.driver.name)
+            yield process, terminal
+        finally:
+            await process.stop(grace_s=0)
+            await until(lambda: not report.reading(), 1.0)
+            record.tool_report = report.text()
+            record.tool_errors = tool.driver.errors(report.all_kept())[:ERRORS_KEPT]
+            record.socket_failures = tool.driver.failures(record.tool_report, record.transactions.status)
+    finally:
+        os.close(terminal)
+
+
+def with_open_files(command: list[str], users: int) -> list[str]:
+    """Return the command, changed so that the tool can open a connection for each user, if the soft limit is lower.
+
+    Raises:
+        CaseFailedError: the hard limit is lower, too.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = users + SPARE_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return command
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise CaseFailedError(
+            "open_files",
+            f"{users:,} users need {needed:,} open files, but the hard limit is {hard:,} (ulimit -Hn); use fewer users",
+        )
+    return ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(needed), *command]
+
+
+def _without_path(tool: Tool, command: list[str]) -> list[str]:
+    return [Path(word).name if word == tool.program else word for word in command]
+
+
+async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> None:
+    lines: list[str] = []
+    with reading_lines(terminal, lambda line, _: lines.append(line)):
+        await until(lambda: bool(lines) or process.ended(), START_LIMIT_S)
+    if not lines or process.ended():
+        raise CaseFailedError(f"{name}_failed", f"{name} did not start")
+
+
+async def drive(
+    tool: Tool,
+    spec: LoadSpec,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    running: RunningTool | None = None,
+) -> None:
+    """Run the load tool for the length of the siege, and write its results to the record.
+
+    Args:
+        tell: called for each response, if the tool reports them individually.
+        running: the tool, if it is already running.
+
+    Raises:
+        CaseFailedError: the tool exited early or did not finish in time, or reported nothing.
+    """
+    record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
+    record.keep_alive, record.tool_cpus = spec.keep_alive, tool.driver.cpus(spec)
+    if not tool.driver.streams_responses:
+        await _drive_in_bursts(tool, spec, record, length)
+        return
+    async with contextlib.nullcontext(running) if running else started(tool, spec, record) as (process, terminal):
+        await _listen(tool, spec, record, length, tell, process, terminal)
+
+
+async def _listen(
+    tool: Tool,
+    spec: LoadSpec,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    process: ManagedProcess,
+    terminal: int,
+) -> None:
+    name, began_s, has_count = tool.driver.name, record.load_began_s or 0.0, spec.requests is not None
+
+    if has_count:
+        length.last_until(REQUESTS_LIMIT_S)
+    start_cpu_s = _let_begin(process) if tool.driver.waits_to_begin else 0.0
+    most_bytes = MOST_MEMORY * psutil.virtual_memory().available
+
+    def is_over() -> bool:
+        _check_memory(process.pid, most_bytes, record)
+        return process.ended() or time.monotonic() >= began_s + length.end_s
+
+    with reading_lines(terminal, _recorder(tool, record, length, tell)) as read_the_rest:
+        await until(is_over, math.inf, CALM_LOOK_S)
+        if process.ended() is not has_count:
+            why = f"did not finish within {REQUESTS_LIMIT_S:.0f} s" if has_count else "exited before the siege was over"
+            raise CaseFailedError(f"{name}_failed", f"{name} {why}")
+        record.load_s = time.monotonic() - began_s
+        used_s = _cpu_s(process.pid)
+        record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
+        process.process.terminate()  # siege stops and prints its summary
+        await process.wait(LIFT_LIMIT_S)
+        read_the_rest()
+    if has_count:
+        length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
+
+
+def _recorder(tool: Tool, record: Record, length: Length, tell: Callable[[], None]) -> Callable[[str, float], None]:
+    """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
+    began_s = record.load_began_s or 0.0
+
+    def take(line: str, arrived_s: float) -> None:
+        at_s = arrived_s - began_s
+        if (response := tool.driver.parse_line(line)) is not None:
+            columns = response.took_s, response.status, response.size_bytes, response.user
+            append_row(record.transactions, round(at_s, 6), *columns)
+            length.answer(response.user, at_s)
+            tell()
+        elif line.strip():
+            record.tool_unknown += 1
+            if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
+                record.tool_unknown_lines.append(line.strip()[:200])
+
+    return take
+
+
+def _let_begin(process: ManagedProcess) -> float:
+    """Tell a waiting tool to begin, and return the CPU seconds that it had used by then."""
+    start_cpu_s = _cpu_s(process.pid) or 0.0
+    assert process.process.stdin is not None
+    process.process.stdin.write(b"go\n")
+    process.process.stdin.flush()
+    return start_cpu_s
+
+
+def _cpu_s(pid: int) -> float | None:
+    try:
+        return used_cpu_s(psutil.Process(pid))
+    except psutil.Error:
+        return None
+
+
+def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
+    with contextlib.suppress(psutil.Error):
+        if psutil.Process(pid).memory_info().rss > most_bytes:
+            why = f"{record.tool} used {MOST_MEMORY:.0%} of the free memory and was stopped"
+            if record.tool == "siege":
+                why += ': siege 4.0 leaks 20 KB with each 503; use tool = "wrk" in a suite, or a longer queue'
+            raise CaseFailedError(f"{record.tool}_memory", why)
+
+
+async def _drive_in_bursts(tool: Tool, spec: LoadSpec, record: Record, length: Length) -> None:
+    """Run the tool repeatedly until the time is over, and record the totals of each run."""
+    assert record.load_began_s is not None
+    count, each_s = (1, spec.time_s) if spec.requests else length.bursts(tool.driver.least_s)
+    length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + tool.driver.start_s)
+    record.tool_cpu_s = 0.0
+    # The processes of a tool communicate over a port, which no other run may use.
+    with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
+        burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
+        for _ in range(count):
+            await _run_burst(tool, burst, record)
+    record.load_s = time.monotonic() - record.load_began_s
+    length.end_s = record.load_s if spec.requests else length.end_s
+
+
+async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
+    name = tool.driver.name
+    limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + tool.driver.start_s + OVERRUN_S
+    command = await asyncio.to_thread(tool.command, spec)  # writing many paths must not delay a ping
+    record.tool_command = _without_path(tool, command)
+    began_s = time.monotonic()
+    command = with_open_files(command, spec.users)
+    process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
+    stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
+    try:
+        while not process.ended() and time.monotonic() < began_s + limit_s:
+            awake.sample()
+            await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
+        ended_s = time.monotonic()
+        if not process.ended():
+            raise CaseFailedError(f"{name}_failed", f"{name} did not finish within {limit_s:.0f} s")
+        await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
+        used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # the process exists until it is reaped
+        output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
+    finally:
+        await process.stop(grace_s=0)
+        texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
+        record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
+    errors = tool.driver.errors("\n".join([output.stdout, output.stderr, *output.files.values()]))
+    record.tool_errors = list(dict.fromkeys([*record.tool_errors, *errors]))[:ERRORS_KEPT]
+    totals = tool.driver.totals(output, spec)
+    if totals is None:
+        raise CaseFailedError(f"{name}_failed", _why_no_totals(name, output))
+    took_s = max(SHORTEST_S, totals.took_s or ended_s - began_s)
+    row = asdict(totals) | {"took_s": round(took_s, 6)}
+    row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
+    row |= {"tool_cpu_s": round(used.cpu_s if used else 0.0, 4), "tool_awake": awake.cpus(took_s)}
+    for column, value in row.items():
+        getattr(record.bursts, column).append(value)
+    record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
+
+
+def _why_no_totals(name: str, output: ToolOutput) -> str:
+    lines = [line.strip() for line in f"{output.stdout}\n{output.stderr}".splitlines() if line.strip()]
+    said = f"its last line: {lines[-1][:300]}" if lines else "it printed nothing"
+    return f"{name} ended with exit code {output.status} and printed no results; {said}"
+
+
+def processes_for(users: int) -> int:
+    """Return how many processes run the task for this number of users."""
+    return min(users, PROCESSES_PER_CPU * usable_cpus())
+
+
+def ready_limit_s(processes: int, expected: Expectation) -> float:
+    """Return the timeout in seconds for all processes to import the task and to perform it once.
+
+    The processes share the CPUs, and each one imports and performs the task itself.
+    """
+    in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
+    return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
+
+
+async def compute_bare(
+    case: Case,
+    python: Interpreter,
+    expected: Expectation,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    folder: Path | None = None,
+) -> None:
+    """Let all users run the task, without a server, for the length of the siege; record every completed task.
+
+    Raises:
+        CaseFailedError: the processes of the users did not get ready, or exited early.
+    """
+    lines, processes = _BaselineLines(record, length, tell), processes_for(case.users)
+    options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
+    options += ["--check-every", str(check_interval_s(expected.task_s))]
+    started_s = time.monotonic()
+    command = [python.path, *script("no_server_baseline"), *options]
+    process = ManagedProcess(command, environment=server_environment(), folder=folder)
+    errors = Tail(process.process.stderr)
+    try:
+        assert process.process.stdout is not None
+        with reading_lines(process.process.stdout.fileno(), lines.take):
+            limit_s = ready_limit_s(processes, expected)
+            if not await until(lambda: lines.began_s > 0 or process.ended(), limit_s):
+                raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
+            record.ready_s = record.warm_s = time.monotonic() - started_s
+            async with sampling(process.pid, record, lines.began_s, memory=False), watching_machine(record):
+                await until(
+                    lambda: process.ended() or time.monotonic() >= lines.began_s + length.end_s, math.inf, CALM_LOOK_S
+                )
+            if process.ended():
+                raise await _death(process, errors)
+            record.load_s = time.monotonic() - lines.began_s
+    finally:
+        stopping_s = time.monotonic()
+        await process.stop(grace_s=0)
+        record.stop_s = time.monotonic() - stopping_s
+
+
+async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
+    await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep stderr open
+    lines = [line for line in errors.text().splitlines() if line.strip()]
+    said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it printed nothing on stderr"
+    return CaseFailedError(
+        "died", f"the process that measures the ceiling {how_it_ended(process.process.wait())}; {said}"
+    )
+
+
+class _BaselineLines:
+    """Record the lines of `under_siege.subprocess_scripts.no_server_baseline`, and ignore the output of the task."""
+
+    def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
+        self._record, self._length, self._tell = record, length, tell
+        self.began_s = 0.0
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        if begun := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
+            self._record.load_began_s = self.began_s = float(begun[1])
+        elif checked := _CHECK.fullmatch(line):
+            append_row(self._record.checks, self._at_s(checked[1]), self._at_s(checked[2]), "", "")
+        elif done := _TASK.fullmatch(line):
+            user, at_s = int(done[1]), self._at_s(done[3])
+            took_s = round(float(done[3]) - float(done[2]), 6)
+            append_row(self._record.transactions, at_s, took_s, 200, int(done[4]), user)
+            self._length.answer(user, at_s)
+            self._tell()
+
+    def _at_s(self, clock_s: str) -> float:
+        return round(float(clock_s) - self.began_s, 6)

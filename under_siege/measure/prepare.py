@@ -1,0 +1,300 @@
+"""Prepare a run: create environments, run the `prepare` commands, and find the expected responses."""
+
+import ast
+import asyncio
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+
+from common.errors import BadInputError
+from under_siege.host.additions import environment_beside
+from under_siege.host.installation import environment_with, run_command, with_packages
+from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
+from under_siege.host.services import Services
+from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule
+from under_siege.load.http_client import HttpResponse, client
+from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
+from under_siege.measure.server import MOST_BYTES, Server, running
+from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
+from under_siege.paths import ROOT
+from under_siege.record.case import REVISION, Case
+from under_siege.record.record import CaseFailedError
+from under_siege.suite.expectation import Expectation, Expectations, Files, Mix, Work, try_task
+from under_siege.suite.strategies import SERVERS
+from under_siege.suite.suite import MixedRequest
+
+REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
+MOST_NAMED = 5  # maximum number of files to name in an error
+UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
+
+
+def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
+    """Return the import names of the packages that are needed, or None if a user's script or task may need others."""
+    paths = list(servers)
+    if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
+        return None
+    packages = set[str]()
+    left: list[tuple[Path, frozenset[str] | None]] = [(path, None) for path in paths if path]
+    seen = set(left)
+    while left:
+        for module, names in _imported(*left.pop()):
+            package = module.partition(".")[0]
+            used = (ROOT / module.replace(".", "/")).with_suffix(".py"), names
+            if package != "common":
+                packages.add(package)
+            elif used not in seen and used[0].exists():
+                seen.add(used)
+                left.append(used)
+    return packages
+
+
+def _imported(path: Path, names: frozenset[str] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
+    """Yield the modules that a file imports, each with the names that it imports from them (None: all).
+
+    Ignore imports in functions of the file that are not among `names`, because nobody calls these functions.
+    """
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    used = [node for node in body if not isinstance(node, ast.FunctionDef) or names is None or node.name in names]
+    for node in itertools.chain.from_iterable(map(ast.walk, used)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, frozenset(alias.name for alias in node.names)
+            yield from ((f"{node.module}.{alias.name}", None) for alias in node.names)
+
+
+async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
+    """Run each prepare command once; return the plan with the reason for each failure, by case."""
+    everything = (*plan.cases, *plan.ceilings)
+    for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
+        if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
+            return replace(plan, unprepared=dict.fromkeys(everything, why))
+    reasons: dict[tuple[str, ...], str] = {}
+    unprepared = {}
+    for case in everything:
+        if not (words := plan.targets[case.server].prepare):
+            continue
+        try:
+            start = suite_command(plan, case, words)
+        except CaseFailedError:
+            continue  # the measurement of the case will fail for the same reason
+        key = (*start.words, start.environment["PATH"], str(start.folder))
+        if key not in reasons:
+            reasons[key] = await _why_not_prepared(start, watcher)
+        if reasons[key]:
+            unprepared[case] = reasons[key]
+    return replace(plan, unprepared=unprepared)
+
+
+async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
+    """Run the command, and return why it failed, or an empty string if it succeeded."""
+    command = " ".join(start.words)
+    watcher.say(f"preparing: {command}")
+    try:
+        await run_command(start.words, start.folder, start.environment)
+    except BadInputError as error:
+        return f"the prepare command failed: {command!r}: {error}"
+    except OSError as error:
+        return f"the prepare command can't be started: {start.words[0]!r}: {error.strerror}"
+    return ""
+
+
+async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
+    """Install the packages that the servers need; return the plan with the prepared environments or Pythons."""
+    if plan.suite.folder is not None:
+        environments: dict[EnvironmentKey, Path | str] = {}
+        for case in (*plan.cases, *plan.ceilings):
+            key, folder = plan.environment_of(case), plan.folder_of(case) or Path()
+            is_needed = key.requirements or key.additions
+            if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
+                environments[key] = await _environment(key, plan.python_of(case), folder, watcher)
+        return replace(plan, environments=environments)
+    pythons = dict(plan.pythons)
+    for version, python in plan.pythons.items():
+        cases = [case for case in plan.cases if plan.python_of(case) is python]
+        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task for case in cases))
+        if cases:
+            pythons[version] = await with_packages(python, watcher.warn, needed)
+    return replace(plan, pythons=pythons)
+
+
+async def _environment(key: EnvironmentKey, python: Interpreter, folder: Path, watcher: ProgressListener) -> Path | str:
+    """Create an environment with the requirements, if any, and then one with the additions; return its directory."""
+    if key.requirements:
+        directory = await environment_with(key.requirements, python, folder, watcher.warn)
+        if isinstance(directory, str) or not key.additions:
+            return directory
+        python = interpreter(str(directory / "bin" / "python"), OLDEST_USER_PYTHON)
+    return await environment_beside(key.additions, python, watcher.warn)
+
+
+async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return the versions of the servers' packages for each environment or, if the suite has none, for each Python."""
+    pythons = {
+        f"{key.python} with {', '.join((*key.requirements, *key.additions))}": str(venv / "bin" / "python")
+        for key, venv in plan.environments.items()
+        if isinstance(venv, Path)
+    } or {version: python.path for version, python in plan.pythons.items()}
+    return {name: await asyncio.to_thread(packages_of, path) for name, path in pythons.items()}
+
+
+async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
+    """Return the expected responses and their durations, from a trial of each task or from the first server.
+
+    Raises:
+        BadInputError: a task can't be performed, or the suite's files or ignored JSON paths don't exist.
+    """
+    if not plan.suite.has_task:
+        return await ask_for_references(plan, services, watcher)
+    case_by_work = {case.work: case for case in plan.cases}
+    return {
+        work: await try_task(case.task, plan.python_of(case), plan.suite.folder) for work, case in case_by_work.items()
+    }
+
+
+async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
+    """Return the expected response of each request; ask the servers of the plan for it."""
+    everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
+    for case in plan.cases:
+        if case.job not in by_job:
+            alike = [other for other in everything if other.job == case.job]
+            by_job[case.job] = await _reference(plan, alike, services, watcher)
+    return {case.work: by_job[case.job] for case in everything if case.job in by_job}
+
+
+async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
+    """Return the response of the first server that returns the expected statuses; start each server only once."""
+    expect = plan.suite.expect
+    if plan.load.files:
+        return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
+    wanted = plan.load.mix or (MixedRequest("", plan.load.request, 1, expect.status, expect.rule, expect.reference),)
+    expectations = [_without_answer(one) for one in wanted]
+    first_cases: dict[object, Case] = {}
+    for case in cases:
+        first_cases.setdefault((case.server, case.get(REVISION)), case)
+    failures: list[tuple[str, CaseFailedError]] = []
+    for case in first_cases.values():
+        watcher.case_begins(f"expected response  {case.server}", 0.0)
+        try:
+            answers = await _answers(plan, case, services, wanted)
+            expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
+            break
+        except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
+            failures.append((case.server, failed))
+        _stop_if_hopeless(plan, case, failures, len(first_cases))
+    if not plan.load.mix:
+        return expectations[0]
+    requests = [
+        (one.path, replace(each, number=number, request=one.request))
+        for number, (one, each) in enumerate(zip(wanted, expectations, strict=True))
+    ]
+    mix = Mix(plan.load.order(plan.seed), requests)
+    return Expectation(b"", max(each.task_s for each in expectations), 0.0, expect.status, mix=mix)
+
+
+def _stop_if_the_base_fails(plan: Plan, case: Case, failed: CaseFailedError) -> None:
+    base, lacks = next(iter(plan.suite.revisions)), plan.suite.ignored
+    if case.get(REVISION) != base:
+        return
+    names = " ".join(f"--copy {shlex.quote(name.rstrip('/'))}" for name in lacks[:MOST_NAMED])
+    why = f"; it lacks files that git ignores: if it needs them, use {names}" if lacks else ""
+    raise BadInputError(f"the base, {base}, fails: {failed}{why}")
+
+
+def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, CaseFailedError]], servers: int) -> None:
+    """Raise BadInputError if the application itself fails, so that no server can run it.
+
+    A response shows this at once, because every server runs the same application; otherwise, two servers have to fail.
+    """
+    server, failed = failures[-1]
+    if plan.suite.application is None:
+        return
+    if plan.suite.revisions:
+        _stop_if_the_base_fails(plan, case, failed)
+        return
+    if failed.code in ("error_answer", "refused_request") or len(failures) >= min(2, servers):
+        raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
+
+
+def _without_answer(wanted: MixedRequest) -> Expectation:
+    """Return the expectation for a request that no server has answered."""
+    is_known = wanted.answer is not None or wanted.rule.mode in (FIELDS, PATTERN)
+    rule = wanted.rule if is_known else BodyRule(ANY)
+    return Expectation(wanted.answer or b"", UNKNOWN_S, 0.0, wanted.status, rule)
+
+
+def _expectation(
+    plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
+) -> Expectation:
+    """Return the expectation based on the responses of a server; warn if the responses differ."""
+    answers, took_s = answered
+    first = answers[0].body if wanted.answer is None else wanted.answer
+    if wanted.answer is None and (path := wanted.rule.unused(first)):
+        raise BadInputError(
+            f"{plan.suite.source}: expect.ignore names {path!r}, but the expected response does not contain it: "
+            f"{HttpResponse(wanted.status, first, {}).described()}"
+        )
+    rule = wanted.rule if plan.suite.application is None else _strictest_rule([answer.body for answer in answers])
+    expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
+    odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
+    if odd is not None and odd is not answers[0]:
+        watcher.warn(
+            f"{case.server} returned {odd.described()} after {answers[0].described()} for the same request; "
+            f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
+        )
+    return expectation
+
+
+def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
+    """Return the strictest rule with which all responses of an application to the same request are correct."""
+    first = bodies[0]
+    paths = dict.fromkeys(path for body in bodies for path in BYTES.differing_paths(body, first))
+    rules = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
+    return next(rule for rule in rules if not any(rule.problem(body, first) for body in bodies))
+
+
+def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
+    """Return a setting for [expect] with which both responses would be correct."""
+    if paths := rule.differing_paths(body, right):
+        names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
+        return f"ignore = [{names}]"
+    return 'body = "json" or body = "any"' if rule.mode == SAME else 'body = "any"'
+
+
+def _files(plan: Plan) -> Files:
+    folder = (plan.suite.folder or Path()) / plan.load.files
+    if not (files := Files(folder)).sizes:
+        raise BadInputError(f"{plan.suite.source}: load.files: no files in {str(folder)!r}; expected at least one")
+    return files
+
+
+async def _answers(
+    plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
+) -> list[tuple[list[HttpResponse], float]]:
+    """Return, for each request, its responses and the shortest duration; raise CaseFailedError for a wrong status."""
+    async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+        await server.while_alive(server.ready(session))
+        found = []
+        for one in wanted:
+            times, answers = [], []
+            for _ in range(REFERENCE_REQUESTS):
+                asked_s = server.age_s()
+                answers.append(await server.while_alive(_answer(server, session, one)))
+                times.append(server.age_s() - asked_s)
+            found.append((answers, min(times)))
+        return found
+
+
+async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
+    try:
+        answer = await server.send_load_request(session, 60.0, MOST_BYTES, wanted if wanted.path else None)
+    except aiohttp.ClientConnectorError as error:
+        raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
+    if answer.status != wanted.status:
+        what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}")
+    return answer

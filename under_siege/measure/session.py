@@ -1,0 +1,284 @@
+"""Run a plan: prepare the environments, measure, and save the result after every case."""
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+import msgspec
+
+from common.errors import BadInputError
+from common.workers import usable_cpus
+from under_siege.formatting import listed
+from under_siege.host.installation import Tool, check, tool_in
+from under_siege.host.machine import OtherWork, describe_environment, examine, in_one_line
+from under_siege.host.managed_process import until_signal
+from under_siege.host.ports import own_network
+from under_siege.host.services import Services, services
+from under_siege.host.supervisor_client import kept
+from under_siege.load import DRIVERS
+from under_siege.load.siege import Siege
+from under_siege.load.tool import Driver
+from under_siege.load.wrk import Wrk
+from under_siege.measure.case_run import CaseRun, run
+from under_siege.measure.load_run import spec_of
+from under_siege.measure.plan import Plan, ProgressListener, budget_s, say_how_long
+from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
+from under_siege.measure.server import Server
+from under_siege.measure.start_command import set_aside
+from under_siege.paths import PROGRAM, environment_variable
+from under_siege.record.case import Case
+from under_siege.record.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
+from under_siege.record.result_file import UnwritableError, made_legible
+from under_siege.record.sampled_stacks import Profile
+from under_siege.suite.expectation import Expectations
+from under_siege.suite.suite import OPEN, Suite
+
+LONGEST_FOLDER = 70  # characters; macOS limits socket paths to 104, and file names take about 30
+LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
+Wanted = Callable[[Result], Collection[Case]]
+Meanwhile = Callable[[], object]
+Kept = Record | Trace | Profile | Incident | RateStep
+Keep = Callable[[Kept], None]
+
+
+class Tracer(Protocol):
+    """Trace or profile each case once, usually on the server of its last siege."""
+
+    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
+        """Trace the case whose siege has just ended, while its server is still running."""
+
+    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
+        """Trace all other cases, each on a separate server."""
+
+
+MakeTracer = Callable[[Plan, Tool, Expectations, Keep], Tracer]
+
+
+def run_plan(
+    plan: Plan,
+    out: Path | None,
+    watcher: ProgressListener,
+    command: Sequence[str],
+    wanted: Wanted | None = None,
+    make_tracers: Sequence[MakeTracer] = (),
+    meanwhile: Meanwhile | None = None,
+    adapted: Callable[[Plan, Expectations], Plan] | None = None,
+    *,
+    is_bounded: bool = False,
+) -> tuple[Result, int | None, bool]:
+    """Run the plan and write the file after every case. A plan without rounds is only traced.
+
+    `wanted` returns the cases that need another round; `adapted` changes the plan after the expected responses are
+    known. Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
+
+    Raises:
+        BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
+    """
+    result = _empty_result(plan, command, until_certain=wanted is not None)
+    file = ResultWriter(result, plan, out, watcher)
+
+    async def go(home: Path) -> None:
+        others, tool = OtherWork(), await _load_tool(plan, home, result, watcher)
+        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
+            ready = adapted(ready, expectations) if adapted else ready
+            most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
+            await _look_around(ready, others, watcher)
+            tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
+            if ready.rounds:
+                choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
+                say_how_long(ready, expectations, watcher, most_s=most_s)
+                after_siege = [tracer.after_siege for tracer in tracers]
+                await run(ready, tool, expectations, needed, watcher, file.keep, choose, after_siege)
+            for tracer in tracers:
+                await tracer.trace_remaining(needed, watcher)
+
+    with _home() as home:
+        return result, until_signal(go(home)), file.is_complete
+
+
+async def _look_around(plan: Plan, others: OtherWork, watcher: ProgressListener) -> None:
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
+        watcher.warn(in_one_line(findings))
+
+
+def run_and_save(
+    plan: Plan,
+    out: Path | None,
+    watcher: ProgressListener,
+    command: Sequence[str],
+    work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Run the work, which needs no load tool, until it is done or a signal arrives; save its results if `out` is given.
+
+    Returns:
+        The same as `run_plan`.
+    Raises:
+        BadInputError: the expected responses can't be determined.
+    """
+    result = _empty_result(plan, command)
+    file = ResultWriter(result, plan, out, watcher)
+
+    async def go() -> None:
+        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
+            await work(ready, result, expectations, needed, file.keep)
+
+    with _home():
+        return result, until_signal(go()), file.is_complete
+
+
+def _chosen(
+    plan: Plan,
+    wanted: Wanted | None,
+    result: Result,
+    deadline_s: float,
+    cases: list[Case],
+    took_s: Mapping[Case, float],
+) -> list[Case]:
+    """Return the wanted cases of a round and their ceilings, as many as fit into the remaining time."""
+    if wanted is None or not result.records:
+        return cases
+    chosen, left_s = set[Case](), deadline_s - time.monotonic()
+    for case in wanted(result):
+        more = set(plan.among(cases, [case])) - chosen
+        needed_s = sum(took_s.get(each, 0.0) for each in more)
+        if needed_s <= left_s:
+            chosen |= more
+            left_s -= needed_s
+    return [case for case in cases if case in chosen]
+
+
+def _driver(plan: Plan, watcher: ProgressListener) -> Driver:
+    """Return the driver of the plan's tool, or of wrk if siege does not support so many users."""
+    driver, users = DRIVERS[plan.load.tool], max(case.users for case in plan.cases)
+    if not isinstance(driver, Siege) or users <= driver.most_users or plan.load.options:
+        return driver
+    watcher.warn(f"siege supports at most {driver.most_users:,} users, so this run with {users:,} users uses wrk")
+    return Wrk()
+
+
+async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressListener) -> Tool:
+    """Return the load tool, installed if needed, with `home` as its directory; add its version to the result.
+
+    Raises:
+        BadInputError: the tool can't generate this load, or can't be installed.
+    """
+    if plan.load.tool == OPEN:
+        raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
+    driver = _driver(plan, watcher)
+    loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
+    check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
+    tool, version = await tool_in(home, driver, watcher.warn)
+    result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
+    return tool
+
+
+class ResultWriter:
+    """Save a result after each change, if there is a file for it. If the disk is full, the run continues."""
+
+    def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
+        self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
+        self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
+
+    def keep(self, kept: Kept) -> None:
+        """Add an item to the result (traces in the order of the plan) and save the result; warn once if that fails."""
+        result = self._result
+        lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
+        (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
+        result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
+        if self._path is None:
+            return
+        try:
+            save(result, self._path)
+        except UnwritableError as error:
+            if self.is_complete:
+                self._watcher.warn(f"{error}; the run continues, and tries to save the result after every case")
+            self.is_complete = False
+        else:
+            self.is_complete = True
+
+
+def traced_case(case: Case) -> Case:
+    """Return the case without the number of users, because traces don't depend on it."""
+    return case.without(["users"])
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    """Create a directory for all temporary files, and always remove it.
+
+    Killed processes leave temporary files behind, such as multiprocessing's sockets.
+    """
+    with TemporaryDirectory(prefix="under-siege-") as name, kept().removing(home := Path(name)):
+        is_short = len(name) <= LONGEST_FOLDER
+        with environment_variable("TMPDIR", name) if is_short else contextlib.nullcontext():
+            yield home
+
+
+def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = False) -> Result:
+    suite, measured_suite = plan.suite, None
+    if suite.title:
+        ping = suite.ping.path if suite.ping else ""
+        rule = suite.expect.rule
+        measured_suite = MeasuredSuite(
+            title=suite.title,
+            source=suite.source,
+            body=rule.mode,
+            checked=rule.checked(),
+            request=suite.load.described(),
+            ping=ping,
+            against=next(iter(suite.revisions), ""),
+            choices=_choices(suite),
+        )
+    result = Result(
+        environment=describe_environment(plan.pythons.values()),
+        command=list(command),
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=plan.seed,
+        rounds=max(1, plan.rounds),
+        until_certain=until_certain,
+        left_out=list(plan.left_out),
+        suite=measured_suite,
+        requirements=list(suite.required),
+    )
+    return made_legible(result)
+
+
+def _choices(suite: Suite) -> list[str]:
+    """Return sentences about what was chosen for the user."""
+    choices = [*suite.application.notes] if suite.application else []
+    if not suite.keep_environment and (names := set_aside(os.environ, suite.folder)):
+        option = "--keep-environment" if suite.application else "keep_environment = true in the suite"
+        choices.append(f"{listed(names)} set aside; use {option} to measure with {'it' if len(names) == 1 else 'them'}")
+    return choices
+
+
+@contextlib.asynccontextmanager
+async def _prepared(
+    plan: Plan, result: Result, watcher: ProgressListener, meanwhile: Meanwhile | None
+) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
+    """Prepare the plan; yield it with the expected responses and the services.
+
+    Package versions are added to the result. If the load needs its own network, the body of the context runs in it.
+    """
+    with contextlib.ExitStack() as network:
+        async with services() as needed:
+            ready = await prepared(await with_environments(plan, watcher), watcher)
+            if plan.load.own_network:
+                network.enter_context(own_network(watcher.warn, plan.load.ports))
+            versions, expectations, _ = await asyncio.gather(
+                package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+            )
+            result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+            if ready.suite.application and result.suite:  # the rule depends on the responses
+                rule = next(iter(expectations.values())).rule
+                result.suite = msgspec.structs.replace(result.suite, body=rule.mode, checked=rule.checked())
+            yield ready, expectations, needed

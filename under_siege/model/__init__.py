@@ -1,1 +1,0 @@
-"""The data model: targets, cases, suites, records, and the result file."""

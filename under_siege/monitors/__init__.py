@@ -1,1 +1,0 @@
-"""Monitors that run during the load: pings, response checks, CPU and memory usage, and CPU speed."""

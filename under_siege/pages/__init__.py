@@ -1,1 +1,0 @@
-"""The HTML page of a result."""

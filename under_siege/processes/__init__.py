@@ -1,1 +1,0 @@
-"""Start processes, and make sure that all of them stop."""

@@ -1,0 +1,1 @@
+"""The command `profile`: find what blocks a server."""

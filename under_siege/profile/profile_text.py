@@ -1,0 +1,164 @@
+"""Describe, in at most six lines for each server, what blocks it and what to do about it."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from under_siege import formatting
+from under_siege.judge.case_names import full_name
+from under_siege.profile.diagnosis import Diagnosis
+from under_siege.profile.hotspots import (
+    CPU,
+    CPU_GIL,
+    FOR_GIL,
+    HOPS,
+    JINJA,
+    LOCK,
+    LOGGING,
+    MULTIPART,
+    SERIALIZATION,
+    UNKNOWN,
+    WAITS,
+    Hotspot,
+)
+from under_siege.profile.sampler import Frame
+from under_siege.record.record import Result
+from under_siege.record.sampled_stacks import Profile
+
+MUCH_OTHER_WORK = 0.3  # share of all CPUs; above it, threads that wait for a CPU seem to wait for something else
+MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
+LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
+LEAST_MOVED_S = 0.01  # a process pool pays off for functions that take at least this time per request
+_BUSY_WITH = {
+    HOPS: "Thread hops for each chunk used",
+    MULTIPART: "Multipart parsing used",
+}
+
+
+def as_text(result: Result) -> RenderableType:
+    """Return the name of each profiled case and, below it, the diagnosis."""
+    cases = [profile.case for profile in result.profiles]
+    parts: list[RenderableType] = []
+    for profile in result.profiles:
+        name, *lines = [full_name(profile.case, cases), *diagnosed(profile)]
+        parts += [Text(), Text(name, style="bold"), *(Text(f"  {line}") for line in lines)]
+    return Group(*parts[1:])
+
+
+def diagnosed(profile: Profile) -> list[str]:
+    """Return what blocks the server, where, and what to do about it, in at most six lines."""
+    if profile.failure:
+        return [f"Not profiled: {profile.failure.removesuffix('.')}."]
+    diagnosis = Diagnosis(profile)
+    headline, spots, advice = _finding(diagnosis)
+    if profile.other_work > MUCH_OTHER_WORK:
+        others = formatting.share(profile.other_work)
+        headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
+    lines = [f"{headline} ({diagnosis.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
+    if spots and (entry := spots[0].entry):
+        lines.append(f"Called from {_definition(entry)}.")
+    elif spots and (cause := diagnosis.cause_of(spots[0])):
+        lines.append(f"Caused by {_definition(cause)}: {cause.source}")
+    if diagnosis.loop_processes:
+        shares = (f"{name} {_percent(diagnosis.loop_shares[key])}" for key, name in LOOP_SHARES.items())
+        lines.append(f"event loop: {', '.join(shares)}")
+    return [*lines, advice] if advice else lines
+
+
+def _definition(frame: Frame) -> str:
+    """Return text such as `async def report (shop/main.py:12)`."""
+    return f"{'async def ' if frame.kind in ('async', 'await') else ''}{frame.name} ({frame.place})"
+
+
+def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
+    """Return the main finding, the functions that explain it, and the advice."""
+    if spots := diagnosis.loop_hotspots:
+        return _finding_on_loop(diagnosis, spots), spots, _advice(spots[0], diagnosis.per_request_s(spots[0]))
+    idle, processes = diagnosis.idle_processes()
+    if idle:
+        return (
+            f"Of {processes} processes, {idle} stayed idle while others were busy",
+            diagnosis.thread_hotspots,
+            "Connections are spread unevenly: close them after each request, or use a proxy that balances them.",
+        )
+    return _finding_in_threads(diagnosis)
+
+
+def _finding_on_loop(diagnosis: Diagnosis, spots: list[Hotspot]) -> str:
+    first = spots[0]
+    alike = [spot for spot in spots if spot.is_in_steps == first.is_in_steps]
+    if first.is_in_steps:
+        alike = [spot for spot in alike if spot.purpose == first.purpose]
+    occupied = diagnosis.occupied(alike)
+    share = f"{_percent(occupied)} ± {_percent(diagnosis.margin(occupied))}"
+    if first.is_in_steps:
+        return f"{_BUSY_WITH.get(first.purpose, 'Awaited calls used')} {share} of the event loop's time"
+    return f"The event loop was blocked {share} of the time"
+
+
+def _advice(spot: Hotspot, per_request_s: float) -> str:
+    """Return what is certain to unblock the event loop, or an empty string."""
+    if spot.purpose == HOPS:
+        return "Send larger chunks: each chunk of an iterator that is not asynchronous costs a thread hop."
+    if spot.state == UNKNOWN:
+        return "Profile for longer, for example with --time 60s."
+    if spot.purpose == SERIALIZATION:
+        return "Serialize less data per request; a thread would hold the GIL during serialization, too."
+    if spot.purpose == LOGGING and spot.state == WAITS:
+        return "Log through logging.handlers.QueueHandler, so that a thread does the writing."
+    if not spot.can_move or spot.purpose in (LOGGING, JINJA):
+        return ""
+    task = "It is a background task on the event loop (docs/questions/03-background-tasks.md). "
+    return (task if spot.is_background_task else "") + _move(spot.state, per_request_s)
+
+
+def _move(state: str, per_request_s: float) -> str:
+    """Return how to move a function off the event loop, or an empty string if that may not pay off."""
+    if state == CPU_GIL and per_request_s >= LEAST_MOVED_S:
+        return "Move it to a process pool (docs/questions/02-process-pool.md); a thread would compete for the GIL."
+    if state in (CPU, CPU_GIL):
+        return ""
+    thread = "await asyncio.to_thread(...) (docs/questions/01-def-or-async-def.md)."
+    return f"Use an async library, or {thread}" if state == WAITS else f"Move it to a thread: {thread}"
+
+
+def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
+    spots, threads, busy = diagnosis.thread_hotspots, diagnosis.threads, _percent(diagnosis.threads_busy)
+    at_locks = [spot for spot in spots if spot.state == LOCK]
+    waiting = sum(spot.wall for spot in at_locks) / threads
+    if waiting >= MUCH_WAITING:
+        return (
+            f"{threads} {'thread' if threads == 1 else 'threads'} waited for a lock {_percent(waiting)} of the time",
+            [*at_locks, *(spot for spot in spots if spot not in at_locks)],
+            "Do less while the lock is held.",
+        )
+    if diagnosis.is_gil_contended:
+        holder = f"{threads} threads, in turn," if threads > 1 else "One thread"
+        computing = [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)]
+        return (
+            f"{holder} held the GIL {_percent(diagnosis.gil_held)} of the time, so everything else had to wait",
+            computing or spots,
+            "Use processes (docs/questions/02-process-pool.md)." if computing and computing[0] is spots[0] else "",
+        )
+    if diagnosis.is_pool_full:
+        return (
+            f"All {threads} threads of the pool were busy {busy} of the time",
+            spots,
+            f"{diagnosis.profile.users} users share {threads} threads: raise the limit, or use an async library "
+            "(docs/questions/04-forty-threads.md).",
+        )
+    if diagnosis.loop_processes:
+        return "Nothing blocks the event loop", spots, ""
+    workers = f"Each of {threads} workers was" if threads > 1 else "The only worker was"
+    return f"{workers} busy {busy} of the time, with one request at a time", spots, ""
+
+
+def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
+    """Return a line such as `89 %  shop/report.py:23  render  CPU-bound, holds the GIL  38 ms per request`."""
+    processes = len(diagnosis.loop_processes) if spot.stacks[0] in diagnosis.on_loop else diagnosis.threads
+    per_request_s = diagnosis.per_request_s(spot)
+    cost = f"  {formatting.seconds(per_request_s)} per request" if per_request_s < float("inf") else ""
+    return f"{_percent(spot.wall / processes):>5}  {spot.frame.place}  {spot.frame.name}  {spot.how}{cost}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(1.0, share):.0f} %"

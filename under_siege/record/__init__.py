@@ -1,0 +1,1 @@
+"""What was measured: cases, raw values, and their file format."""

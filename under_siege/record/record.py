@@ -1,0 +1,457 @@
+"""Define the result file and its records: the raw values of each case in each round.
+
+Times in a record are in seconds since the load began, unless a comment says otherwise.
+
+History of the file format:
+    1  the first version
+    2  adds the run without a server, the checks during the load, and the load of the machine
+    3  adds traces, skipped servers, and whether the GIL was enabled
+    4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
+       the kind of the speed probe is in the environment
+    5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
+       tool, including tools that report only totals; added later, and empty in older files: incidents, steps, profiles,
+       and how long threads waited for a CPU
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from common.errors import BadInputError
+from under_siege.paths import PROGRAM
+from under_siege.record.case import Case, Value, case_of
+from under_siege.record.requirement import Required
+from under_siege.record.result_file import (
+    LARGEST,
+    LARGEST_INDEX,
+    LONGEST_CLOCK_S,
+    LONGEST_S,
+    inconsistencies,
+    made_legible,
+    read_limited,
+    upgraded,
+    write_atomically,
+)
+from under_siege.record.sampled_stacks import Count, Index, Positive, Profile, Seconds, SmallCount
+
+SCHEMA = 5
+FAILED_OUTCOMES = ("lost", "late", "wrong")
+
+Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
+Status = Annotated[int, Meta(ge=0, le=999)]
+PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
+CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
+Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # seconds since the load began; may be negative
+Clock = Annotated[float, Meta(ge=-LONGEST_CLOCK_S, le=LONGEST_CLOCK_S)]
+Cpus = Annotated[float, Meta(ge=0, le=LARGEST_INDEX)]
+Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
+Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+
+
+class BadResultError(BadInputError):
+    """Raised for a file that is not a valid result. The message is one line."""
+
+
+class CaseFailedError(Exception):
+    """Raised if a case has no results. `code` is for programs, and the message is for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The reason why a case has no results."""
+
+    code: str
+    message: str
+
+
+class Transactions(msgspec.Struct, frozen=True):
+    """The responses that the load tool reported."""
+
+    finished_s: list[Seconds] = []  # when the tool's line about the response arrived
+    took_s: list[Seconds] = []  # response times as reported; siege rounds to 10 ms
+    status: list[Status] = []
+    size_bytes: list[Count] = []
+    user: list[Index] = []
+
+
+class Bursts(msgspec.Struct, frozen=True):
+    """The totals of each burst of a tool that reports only totals. Values that the tool doesn't report are None."""
+
+    began_s: list[Moment] = []  # approximate time of the first request
+    took_s: list[PositiveSeconds] = []  # duration of the burst from its first request, as reported
+    right: list[Count] = []  # responses with a good status; not every tool checks bodies
+    wrong_status: list[Count] = []  # all other responses
+    unanswered: list[Count] = []  # requests without a response: refused, interrupted, or timed out
+    connect_errors: list[Count] = []  # refused requests, which `unanswered` includes
+    p50_s: list[Seconds | None] = []  # response times
+    p95_s: list[Seconds | None] = []
+    p99_s: list[Seconds | None] = []
+    max_s: list[Seconds | None] = []
+    kept_alive: list[Count | None] = []  # responses after which the server kept the connection open
+    body_bytes: list[Count | None] = []  # total size of all bodies
+    wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
+    odd_bytes: list[Count | None] = []  # difference between received and requested bytes, less the bytes in flight
+    tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
+    tool_awake: list[Cpus | None] = []  # number of CPUs that the tool used or waited for
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """The local TCP ports in use on the whole machine."""
+
+    at_s: list[Moment] = []
+    taken: list[SmallCount] = []  # number of ports in use, including those in TIME_WAIT
+
+
+class Pings(msgspec.Struct, frozen=True):
+    """The health checks, sent at a fixed rate (open loop)."""
+
+    due_s: list[Moment] = []
+    sent_s: list[Moment] = []  # differs from `due_s` only if the bench was late
+    waited_s: list[Seconds] = []  # latency: time between `due_s` and the response or the timeout
+    problem: list[str] = []  # empty if the response was correct
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """The bench's own requests during the load. Each response is compared with the expected response."""
+
+    sent_s: list[Moment] = []
+    answered_s: list[Moment] = []  # time of the response or the timeout
+    code: list[str] = []  # the problem, for programs; empty if the response was correct
+    problem: list[str] = []  # the problem, for people
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The CPU time of the whole machine, in CPU seconds summed over all CPUs."""
+
+    total_s: CpuSeconds
+    busy_s: Clock
+    steal_s: Clock  # taken by other virtual machines on the same host
+    idle_s: Clock | None = None
+
+
+class SpeedSamples(msgspec.Struct, frozen=True):
+    """The samples of the speed probe, which repeats the same short computation on every CPU."""
+
+    at_s: list[Moment] = []
+    cpu: list[Index] = []
+    took_s: list[Seconds] = []  # CPU time, which excludes waiting for the CPU
+
+
+class CpuTimes(msgspec.Struct, frozen=True):
+    """The utilization of each CPU."""
+
+    at_s: list[Moment] = []
+    busy_s: dict[int, list[Clock]] = {}  # by CPU: CPU seconds since the machine started
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """The resource usage of the server's process tree."""
+
+    at_s: list[Moment] = []
+    cpu_s: list[CpuSeconds] = []  # CPU time since the server started
+    memory_bytes: list[Count] = []
+    processes: list[SmallCount] = []
+    waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system doesn't report this
+
+
+class TracedRequests(msgspec.Struct, frozen=True):
+    """Simultaneous requests for the task. Times are in seconds since the first ping."""
+
+    sent_s: list[Moment] = []
+    answered_s: list[Moment] = []
+    worker: list[str] = []  # "process id/thread name"; empty if the server doesn't report its workers
+    # The spans in which the task ran: start, end, and CPU seconds. If the server does not report spans, a single span
+    # without CPU seconds is derived from Server-Timing.
+    ran_s: list[list[tuple[float, float, float | None]]] = []
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """The requests of the load before, during and after a fault."""
+
+    sent_s: list[Moment] = []
+    ended_s: list[Moment] = []
+    # Empty if the response was correct; `refused`: status 503 with Retry-After; `lost`: no response or an incomplete
+    # response; `late`: timeout; `wrong`: any other response.
+    outcome: list[str] = []
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """The requests that check whether the server has recovered from a fault."""
+
+    sent_s: list[Moment] = []
+    ended_s: list[Moment] = []
+    outcome: list[str] = []  # as in `Requests`
+    process: list[str] = []  # the process id in the header `X-Worker`; empty without this header
+
+    def is_passed(self, answers: int, processes: int) -> bool:
+        """Return whether no request failed and the check ended with enough consecutive correct responses.
+
+        Args:
+            answers: the required number of consecutive correct responses.
+            processes: the required number of distinct processes that sent these responses.
+        """
+        streak_start = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
+        streak = self.process[streak_start:]
+        is_complete = len(streak) >= answers and len({*streak} - {""}) >= processes
+        return is_complete and not any(outcome in FAILED_OUTCOMES for outcome in self.outcome)
+
+
+class Arrivals(msgspec.Struct, frozen=True):
+    """The requests of a step. In an open loop, each was sent when it was due, even if others were unanswered."""
+
+    due_s: list[Moment] = []
+    sent_s: list[Moment] = []  # differs from `due_s` only if the generator was late
+    ended_s: list[Moment] = []  # time of the response or the timeout
+    # As in `Requests`; `limited`: refused with status 429; `unanswered`: no response before the load ended.
+    outcome: list[str] = []
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """The activity of the server after the load."""
+
+    lasted_s: Seconds  # time until the server was idle, or until the bench stopped waiting
+    cpu_s: CpuSeconds | None  # CPU time of the server during this time
+    backlog: Count | None  # number of queued jobs at the end of the load, as reported by the server
+    is_done: bool  # whether the server became idle
+    restarts: SmallCount = 0  # processes that the server started during this time
+
+
+class _CaseMeasurement(msgspec.Struct, kw_only=True):
+    """A measurement of a case. Its fields change only during the measurement."""
+
+    server: str  # file stem, with as many parent directories as needed to make it unique
+    title: str
+    values: dict[str, Value]  # by axis: task, users, python, ...
+
+    @property
+    def case(self) -> Case:
+        return case_of(self.server, self.values)
+
+
+class Record(_CaseMeasurement, kw_only=True):
+    """The measurement of one case in one round."""
+
+    is_ceiling: bool = False
+    has_ceiling: bool = True  # whether the run has a ceiling to compare this case with
+    has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
+    round: Positive
+    began_at: str  # UTC, ISO 8601
+    load_average: Cpus  # one-minute load average of the machine before the server was started
+    time_s: Seconds  # planned duration of the load
+    workers: Positive | None = None  # number of tasks that the server can run at once, as reported by the server
+    gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
+    gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
+    answer_bytes: Bytes = 0  # size of the correct response
+    answer_status: Status = 200
+    other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
+    ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
+    warm_s: Seconds | None = None  # time between the start of the server and the end of its workers' warm-up
+    warm_up_answers: Count = 0  # responses during the warm-up
+    warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
+    load_began_s: Clock | None = None  # on the machine's monotonic clock
+    load_s: PositiveSeconds | None = None  # actual duration of the load
+    drain: Drain | None = None
+    workers_replaced: Count = 0  # worker processes that ended and were started again under load
+    listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
+    stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
+    case_s: Seconds | None = None  # duration of the whole case
+    transactions: Transactions = msgspec.field(default_factory=Transactions)
+    socket_failures: Count = 0  # requests without a response, as reported by the tool
+    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report only totals
+    keep_alive: bool = False
+    tool_cpus: Positive | None = None  # CPUs that the tool can use
+    ports: Ports = msgspec.field(default_factory=Ports)
+    port_range: Positive | None = None  # number of ports in the system's range of ephemeral ports
+    ports_are_reused: bool | None = None  # whether the system reuses ports in TIME_WAIT
+    tool: str = "siege"
+    tool_step_s: Seconds = 0.01  # resolution of the reported response times
+    tool_command: list[str] = []
+    tool_report: str = ""  # output of the tool for all bursts, including its report
+    tool_errors: list[str] = []  # errors that the tool reported about its own requests, the most frequent first
+    tool_unknown: Count = 0  # lines on stdout that could not be parsed
+    tool_unknown_lines: list[str] = []  # the first of these lines
+    tool_cpu_s: Seconds | None = None
+    bench_cpu_s: Seconds | None = None  # CPU time of the bench during the load
+    services_cpu_s: Seconds | None = None  # CPU time of services that were started for the server, such as PostgreSQL
+    pings: Pings = msgspec.field(default_factory=Pings)
+    checks: Checks = msgspec.field(default_factory=Checks)
+    idle_answer_s: Seconds | None = None  # response time of the idle server
+    sets_cookies: bool = False  # whether the idle server's response has the header Set-Cookie
+    machine_before: Machine | None = None  # CPU time during start and warm-up
+    machine: Machine | None = None  # CPU time during the load
+    load_average_after: Cpus | None = None
+    # Runs of the task without a server, before and after the load; up to schema 3, only in the record of the ceiling.
+    alone_at_s: list[Moment] = []
+    alone_wall_s: list[CpuSeconds] = []
+    alone_cpu_s: list[CpuSeconds] = []
+    alone_on_cpu: list[Index] = []  # the CPU on which the run ended
+    beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
+    cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
+    samples: Samples = msgspec.field(default_factory=Samples)
+    memory_kind: str = ""  # "pss", or "uss" or "rss" if the system has no PSS
+    server_said: str = ""  # the end of the server's stderr
+    failure: Failure | None = None
+
+    @property
+    def users(self) -> int:
+        return int(self.values.get("users") or 0)
+
+
+class Trace(_CaseMeasurement, kw_only=True):
+    """A trace: the times at which the tasks of a few simultaneous requests ran, and the pings during these requests."""
+
+    workers: Positive | None = None
+    requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
+    pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first ping was due
+    machine: Machine | None = None  # CPU time from the first request to the last response
+    server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
+    bench_cpu_s: Seconds | None = None
+    failure: Failure | None = None
+
+
+class Incident(_CaseMeasurement, kw_only=True):
+    """The effect of one fault on one server in one round."""
+
+    fault: str
+    round: Positive
+    workers: Positive | None = None
+    requests: Requests = msgspec.field(default_factory=Requests)
+    pings: Pings = msgspec.field(default_factory=Pings)
+    fault_at_s: Moment | None = None
+    ended_s: Moment = 0.0  # when the load ended
+    idle_answer_s: Seconds | None = None  # response time of the idle server
+    left_whole: bool | None = None  # whether the server recovered and can be reused; None: not checked
+    recovery: Recovery = msgspec.field(default_factory=Recovery)
+    recovery_answers: SmallCount = 0  # consecutive correct responses that count as a recovery
+    recovery_processes: SmallCount = 0  # distinct processes that must send these responses
+    seen: dict[str, Metric] = {}  # other metrics of the fault's effect, by name
+    without: str = ""  # why the fault does not apply to this server; empty if it applies
+    failure: Failure | None = None
+
+    @property
+    def has_recovered(self) -> bool | None:
+        """Return whether the recovery check passed, or None if it sent no request."""
+        answers, processes = self.recovery_answers, self.recovery_processes
+        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
+
+
+class RateStep(msgspec.Struct, kw_only=True):
+    """The measurement of one server at one arrival rate, or in a closed loop that shows how much it can answer."""
+
+    record: Record  # `round` is the number of the step
+    goals: list[str]  # as the user wrote them
+    arrivals_per_s: Rate  # in a closed loop: the rate of correct responses
+    closed_users: SmallCount = 0  # number of users in a closed loop; 0: open loop
+    arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
+    seen_until_s: Moment = 0.0  # end of the measurement; later responses are right-censored
+    generator_awake: Cpus | None = None  # number of CPUs that the generator used or waited for
+
+    @property
+    def case(self) -> Case:
+        return self.record.case
+
+
+class SkippedServer(msgspec.Struct, frozen=True):
+    """A server that was skipped, because it can't run with this Python or accepts no jobs."""
+
+    server: str
+    title: str
+    python: str
+    reason: str  # why the server was skipped, and a remedy
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine and the software versions."""
+
+    cpu_model: str
+    cpus: Positive
+    usable_cpus: Positive
+    memory_bytes: Count
+    system: str
+    pythons: dict[str, str]  # by version: the build
+    packages: dict[str, str] = {}  # only in older files: packages of the bench
+    packages_of: dict[str, dict[str, str]] = {}  # by Python version: the servers' packages and their versions
+    tools: dict[str, str] = {}  # versions of the load tools
+    commit: str
+    # Python version and work per sample, such as `3.11.7 500+1500`. Only samples of the same kind can be compared.
+    speed_probe: str = msgspec.field(default="", name="metronome")
+
+
+class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of the suite that are needed to interpret the result."""
+
+    title: str
+    source: str = ""  # path of the suite file
+    body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
+    checked: str = ""  # description of the comparison; empty if every byte was compared
+    request: str = ""  # method, and type and size of the body; empty for a plain GET
+    ping: str = ""  # path of the health check; empty if there is none
+    against: str = ""  # the base revision; empty unless two revisions are compared
+    choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """The result of a run: its settings and all raw values."""
+
+    environment: Environment
+    suite: MeasuredSuite | None = None  # None: the demo servers
+    command: list[str]
+    began_at: str
+    seed: int
+    rounds: Positive  # planned or maximum number of rounds; `records` may cover fewer
+    until_certain: bool = False  # whether the run added rounds until the result was clear
+    requirements: list[Required] = []
+    records: list[Record] = []
+    traces: list[Trace] = []
+    profiles: list[Profile] = []
+    incidents: list[Incident] = []
+    steps: list[RateStep] = []
+    left_out: list[SkippedServer] = []
+    schema: Positive = SCHEMA
+
+
+def save(result: Result, path: Path) -> None:
+    """Write the result in the current schema.
+
+    Raises:
+        UnwritableError: the file can't be written; the previous version is unchanged.
+    """
+    write_atomically(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
+
+
+def load(path: Path) -> Result:
+    """Read a result of any schema.
+
+    Raises:
+        BadResultError: the file can't be read, is not a result, or was written by a later version.
+    """
+    try:
+        raw = msgspec.json.decode(read_limited(path, b"{"))
+        if raw["schema"] > SCHEMA:
+            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
+            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
+        result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
+    except OSError as error:
+        raise BadResultError(f"{path}: {error.strerror}") from None
+    except BadResultError:
+        raise
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: {error}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: a field of its schema is missing") from None
+    except RecursionError:
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: too many nested brackets") from None
+    if problem := next(inconsistencies(result), ""):
+        raise BadResultError(f"{path}: not a valid result: {problem}")
+    return made_legible(result)
+
+
+def append_row(columns: msgspec.Struct, *values: object) -> None:
+    """Append one value to each column, in the order in which the columns are defined."""
+    for name, value in zip(columns.__struct_fields__, values, strict=True):
+        getattr(columns, name).append(value)

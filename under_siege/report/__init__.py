@@ -1,1 +1,0 @@
-"""Turn results into text, tables and export formats."""

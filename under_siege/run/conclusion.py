@@ -1,0 +1,377 @@
+"""Write the conclusion of a comparison: which case to use, why, and how throughput changes along a numeric axis."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from under_siege import formatting
+from under_siege.formatting import listed
+from under_siege.judge.case_names import (
+    BRIEF,
+    cases_of,
+    in_words,
+    load_in_words,
+    name_of,
+    numbered,
+    varying,
+    without_capital,
+)
+from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, student_at
+from under_siege.judge.ranking import Comparison, is_worse, level
+from under_siege.judge.round_statistics import alone_wall_s
+from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.sweep import Line, Part, Scaling, Sweep, sweeps, told
+from under_siege.judge.verdict_rules import OK, UNCLEAR
+from under_siege.record.case import Case
+from under_siege.run.shared_limit import shared_limit
+
+MOST_TIES = 3  # maximum number of ties that are listed by name
+MOST_NAMES = 6  # maximum number of names in a sentence
+MOST_LOADS = 8  # maximum number of lines, one for each load
+MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
+ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
+POWER = 0.8  # probability of detecting a difference
+LABEL_WIDTH = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The conclusion of a comparison for one load."""
+
+    case: Case | None  # recommended case, if any
+    headline: str
+    facts: Sequence[tuple[str, str]] = ()  # label and text
+    remarks: Sequence[str] = ()
+
+    def lines(self) -> list[str]:
+        """Return the lines of the answer, with an empty line between headline, facts and remarks."""
+        facts = [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in self.facts]
+        parts = [part for part in ([self.headline], facts, [*self.remarks]) if part]
+        return [line for index, part in enumerate(parts) for line in ([""] if index else []) + part]
+
+
+def answers(comparison: Comparison) -> list[Answer]:
+    """Return an answer for each load; if there are several loads, each answer is a single line."""
+    loads = comparison.loads()
+    if len(loads) == 1:
+        return [_SameLoad(comparison, loads[0]).answer()]
+    lines = [_SameLoad(comparison, load).one_line() for load in loads]
+    if len(lines) > MOST_LOADS:
+        rest = Answer(None, f"The table shows {len(lines) - MOST_LOADS + 1} more loads.")
+        return [*lines[: MOST_LOADS - 1], rest]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A case with a known throughput, which may be recommended unless it is `unclear`."""
+
+    summary: Summary
+    name: str  # as in the table
+    measured: dict[str, Estimate | None]
+    rate: Estimate
+    keeps_pings_short: bool  # whether the ping p99 is shorter than a single task
+
+    @property
+    def plain(self) -> str:
+        """Return a plain name, followed by the name of the file, such as `a process pool (4_async_processexecutor)`."""
+        words, colon, _ = self.summary.title.partition(":")
+        words = words.removeprefix("In ").removeprefix("On ")
+        if len(words) > BRIEF:
+            words = words.split(",")[0].split(" (")[0].split(" that ")[0]
+        if not colon or words.lower() == self.summary.server.lower():
+            return self.name
+        return f"{without_capital(words)} ({self.name})"
+
+    @property
+    def number(self) -> str:
+        return numbered(self.summary.server, self.name)
+
+    @property
+    def ping(self) -> str:
+        ping = self.summary.ping_s
+        if ping is None:
+            return "an unknown time"
+        return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.summary.memory_bytes or 0
+
+    @property
+    def range(self) -> str:
+        """Return the interval of the throughput as text, such as `205/s to 902/s`, or the rate without an interval."""
+        edges = self.rate.interval() or (self.summary.usual_rate_per_s,)
+        return " to ".join(f"{formatting.rate(edge)}/s" for edge in edges)
+
+    @property
+    def throughput(self) -> str:
+        """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
+        half, ceiling = half_width(self.summary), self.summary.of_ceiling
+        margin = "" if half is None else f" ± {formatting.margin(half)}"
+        share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
+        return f"{formatting.rate(self.summary.usual_rate_per_s)}{margin} trans/s{share}"
+
+
+class _SameLoad:
+    """The cases of one load, from which one is recommended."""
+
+    def __init__(self, comparison: Comparison, load: object) -> None:
+        self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
+        indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
+        self._summaries = [comparison.cases[index] for index in indices]
+        works = {summary.case.work for summary in self._summaries}
+        self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
+        candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
+        self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
+        self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
+        self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
+        self._shared_limit = shared_limit(self._summaries, self._alone_s)
+        self._alpha = level(len(candidates), comparison.looks)
+
+    def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
+        summary = comparison.cases[index]
+        measured = {metric: estimates[index] for metric, estimates in comparison.measured.items()}
+        rate = measured["rate_per_s"]
+        if rate is None or summary.verdict not in (OK, UNCLEAR):
+            return None
+        alone_s, ping = self._alone_s[summary.case.work], summary.ping_s
+        is_short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
+        return _Candidate(summary, name_of(summary.case, self._all), measured, rate, is_short)
+
+    def answer(self) -> Answer:
+        if len(self._summaries) == 1 and (only := self._sound or self._unclear):
+            return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), [*self._left_out()])
+        chosen, headline = self._chosen(), self._headline()
+        if chosen is None:
+            return Answer(None, headline, (), [*self._fastest_verified(), *self._left_out()])
+        return Answer(chosen.summary.case, headline, self._facts(chosen), [*self._remarks(chosen)])
+
+    def one_line(self) -> Answer:
+        load = load_in_words(self._summaries[0].case, self._all)
+        chosen = self._chosen()
+        if chosen is None:
+            return Answer(None, f"{load}: {without_capital(self._headline())}")
+        facts = [chosen.throughput, *([f"health checks {chosen.ping} (p99)"] if chosen.summary.ping_s else [])]
+        return Answer(chosen.summary.case, f"{load}: use {chosen.plain}: {', '.join(facts)}.")
+
+    def _headline(self) -> str:
+        chosen = self._chosen()
+        if chosen is not None or self._shared_limit:
+            return f"Use {chosen.plain}." if chosen is not None else self._shared_limit
+        if not self._sound and not self._unclear:
+            return f"No recommendation: every {self._noun} failed or is suspect."
+        if self._sound and not self._first:
+            return "No recommendation: ranking requires confidence intervals. Use --rounds 2 or more."
+        if faster := self._perhaps_faster():
+            best = max(faster, key=lambda candidate: candidate.rate.log)
+            return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."
+        return f"No recommendation: no {self._noun} has a verified throughput."
+
+    def _chosen(self) -> _Candidate | None:
+        """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
+        if not self._first or self._shared_limit or self._perhaps_faster():
+            return None
+        best = max(candidate.rate.log for candidate in self._first)
+        fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
+        short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
+        return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
+
+    def _perhaps_faster(self) -> list[_Candidate]:
+        """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not."""
+        fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
+        return [candidate for candidate in self._unclear if candidate.rate.log > fastest + math.log1p(ACCURACY)]
+
+    def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
+        facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
+        if candidate.summary.ping_s:
+            facts.append(("health check", f"{candidate.ping} p99 under full load{self._longer_than_task(candidate)}"))
+        if candidate.memory_bytes:
+            facts.append(("memory", formatting.megabytes(candidate.memory_bytes)))
+        return facts
+
+    def _compared(self, candidate: _Candidate) -> str:
+        slower = self._slower()
+        if len(self._sound) == 1:
+            return ""
+        if self._first == [candidate] and len(slower) == 1:
+            return f"; {_times(ratio(candidate.rate, slower[0].rate))} times as fast as {slower[0].name}"
+        if not slower:
+            return f"; no {self._noun} is significantly faster or slower"
+        return "; nothing is significantly faster"
+
+    def _longer_than_task(self, candidate: _Candidate) -> str:
+        alone_s = self._alone_s[candidate.summary.case.work]
+        if candidate.keeps_pings_short or alone_s is None:
+            return ""
+        return f", longer than one {'task' if self._noun == 'strategy' else 'response'} ({formatting.seconds(alone_s)})"
+
+    def _remarks(self, chosen: _Candidate) -> Iterator[str]:
+        if not chosen.keeps_pings_short and chosen.summary.ping_s:
+            yield from self._for_quick_pings(chosen)
+        yield from self._for_little_memory(chosen)
+        if ties := [candidate for candidate in self._first if candidate is not chosen]:
+            few = [candidate.name for candidate in ties]
+            names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
+            yield f"Not significantly different in throughput: {names}."
+            yield from self._detectable()
+        slower = self._slower()
+        if slower and not (self._first == [chosen] and len(slower) == 1):
+            factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)
+            span = formatting.span([max(1.0, factor) for factor in factors], "{:.1f}".format)
+            name = f"server {chosen.number}" if chosen.number.isdecimal() else chosen.name
+            yield f"Slower: {_names([candidate.number for candidate in slower])} ({name} is {span} times as fast)."
+        yield from self._left_out(chosen)
+
+    def _slower(self) -> list[_Candidate]:
+        slower = [candidate for candidate in self._sound if candidate not in self._first]
+        return sorted(slower, key=lambda candidate: -candidate.rate.log)
+
+    def _for_quick_pings(self, chosen: _Candidate) -> Iterator[str]:
+        quick = [candidate for candidate in self._sound if candidate.keeps_pings_short]
+        if quick:
+            best = max(quick, key=lambda candidate: candidate.rate.log)
+            share = _share_of(best, chosen)
+            yield f"Need quick health checks? {best.name}: {best.ping} p99, {share} of the throughput."
+
+    def _for_little_memory(self, chosen: _Candidate) -> Iterator[str]:
+        lean = [candidate for candidate in self._sound if self._is_leaner(candidate, chosen)]
+        if lean:
+            best = max(lean, key=lambda candidate: (candidate in self._first, candidate.rate.log))
+            part = "similar throughput" if best in self._first else f"{_share_of(best, chosen)} of the throughput"
+            blocks = chosen.keeps_pings_short and not best.keeps_pings_short
+            pings = f", but health checks take {best.ping} (p99)" if blocks else ""
+            yield f"Short of memory? {best.name}: {formatting.megabytes(best.memory_bytes)}, {part}{pings}."
+
+    def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:
+        own, other = candidate.measured["memory_bytes"], chosen.measured["memory_bytes"]
+        if own is None or other is None or candidate.memory_bytes > MUCH_LESS * chosen.memory_bytes:
+            return False
+        return differ(own, other, len(self._sound) * (len(self._sound) - 1) // 2)
+
+    def _detectable(self) -> Iterator[str]:
+        """Yield a sentence with the smallest difference between the fastest cases that 80 % of runs would detect."""
+        rates = [candidate.rate for candidate in self._first if candidate.rate.degrees]
+        if len(rates) < 2:
+            return
+        error = (2 * median(rate.variance for rate in rates)) ** 0.5
+        degrees = median(rate.degrees for rate in rates)
+        needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
+        difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
+        yield f"A difference of {difference} would show in {power} of runs like this one; a smaller one may be missed."
+
+    def _fastest_verified(self) -> Iterator[str]:
+        if self._first:
+            fastest = max(self._first, key=lambda candidate: candidate.rate.log)
+            yield f"The fastest verified {self._noun} is {fastest.plain}: {fastest.throughput}."
+
+    def _left_out(self, chosen: _Candidate | None = None) -> Iterator[str]:
+        """Yield a sentence that lists the cases without a rank, and says which may be as fast as the chosen case."""
+        contenders = [
+            candidate.summary
+            for candidate in self._unclear
+            if chosen and not is_worse(candidate.rate, chosen.rate, self._alpha)
+        ]
+        names: dict[str, list[str]] = {}
+        for summary in self._summaries:
+            if summary.verdict != OK:
+                why = f"{summary.verdict}, possibly as fast" if summary in contenders else summary.verdict
+                names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
+        if names:
+            yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
+
+
+def noun_of(comparison: Comparison) -> str:
+    """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
+    cases = cases_of(comparison.cases)
+    if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
+        return comparison.noun
+    return "route" if "path" in varying(cases) else "setting"
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return text such as `servers 1, 2 and 6`; if a name is not a number, list only the first `MOST_NAMES`."""
+    if all(name.isdecimal() for name in names):
+        return f"{'server' if len(names) == 1 else 'servers'} {listed(names)}"
+    return listed(names, MOST_NAMES)
+
+
+def _times(factor: Estimate) -> str:
+    edges = factor.interval()
+    margin = f" ± {formatting.significant((edges[1] - edges[0]) / 2, 2)}" if edges else ""
+    return f"{formatting.significant(factor.mean, 3)}{margin}"
+
+
+def _share_of(candidate: _Candidate, chosen: _Candidate) -> str:
+    return formatting.share(math.exp(candidate.rate.log - chosen.rate.log))
+
+
+def sweep_sentences(comparison: Comparison) -> Iterator[str]:
+    """Yield a paragraph for each numeric axis and load, unless there is nothing to report."""
+    for sweep in sweeps(comparison):
+        if sentences := [*_of_sweep(sweep, comparison)]:
+            names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
+            load = in_words(sweep.lines[0].case, names)
+            yield " ".join([f"More {sweep.along}{f' ({load})' if load else ''}:", *sentences])
+
+
+def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
+    cases = cases_of(comparison.cases)
+    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    if knees := "; ".join(_knees(named, sweep.along)):
+        yield f"{knees}."
+    for line, name in named:
+        yield from _of_line(line, name, sweep.along)
+    yield from _of_laws(named, sweep.along)
+
+
+def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
+    for at in sorted({at for at, _, _ in known}):
+        ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
+        if ended:
+            names = listed([name for _, name in ended], MOST_NAMES)
+            rates = formatting.span(
+                sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
+            )
+            yield f"throughput of {names} does not grow beyond {told(along, at)} ({rates})"
+        if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
+            names = listed(going, MOST_NAMES)
+            yield f"throughput of {names} still grows at {told(along, at)}, the end of the measured range"
+
+
+def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
+    if line.lost:
+        yield f"At {told(along, line.numbers[-1])}, throughput of {name} has fallen by {formatting.share(line.lost)}."
+    grown = line.pings_grow
+    if grown is not None and line.pings is not None:
+        first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
+        values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
+        yield f"From {told(along, line.numbers[grown])} on, pings to {name} get slower (p99: {values})."
+
+
+def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    """Yield a sentence for each server that follows the scaling law, and one about all servers that do not."""
+    laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
+    for law, line, name in laws:
+        if law.fits:
+            parts = f"σ = {_part(law.contention)}, κ = {_part(law.coherency)}"
+            end = _peak(law, along, line.numbers[-1])
+            yield f"{name} follows the Universal Scalability Law with {parts}{end}."
+    if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
+        do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
+        names = listed([name for _, name in others], MOST_NAMES)
+        yield f"{names} {do} not follow the Universal Scalability Law: the largest deviation ({off}) is significant."
+
+
+def _peak(law: Scaling, along: str, last: float) -> str:
+    if law.peak is None or law.peak < 1:
+        return ""
+    beyond = ", beyond the measured range" if law.peak > last else ""
+    return f", with its peak at {formatting.significant(law.peak, 2)} {along}{beyond}"
+
+
+def _part(part: Part) -> str:
+    value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
+    return f"{value} ({low} to {high})"

@@ -1,0 +1,344 @@
+"""Select the charts of the result page, and write an explanation and a text alternative for each chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from under_siege import formatting
+from under_siege.formatting import capitalized
+from under_siege.judge.case_names import across, cases_of, full_name, in_words, label
+from under_siege.judge.estimates import Estimate
+from under_siege.judge.ranking import Comparison, known, spent_beside, task_cpu_s
+from under_siege.judge.round_statistics import Round, alone_wall_s
+from under_siege.judge.summary import Summary
+from under_siege.judge.sweep import Sweep, sweeps
+from under_siege.judge.verdict_rules import FAILED
+from under_siege.profile.flame_graph import profile_pictures
+from under_siege.record.record import Result
+from under_siege.run import chart_headlines
+from under_siege.run.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
+from under_siege.run.scatter import memory_chart, tradeoff_chart
+from under_siege.run.sweep_charts import FIGURES, SweepMetric, curves, heat_map
+from under_siege.show.canvas import Drawing, Theme
+from under_siege.show.html_page import Picture, Section
+from under_siege.show.notes import of_siege, of_traces
+from under_siege.trace.timeline import timelines
+from under_siege.trace.timeline_chart import timeline_chart
+from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
+
+# If there are more than MOST_SETTINGS loads, only the first two have charts. A chart shows at most MOST_CASES cases.
+MOST_SETTINGS, MOST_CASES = 4, 24
+ON_PAGE = ("rate", "p99", "ping")  # metrics whose sweeps the page shows; `report --picture` draws the others, too
+_ONE_SHOT = (
+    " This is a snapshot of one burst for each server. Another burst would differ a little, "
+    "so don't compare throughput here."
+)
+MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
+MOST_STEPS = 600  # maximum number of points of a curve
+MOST_ON_SLIDE = 12
+_BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best in both metrics."
+_BRACKET = (
+    "Names at a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "if the points are side by side."
+)
+_WHY = (
+    "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
+    "run Python code. Each process has its own GIL."
+)
+_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
+
+
+def sections(comparison: Comparison) -> Iterator[Section]:
+    """Yield the sections of the page that have charts."""
+    loads = comparison.loads()
+    if comparison.result.traces:
+        yield Section("What ran when", [traced(comparison.result)])
+    if profiles := list(profile_pictures(comparison.result)):
+        yield Section("Profiles", profiles)
+    if overview := list(_overview(comparison)):
+        yield Section("All cases", overview)
+    drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
+    rows = sum(comparison.load(summary) in drawn for summary in comparison.cases)
+    detail = min(1.0, MOST_ROWS / max(1, rows))
+    for load in drawn:
+        places = [
+            place
+            for place, case in enumerate(comparison.cases)
+            if comparison.load(case) == load and case.verdict != FAILED and case.rate_per_s
+        ][:MOST_CASES]
+        if places:
+            field = Field(comparison, places, detail)
+            names = [name for name, _ in load]
+            yield Section(in_words(field.cases[0].case, names), list(siege_pictures(field)))
+
+
+def traced(result: Result, columns: int = 1) -> Picture:
+    drawn, absent = timelines(result.traces), missing(result)
+    untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
+    untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
+    users = max((record.users for record in result.records), default=0)
+    who = "one user sends" if users == 1 else f"{users} users send"
+    longer = f" Under siege, {who} requests all the time, so requests take longer than here."
+    asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
+    return Picture(
+        "timeline",
+        "",
+        f"All requests to a server were sent at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
+        f"{longer if users else ''}" + (f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""),
+        lambda theme: timeline_chart(drawn, theme, columns, absent),
+        "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
+        headline=headline(drawn),
+        conditions=of_traces(result),
+    )
+
+
+def _overview(comparison: Comparison) -> Iterator[Picture]:
+    """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
+    cases, noun = comparison.cases, comparison.noun
+    points = cases_of(cases)
+    if across(points):
+        yield Picture(
+            "heatmap",
+            f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
+            "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
+            "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
+            lambda theme: heat_map(cases, theme),
+            "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
+            conditions=of_siege(comparison.result, cases),
+        )
+    yield from _sweeps(comparison)
+
+
+def _sweeps(comparison: Comparison) -> Iterator[Picture]:
+    """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
+    points = cases_of(comparison.cases)
+    for number, sweep in enumerate(sweeps(comparison)):
+        places = [place for line in sweep.lines for place in line.places]
+        what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
+        for over in FIGURES:
+            if any(known(comparison, place, over.figure) for place in places):
+                rates = ", ".join(
+                    f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
+                )
+                yield Picture(
+                    f"{over.name}-sweep",
+                    _title(over, sweep, what),
+                    _how(over, sweep, comparison),
+                    lambda theme, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
+                        comparison, places, along, over, theme
+                    ),
+                    f"{capitalized(over.title)}. Rates: {rates}",
+                    on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
+                    conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
+                )
+
+
+def _title(over: SweepMetric, sweep: Sweep, what: str) -> str:
+    """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
+    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per response"}
+    title = f"more {sweep.along}"
+    title = title if over.name == "rate" else f"{figures.get(over.name, over.name)} with {title}"
+    return f"{what}: {title}" if what else capitalized(title)
+
+
+def _how(over: SweepMetric, sweep: Sweep, comparison: Comparison) -> str:
+    what = f"{capitalized(over.title)}, plotted against {sweep.along}"
+    ceiling = ", with the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
+    upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
+    return f"{what}{ceiling}{upright}. Suspect, unclear and missing values are left out."
+
+
+def _rate(case: Summary) -> str:
+    return f"{formatting.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Cases with the same load and a known rate, stored as indices into the comparison."""
+
+    comparison: Comparison
+    places: list[int]
+    detail: float  # share of the marks to draw
+
+    def of(self, theme: Theme) -> Field:
+        """Return the field unchanged or, for a slide, a field with only its fastest cases, fastest first."""
+        if not theme.is_slide:
+            return self
+        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
+        return Field(self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
+
+    @property
+    def cases(self) -> list[Summary]:
+        return [self.comparison.cases[place] for place in self.places]
+
+    @property
+    def rounds(self) -> list[list[Round]]:
+        return [self.comparison.rounds[place] for place in self.places]
+
+    @property
+    def ceilings(self) -> list[Summary | None]:
+        index_of = {id(one): index for index, rounds in enumerate(self.comparison.ceiling_rounds) for one in rounds}
+        indices = [index_of.get(id(rounds[0].ceiling)) for rounds in self.rounds]
+        return [None if index is None else self.comparison.ceilings[index] for index in indices]
+
+    @property
+    def alone_s(self) -> float | None:
+        """Return how long the task takes alone, in seconds, or None if this is unknown or differs between the cases."""
+        works = {summary.case.work for summary in self.cases}
+        return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
+
+    @property
+    def task_cpu(self) -> Estimate | None:
+        works = {summary.case.work for summary in self.cases}
+        return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
+
+
+def siege_pictures(field: Field) -> Iterator[Picture]:
+    conditions = of_siege(field.comparison.result, field.cases)
+    yield from (*_work(field, conditions), *_costs(field, conditions))
+
+
+def _work(field: Field, conditions: str) -> Iterator[Picture]:
+    cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
+    has_ceiling, alone = any(field.ceilings), field.alone_s
+    ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
+    yield Picture(
+        "throughput",
+        "Throughput",
+        "Correct responses per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
+        f"confidence interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does "
+        f"not make them equal: more rounds may separate them.{_why(field)}",
+        lambda theme: throughput_chart(field.of(theme).cases, theme, field.of(theme).ceilings),
+        "Requests per second: " + _each(cases, _rate),
+        headline=chart_headlines.of_throughput(cases),
+        conditions=conditions,
+    )
+    yield Picture(
+        "pings",
+        "Health-check latency under load",
+        f"How long a ping to the same server took under load. Each dot is {100 // dots} % of the pings, and "
+        "the solid line is the median. Further left is better. The ticks of the logarithmic axis are at powers of ten. "
+        + ("The dashed line shows how long one task takes without a server." if alone else ""),
+        lambda theme: _pings(field.of(theme), dots, theme),
+        "Ping, 99th percentile: "
+        + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
+        headline=chart_headlines.of_pings(cases, alone),
+        conditions=conditions,
+    )
+    if any(case.ping_s for case in cases):
+        yield _tradeoff(field, conditions)
+    yield _moments(field, conditions)
+
+
+def _tradeoff(field: Field, conditions: str) -> Picture:
+    return Picture(
+        "tradeoff",
+        "Throughput and health-check latency",
+        "Further up means more throughput, and further left means shorter pings (p99): the upper left corner is best. "
+        f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_BRACKET}",
+        lambda theme: _scattered(field, theme),
+        "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
+        headline=chart_headlines.of_tradeoff(field.cases),
+        conditions=conditions,
+    )
+
+
+def _moments(field: Field, conditions: str) -> Picture:
+    cases = field.cases
+    return Picture(
+        "moments",
+        "The course of the siege",
+        "The blue line counts responses, so its slope is the rate. The table's rate excludes the time before "
+        "nine of ten users have had a response. A step is a batch of responses that arrived at the same moment. Each "
+        "bar below the line is a ping, and its height is the latency: tall bars show that the server was blocked. At "
+        "the end, users send no new requests, so the bars get shorter. Dotted lines mark the scales; all rows have the "
+        "same scales. A siege lasts longer if responses take longer. The chart shows the first round without speed "
+        "adjustment; the table covers all rounds.",
+        lambda theme: moments_chart(
+            field.of(theme).cases, field.of(theme).rounds, int(MOST_STEPS * field.detail), theme
+        ),
+        "Correct responses in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
+        headline=chart_headlines.of_moments(cases, field.rounds),
+        conditions=conditions,
+    )
+
+
+def _costs(field: Field, conditions: str) -> Iterator[Picture]:
+    cases, task = field.cases, field.task_cpu
+    both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
+    star = f" {_BEST_IN_BOTH}" if both else ""
+    spent = spent_beside(field.comparison, field.places, task)
+    yield Picture(
+        "memory",
+        "Cost: memory",
+        f"Further up means more throughput, and further left means less memory.{star} {_BRACKET}",
+        lambda theme: memory_chart(field.of(theme).cases, theme),
+        "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
+        headline=chart_headlines.of_memory(cases),
+        conditions=conditions,
+    )
+    beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
+    yield Picture(
+        "cpu",
+        "Cost: CPU time per response",
+        f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
+        "confidence interval. A faint bar is not significantly different from 0. The table shows the CPU time "
+        "including the task, as measured."
+        if task
+        else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "
+        "confidence interval.",
+        lambda theme: _cpu(field.of(theme), task, theme),
+        f"CPU time per response {beside}: "
+        + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
+        headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
+        conditions=conditions,
+    )
+
+
+def _by_the_clock(field: Field) -> str:
+    """Return a remark on the task's wall-clock time, which other charts show, or an empty string if unknown."""
+    alone_s = field.alone_s
+    return f" (the task's wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
+
+
+def _why(field: Field) -> str:
+    """Return an explanation of the GIL if all strategies ran a task that holds the GIL, on several usable cores."""
+    holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
+    return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
+
+
+def _pings(field: Field, dots: int, theme: Theme) -> Drawing:
+    return pings_chart(field.cases, field.rounds, field.alone_s, dots, theme)
+
+
+def _scattered(field: Field, theme: Theme) -> Drawing:
+    ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
+    return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, theme)
+
+
+def _cpu(field: Field, task: Estimate | None, theme: Theme) -> Drawing:
+    places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
+    cases = [field.comparison.cases[place] for place in places]
+    return cpu_chart(cases, spent_beside(field.comparison, places, task), theme, beside_task=task is not None)
+
+
+def _first(field: Field, case: Summary) -> Round:
+    return field.rounds[field.cases.index(case)][0]
+
+
+def _at_the_ceiling(comparison: Comparison) -> str:
+    names = {ceiling.server for ceiling in comparison.ceilings if not ceiling.title.startswith("No server")}
+    return f"with {next(iter(names))}" if names else "without a server"
+
+
+def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
+    return ", ".join(f"{label(case, cases)} {describe(case)}" for case in cases)
+
+
+def _ping(case: Summary) -> str:
+    return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
+
+
+def _in_ms(value_s: float | None) -> str:
+    return "unknown" if value_s is None else f"{1000 * value_s:.1f} ms"

@@ -1,0 +1,1 @@
+"""Tables, notes, charts and pages."""

@@ -1,0 +1,241 @@
+"""Render HTML pages from templates, with charts and with buttons that open glossary entries without a script."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from under_siege.formatting import unbroken
+from under_siege.record.record import Result
+from under_siege.show.canvas import NARROW, WIDE, ChartFile, Drawing, Theme, for_page
+
+HERE = Path(__file__).parent
+
+
+def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
+    """Render a template.
+
+    Args:
+        folders: additional template folders.
+        style: CSS to append to the common style sheet.
+        values: variables of the template.
+    """
+    sheet = (HERE / "style.css").read_text(encoding="utf-8")
+    return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (our own CSS)
+
+
+def page(name: str, result: Result, **values: Any) -> str:
+    """Render a page about a result; its template also gets the glossary, start time, command and machine."""
+    return rendered(
+        name,
+        explained=Explained(),
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        command=" ".join(result.command),
+        machine=result.environment,
+        **values,
+    )
+
+
+@cache
+def _template(name: str, folders: tuple[Path, ...]) -> Template:
+    environment = Environment(
+        loader=FileSystemLoader([*folders, HERE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+_WHOLE = Markup('<span class="whole">{}</span>')
+_MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these characters
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
+_DOCS_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)\b")
+
+
+class Explained:
+    """The glossary terms of one page, each of which gets a button where it first occurs."""
+
+    def __init__(self) -> None:
+        self._left, self._used = set(IN_TEXTS), set[str]()
+
+    def text(self, text: str) -> Markup:
+        """Return the text as HTML, with buttons for glossary terms, but none in the names of pages in docs/."""
+        parts = _DOCS_PAGE.split(text)
+        return Markup().join(escape(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
+
+    def _terms(self, text: str) -> Markup:
+        """Return the text with a button for each term that occurs for the first time on the page."""
+        marked, last = Markup(), 0
+        for start, end, term in term_in(text, self._left):
+            mark = _MARKS.match(text, end)
+            after = mark[0] if mark else ""
+            marked += _unbroken(text[last:start]) + _WHOLE.format(self._button(term, text[start:end]) + escape(after))
+            self._left.discard(term)
+            last = end + len(after)
+        return marked + _unbroken(text[last:])
+
+    @staticmethod
+    def is_explained(name: str) -> bool:
+        return bool(term_of(name))
+
+    def heading(self, name: str, shown: str) -> Markup:
+        """Return a column heading, as a button if the glossary explains it."""
+        term = term_of(name)
+        return self._button(term, shown) if term else escape(shown)
+
+    def notes(self) -> list[tuple[str, str, str]]:
+        """Return (id, term, explanation) for each term that has a button on the page."""
+        return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items() if term in self._used]
+
+    def _button(self, term: str, shown: str) -> Markup:
+        self._used.add(term)
+        button = Markup('<button type="button" class="term" popovertarget="{}">{}</button>')
+        return button.format(_place(term), shown)
+
+
+def _place(term: str) -> str:
+    return f"term-{list(GLOSSARY).index(term)}"
+
+
+def _unbroken(text: str) -> Markup:
+    """Escape the text, and prevent line breaks inside command-line options and between numbers and units."""
+    parts = _OPTION.split(unbroken(text))
+    return Markup().join(_WHOLE.format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart with its texts, for pages, files and slides."""
+
+    name: str  # file name
+    title: str  # title on the page
+    how: str  # how to read the chart
+    draw: Callable[[Theme], Drawing]
+    alternative: str  # text alternative
+    on_page: bool = True  # whether the page shows the chart; every chart is also written to a file
+    headline: str = ""  # the finding; a second line may list names
+    conditions: str = ""  # conditions of the measurement
+
+    def alone(self, aspect: str | None = None) -> str:
+        """Return the chart with its headline and conditions as SVG, for a file or a slide."""
+        title, _, under = (self.headline or self.title).partition("\n")
+        frame = ChartFile(title, self.conditions, aspect, under)
+        return frame.around(self.draw(frame.theme))
+
+
+@dataclass(frozen=True, slots=True)
+class PageFigure:
+    """A chart on a page, drawn once for wide and once for narrow screens."""
+
+    title: str
+    headline: str
+    names: str
+    how: str
+    conditions: str
+    wide: Markup
+    narrow: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Charts under one heading."""
+
+    title: str
+    pictures: list[Picture]
+
+    @property
+    def figures(self) -> list[PageFigure]:
+        return [_figure(picture) for picture in self.pictures if picture.on_page]
+
+
+def _figure(picture: Picture) -> PageFigure:
+    wide, narrow = (
+        Markup(for_page(picture.draw(theme), theme, picture.alternative))  # noqa: S704 (escaped there)
+        for theme in (WIDE, NARROW)
+    )
+    headline, _, names = unbroken(picture.headline).partition("\n")
+    return PageFigure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
+
+
+GLOSSARY = {
+    "primes": "A CPU-bound task: it counts prime numbers in pure Python and holds the GIL while it runs.",
+    "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
+    "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as if for a database, a mail server and another "
+    "service, and uses almost no CPU time.",
+    "trans/s": "Transactions per second (siege's transaction rate): correct responses per second. If the CPU speed "
+    "changed, this is the rate at the mean speed of this run. A speed probe measures the speed of every CPU 50 times "
+    "a second under load. The rate is also corrected for CPU time lost to noisy neighbours and other programs.",
+    "as measured": "Transactions per second without any adjustment for the speed of the CPUs.",
+    "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
+    "can exceed it, so a case that is significantly above it is flagged.",
+    "workers": "How many tasks can be in progress at the same time, for example one in each thread or process. They "
+    "can't always compute at the same moment: threads of one Python process take turns.",
+    "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
+    "request at a time.",
+    "p50": "The median: half of all requests took no longer than this.",
+    "p99": "The 99th percentile: 99 of 100 requests took no longer than this.",
+    "ping": "A health check: a trivial request, sent 20 times a second to the same server while it is under load. It "
+    "shows how long other requests have to wait.",
+    "±": "The half-width of the 95 % confidence interval of the rate.",
+    "rank": "1 plus the number of cases that are significantly faster. Cases with rank 1 are not significantly slower "
+    "than the fastest one. That does not make them equal: more rounds may separate them. After three cases with rank "
+    "1 comes rank 4.",
+    "availability": "The share of all requests that got a correct response.",
+    "CPU per trans": "CPU time of the server and all its processes for each correct response, as measured. On faster "
+    "CPUs it is lower.",
+    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts shared pages "
+    "only once.",
+    "speed": "CPU speed while this case was measured, compared with its mean over this run.",
+    "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
+    "computes a task, no other request is served.",
+    "slices": "The task is cut into short pieces. It yields after each piece, so that other requests can run.",
+    "sub-interpreter": "Another Python interpreter in the same process, with its own modules and its own GIL, so that "
+    "several interpreters can compute at the same moment.",
+    "greenlet": "A lightweight thread. All greenlets share one system thread, and each runs until it waits or yields.",
+    "cluster": "A scheduler and its workers, each a separate process. They could also run on other machines.",
+    "job queue": "The server puts tasks into a queue in Redis, from which separate worker processes take them.",
+    "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
+    "threads take turns to compute. The event loop is a thread, too, and has to wait for the lock like all others. "
+    "Each process has its own lock.",
+}
+IN_TEXTS = (
+    *("primes", "digest", "sign_up", "prefork", "slices", "sub-interpreter", "greenlet", "cluster", "job queue"),
+    *("ceiling", "p50", "p99", "ping", "event loop", "GIL"),
+)
+_OTHER_FORMS = {
+    "ping": ("pings", "Pings", "Ping", "health checks", "Health checks"),
+    "sub-interpreter": ("sub-interpreters",),
+}
+_OF_HEADINGS = {
+    "ping p50": "p50",
+    "response p50": "p50",
+    "ping p99": "p99",
+    "response p99": "p99",
+    "of ceiling": "ceiling",
+}
+
+
+def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield (start, end, term) for the first occurrence of each term in the text, from left to right."""
+    matches = []
+    for term in terms:
+        forms = "|".join(map(re.escape, (term, *_OTHER_FORMS.get(term, ()))))
+        if (match := re.search(rf"(?<![\w/])(?:{forms})(?![\w/])", text)) is not None:
+            matches.append((match.start(), match.end(), term))
+    last = 0
+    for start, end, term in sorted(matches):
+        if start >= last:
+            yield start, end, term
+            last = end
+
+
+def term_of(heading: str) -> str:
+    """Return the glossary term that explains a column heading, or an empty string if there is none."""
+    return heading if heading in GLOSSARY else _OF_HEADINGS.get(heading, "")

@@ -1,0 +1,308 @@
+"""Write the text below the table of a comparison: flags, notes, and the footnote with the conditions."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from under_siege import formatting
+from under_siege.judge.case_names import across, cases_of, full_name, in_words, varying
+from under_siege.judge.ranking import Comparison
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import other_work, stolen
+from under_siege.judge.summary import Summary
+from under_siege.judge.verdict_rules import FAILED, verdict_of
+from under_siege.load import DRIVERS
+from under_siege.load.body_rule import BodyRule
+from under_siege.record.case import axis
+from under_siege.record.record import Record, Result
+from under_siege.show.columns import COLUMNS, NO_SERVER, name_in_table
+
+
+def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
+    """Yield each distinct reason as its verdict, the names of the cases that it applies to, and its message."""
+    named = cases_of(cases)
+    about: dict[tuple[str, str], list[str]] = {}
+    for summary in summaries:
+        for reason in summary.reasons:
+            name = full_name(summary.case, named)
+            if summary.server == NO_SERVER:
+                name = name.replace(NO_SERVER, name_in_table(summary, [summary]), 1)
+            about.setdefault((verdict_of([reason]), reason.message), []).append(name)
+    for (verdict, message), names in about.items():
+        yield verdict, names, message
+
+
+CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
+NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
+LATE_S = 0.010  # a note is shown if 1 % of pings are sent more than this late: they measure the bench, not the server
+WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
+
+
+def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield each note as its subject, such as a server or `machine`, and its text."""
+    result = comparison.result
+    several = len({*(absent.python for absent in result.left_out), *(case.python for case in comparison.cases)}) > 1
+    alike: dict[tuple[str, str], list[str]] = {}
+    for absent in result.left_out:
+        alike.setdefault((absent.python, absent.reason), []).append(absent.server)
+    for (python, reason), servers in alike.items():
+        it = "each" if len(servers) > 1 else "it"
+        yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
+    yield from _of_the_suite(comparison)
+    yield from _of_ceilings(comparison)
+    yield from _of_connections(comparison)
+    yield from _of_cookies(comparison)
+    yield from _of_processes(comparison)
+    yield from _of_warm_ups(comparison)
+    yield from _of_the_gil(comparison)
+    yield from _of_late_pings(comparison)
+    yield from _of_the_machine(comparison)
+
+
+def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    result = comparison.result
+    if result.suite is None or not comparison.cases:
+        return
+    yield from (("environment", choice) for choice in result.suite.choices)
+    if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files contain only the mode
+        yield "answers", checked
+    if not any(record.has_ceiling for record in result.records):
+        yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"
+    if not result.suite.ping:
+        yield (
+            "pings",
+            "not sent, so health-check latency under load is unknown; set ping.path in the suite, or use --ping",
+        )
+
+
+def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for ceiling in comparison.ceilings:
+        if ceiling.verdict == FAILED:
+            yield (
+                name_in_table(ceiling, comparison.ceilings),
+                f"the ceiling could not be measured: {ceiling.reasons[0].message}",
+            )
+
+
+def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server that closed every connection despite keep-alive; load tools don't warn of this."""
+    reported = set()
+    for rounds in comparison.rounds:
+        asked = [run.record for run in rounds if run.record.keep_alive and run.completed]
+        kept = [count for record in asked for count in record.bursts.kept_alive]
+        if kept and not any(kept) and None not in kept and asked[0].server not in reported:
+            reported.add(asked[0].server)
+            yield (
+                asked[0].server,
+                f"{asked[0].tool} was set to keep connections alive, but the server closed each one, so the rate "
+                "includes the cost of a new connection for every request",
+            )
+
+
+def _of_cookies(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server that sets cookies, because not every load tool returns them."""
+    records = [rounds[0].record for rounds in comparison.rounds if rounds[0].record.sets_cookies]
+    for server, tool in dict.fromkeys((record.server, record.tool) for record in records):
+        if tool in DRIVERS and DRIVERS[tool].returns_cookies:
+            yield server, f"sets cookies; each user of {tool} returned them, which users of ab and wrk don't"
+        else:
+            yield server, f"sets cookies; users of {tool} don't return them, but users of siege and locust do"
+
+
+def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server whose workers were replaced, or whose processes are unknown."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        name = full_name(case.case, cases_of(comparison.cases))
+        if replaced := sum(run.record.workers_replaced for run in rounds):
+            lost = sum(run.record.socket_failures for run in rounds)
+            yield (
+                name,
+                f"{replaced} {'worker was' if replaced == 1 else 'workers were'} replaced under load, and {lost:,} "
+                f"{'request' if lost == 1 else 'requests'} got no response; look for a limit, such as max_requests, a "
+                "timeout or the memory",
+            )
+        if any(run.record.listens_elsewhere for run in rounds):
+            yield name, "the process that listens is not a child of its command, so CPU time and memory are unknown"
+
+
+def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server whose first responses used much more CPU time than later ones."""
+    reported = set()
+    for rounds in comparison.rounds:
+        server = rounds[0].record.server
+        costs = [
+            (first, rest) for run in rounds if (first := _first_cost_s(run)) and (rest := run.cpu_s_per_transaction())
+        ]
+        factors = sorted(first / rest for first, rest in costs)
+        if factors and factors[len(factors) // 2] > WARMING and server not in reported:
+            reported.add(server)
+            first_s, rest_s = max(costs, key=lambda cost: cost[0])
+            yield (
+                server,
+                f"its first {rounds[0].record.warm_up_answers:,} responses used {formatting.seconds(first_s)} "
+                f"of CPU each, later ones {formatting.seconds(rest_s)}; the warm-up is not part of the measurement",
+            )
+
+
+def _first_cost_s(run: Round) -> float | None:
+    record = run.record
+    return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
+
+
+def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    reported = set()
+    for case in comparison.cases:
+        if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in reported:
+            reported.add((case.server, case.python))
+            module = f"the extension module {case.gil_enabled_by}" if case.gil_enabled_by else "an extension module"
+            yield (
+                case.server,
+                f"{module} enabled the GIL, although Python {case.python} is free-threaded",
+            )
+
+
+def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield notes on varying CPU speed, and on CPU time lost to noisy neighbours or other programs."""
+    everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
+    changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
+    if changed:
+        factor = formatting.significant(max(speed.highest / speed.lowest for speed in changed), 2)
+        yield (
+            "machine",
+            f"CPU speed varied by up to {factor}× in {len(changed)} of {len(everything)} cases "
+            "(noisy neighbour or throttling)",
+        )
+    rounds = comparison.every_round()
+    for share_of, cause in ((stolen, "noisy neighbours took"), (other_work, "other programs used")):
+        shares = [share for run in rounds if (share := share_of(run)) > NOTEWORTHY]
+        if shares:
+            yield (
+                "machine",
+                f"{cause} up to {formatting.share(max(shares))} of CPU time in {len(shares)} of {len(rounds)} rounds",
+            )
+
+
+def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server whose pings the bench itself sent late."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        late_s = _late_s(rounds)
+        p99_s = case.ping_s.p99 if case.ping_s else None
+        if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
+            yield (
+                case.server,
+                f"the bench sent 1 % of pings at least {formatting.seconds(late_s)} late; latencies include this delay",
+            )
+
+
+def _late_s(rounds: Sequence[Round]) -> float:
+    """Return the 99th percentile of the delays with which the bench sent pings, or 0 if it sent none."""
+    pings = [run.record.pings for run in rounds]
+    delays_s = [sent_s - due_s for each in pings for sent_s, due_s in zip(each.sent_s, each.due_s, strict=True)]
+    return float(np.percentile(delays_s, 99)) if delays_s else 0.0
+
+
+def of_siege(result: Result, cases: Sequence[Summary]) -> str:
+    """Return the conditions of all cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
+    points = {case.case for case in cases}
+    records = [record for record in result.records if record.case in points]
+    facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]
+    return " · ".join(filter(None, facts))
+
+
+def of_traces(result: Result) -> str:
+    """Return the conditions of the traces as text, such as `primes · 8 requests at the same moment · 2 cores`."""
+    requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
+    seen: dict[str, dict[str, None]] = {}
+    for name, value in (pair for trace in result.traces for pair in trace.case.values):
+        seen.setdefault(name, {})[axis(name).label(value)] = None
+    same = [
+        *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
+    ]
+    return " · ".join([*same, f"{requests} request{'s'[: requests != 1]} at the same moment", cores(result)])
+
+
+def cores(result: Result) -> str:
+    count = result.environment.usable_cpus
+    return f"{count} {'core' if count == 1 else 'cores'}"
+
+
+def in_common(cases: Sequence[Summary]) -> list[str]:
+    first, differing = cases[0].case, varying(cases_of(cases))
+    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
+
+
+def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
+    """Return the number and length of the rounds, such as `2 to 5 rounds of 3 s to 6 s`."""
+    fewest, most = min(case.rounds for case in cases), max(case.rounds for case in cases)
+    known_s = sorted(record.load_s or record.time_s for record in records)
+    shortest, longest = (_briefly(value_s) for value_s in (known_s[0], known_s[-1]))
+    times = longest if shortest == longest else f"{shortest} to {longest}"
+    count = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"{count} {'rounds' if most > 1 else 'round'} of {times}"
+
+
+def _briefly(value_s: float) -> str:
+    return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
+
+
+def footnote(comparison: Comparison) -> list[str]:
+    """Return lines that explain how to read the figures, and a last line with the conditions of the measurement."""
+    result, records = comparison.result, comparison.result.records
+    kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
+    shown = [*comparison.cases, *comparison.ceilings]
+    conditions = [
+        *([result.suite.source, result.suite.request] if result.suite else []),
+        *in_common(comparison.cases or comparison.ceilings),
+        rounds_of(shown, records),
+        cores(result),
+        f"memory: {'+'.join(sorted(kinds)).upper()}" if kinds else "",
+    ]
+    starred = any(summary.best for summary in comparison.cases)
+    star = "* not significantly worse than the best in its column" if starred else ""
+    rounds = [summary.rounds for summary in shown]
+    how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
+    rows = " · ".join(filter(None, [_order(comparison.cases), _lower_bounds(shown)]))
+    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds)]))
+    return [*filter(None, [how_to_read, rows, assumptions]), " · ".join(filter(None, conditions))]
+
+
+def _order(cases: Sequence[Summary]) -> str:
+    """Return how the rows of the table are sorted, or an empty string for a matrix or fewer than two cases."""
+    if len(cases) < 2 or across(cases_of(cases)):
+        return ""
+    return "sorted by rank, then by ping p99" if any(case.ping_s for case in cases) else "sorted by rank"
+
+
+def _lower_bounds(shown: Sequence[Summary]) -> str:
+    """Return the meaning of `>`, or an empty string if no cell shows a lower bound."""
+    if not any(column.text(summary).startswith(">") for column in COLUMNS for summary in shown):
+        return ""
+    return "> lower bound: too many requests were unanswered at the end"
+
+
+def _of_single_rounds(rounds: Sequence[int]) -> str:
+    if min(rounds) > 1:
+        return ""
+    if max(rounds) == 1:
+        return "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it"
+    return "± of a case with one round assumes the noise of the other cases"
+
+
+def _adjustment(comparison: Comparison) -> str:
+    """Return a text that says how much the rates were adjusted for CPU speed, or an empty string if they were not."""
+    shifts = [
+        abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
+        for case in (*comparison.ceilings, *comparison.cases)
+        if case.rate_at_usual_speed_per_s and case.rate_per_s
+    ]
+    largest = formatting.share(max(shifts, default=0.0))
+    return f"trans/s is adjusted for CPU speed and lost CPU time, by up to {largest}" if largest != "0 %" else ""
+
+
+def load_tool_share(result: Result) -> str:
+    """Return a text with the share of CPU time that the load tool and the bench used, or an empty string if unknown."""
+    watched = [record for record in result.records if record.machine]
+    used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
+    total_s = sum(record.machine.total_s for record in watched if record.machine)
+    tools = ", ".join(sorted({record.tool for record in watched}))
+    return f"{tools} and the bench used {100 * used_s / total_s:.1f} % of CPU time" if total_s else ""

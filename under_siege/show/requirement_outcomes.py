@@ -1,0 +1,154 @@
+"""Describe the outcome of each requirement for each case, with the measured interval."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from under_siege import formatting
+from under_siege.judge.case_names import cases_of, full_name
+from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
+from under_siege.show.text_tables import markdown_table, plain, plain_table
+
+HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
+
+
+class ThresholdLine(NamedTuple):
+    """The outcome of a requirement for one case."""
+
+    requirement: str
+    outcome: str
+    name: str
+    measured: str
+
+
+def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
+    """Return a line for each requirement and case, grouped by requirement; each group begins with the misses."""
+    order = [MISSED, UNDECIDED, MET]
+    texts = list(dict.fromkeys(judged.goal.text for judged in results))
+    ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
+    cases = cases_of([judged.case for judged in results])
+    return [
+        ThresholdLine(judged.goal.text, judged.outcome, full_name(judged.case.case, cases), _measured(judged))
+        for judged in ordered
+    ]
+
+
+def in_short(results: Sequence[Judged]) -> str:
+    """Return a sentence with the number of outcomes of each kind, or an empty string if there are no outcomes."""
+    counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
+    parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
+    return f"Requirements: {', '.join(parts)}." if parts else ""
+
+
+def _measured(judged: Judged) -> str:
+    return "; ".join(filter(None, [_figures(judged), judged.doubt or _why_open(judged)]))
+
+
+def _figures(judged: Judged) -> str:
+    """Return the value with its interval, such as `33.9/s (31.5/s to 36.3/s)`, or an empty string if unknown."""
+    known = judged.known
+    if known is None:
+        return ""
+    value = amount(known.value, judged) if known.value is not None else ""
+    if known.low is None or known.high is None:
+        return value or "not reached"
+    if math.isinf(known.high):
+        return value if value and known.value == known.low else f"more than {amount(known.low, judged)}"
+    base = " of base" if judged.goal.of_base else ""
+    return f"{value} ({amount(known.low, judged)} to {amount(known.high, judged)}){base}"
+
+
+def _why_open(judged: Judged) -> str:
+    """Return why a requirement is undecided, or how to decide it; if it is decided, return an empty string."""
+    if judged.outcome != UNDECIDED:
+        return ""
+    if judged.known is None:
+        return "not measured for this case"
+    if judged.known.interval is None:
+        return "no interval after one round; use --rounds 2 or more"
+    if judged.goal.figure.endswith("max_s"):
+        return "the next request may take longer; require p99 instead"
+    if judged.goal.figure != "availability_pct":
+        return "use more rounds"
+    if judged.more is None:
+        return "at this failure rate, more requests would not decide it"
+    return f"{judged.more:,} more requests like these would decide it"
+
+
+def amount(value: float, judged: Judged) -> str:
+    """Format a value of the requirement's figure, with its unit and enough digits to compare it with the limit."""
+    figure = judged.goal.figure
+    if judged.goal.of_base or figure == "of_ceiling":
+        return f"{formatting.significant(100 * value)} %"
+    if figure == "rate_per_s":
+        return f"{formatting.significant(value)}/s"
+    if figure == "availability_pct":
+        return _availability(value)
+    if figure == "memory_bytes":
+        return f"{formatting.significant(value / 1e6)} MB"
+    return f"{formatting.significant(1000 * value)} ms" if value < 0.9995 else f"{formatting.significant(value)} s"
+
+
+def _availability(value: float) -> str:
+    """Format an availability in percent, rounded down, with enough decimal places to show its leading nines."""
+    if value >= 100:
+        return "100 %"
+    digits = max(2, 1 - math.floor(math.log10(100 - value)))
+    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f} %"
+
+
+_STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}
+
+
+def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
+    """Yield a table with a row for each requirement and case, or nothing if there are no requirements."""
+    if not results:
+        return
+    table = plain_table(1)
+    for heading in HEADINGS:
+        table.add_column(heading, overflow="fold", no_wrap=heading == "outcome")
+    before = ""
+    for line in lines(results):
+        requirement, before = "" if line.requirement == before else line.requirement, line.requirement
+        outcome = Text(line.outcome, style=_STYLES[line.outcome])
+        table.add_row(Text(requirement), outcome, Text(line.name), Text(line.measured))
+    yield Text()
+    yield table
+
+
+def required_as_markdown(results: Sequence[Judged]) -> str:
+    """Return a summary and the table of `required_as_table` as Markdown, or an empty string if `results` is empty."""
+    if not results:
+        return ""
+    rows = [
+        [f"`{text}`", outcome if outcome == MET else f"**{outcome}**", plain(name), plain(measured)]
+        for text, outcome, name, measured in lines(results)
+    ]
+    return f"{in_short(results)}\n\n{markdown_table(HEADINGS, rows, names=len(HEADINGS))}"
+
+
+def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return a dict for each requirement and case, to be encoded as JSON.
+
+    Unknown and infinite values are `None`. If `of_base` is true, values are multiples of the base revision's value.
+    """
+    return [
+        {
+            "requirement": judged.goal.text,
+            **{name: getattr(judged.case, name) for name in ("server", "task", "users", "python", "parameters")},
+            "outcome": judged.outcome,
+            "figure": judged.goal.figure,
+            "of_base": judged.goal.of_base,
+            **{name: _finite(getattr(judged.known, name, None)) for name in ("value", "low", "high")},
+            "more_requests": judged.more,
+            "doubt": judged.doubt,
+        }
+        for judged in results
+    ]
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value

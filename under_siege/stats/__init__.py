@@ -1,1 +1,0 @@
-"""Estimators, confidence intervals, speed correction and comparisons of cases."""

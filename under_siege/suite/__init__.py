@@ -1,0 +1,1 @@
+"""What to measure: targets, suite files, and the expected responses."""

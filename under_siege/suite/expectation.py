@@ -1,0 +1,159 @@
+"""Describe the expected response to a request, and try a task before any server starts."""
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
+from urllib.parse import quote
+
+from common.errors import BadInputError
+from under_siege.host.interpreter import Interpreter
+from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.load.body_rule import BYTES, SAME, BodyRule, as_json
+from under_siege.load.http_client import HttpResponse
+from under_siege.paths import script, server_environment
+from under_siege.record.case import Value
+from under_siege.record.result_file import legible
+from under_siege.suite.suite import GET, Request
+
+LIMIT_S = 60.0
+MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
+TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of queued check requests that it allows for
+QUEUE_S = 0.05  # time that the timeout allows for queueing, per job
+
+Work = tuple[tuple[str, Value], ...]
+
+
+class Files:
+    """The files of a directory, requested at random. The expected body is the contents of the chosen file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        paths = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        self.sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}  # in bytes, by name
+        self._names = list(self.sizes)
+        self._random = random.Random(0)  # noqa: S311 (not for secrets)
+
+    def choose(self) -> str:
+        return self._random.choice(self._names)
+
+    @staticmethod
+    def path(template: str, name: str) -> str:
+        """Return the path or URL in which the encoded name of the file replaces `{file}`."""
+        return template.replace("{file}", quote(name))
+
+
+class Mix:
+    """Several requests, each with its path and its expected response, and the order in which they are sent."""
+
+    def __init__(self, order: Sequence[int], requests: "Sequence[tuple[str, Expectation]]") -> None:
+        self.order, self.requests = order, requests
+        self.turns = itertools.cycle(range(len(requests)))  # checks send every request equally often
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The expected response, and how long the task takes without a server."""
+
+    answer: bytes
+    task_s: float
+    cpu_s: float
+    status: int = 200
+    rule: BodyRule = BYTES
+    request: Request = GET
+    headers: tuple[tuple[str, str], ...] = ()
+    files: Files | None = None  # files whose names complete the URL
+    mix: Mix | None = None  # several requests, each with its own expectation
+    number: int = 0  # number of the request in the mix
+    of_a_job: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of a correct body, or -1 if correct bodies may have different sizes."""
+        is_known = self.rule.mode == SAME and self.files is None and self.mix is None
+        return len(self.answer) if is_known else -1
+
+    def each(self, url: str) -> "list[tuple[str, Expectation]]":
+        """Return the URL and the expected response of each request of the mix, or of the only request."""
+        requests = self.mix.requests if self.mix else [("", self)]
+        return [(url.removesuffix("/") + path if path else url, expectation) for path, expectation in requests]
+
+    def other_statuses(self) -> list[int]:
+        """Return the statuses of correct responses other than `status`."""
+        return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
+
+    def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
+        """Return the URL and the expected response for this turn of the mix or, without a turn, for the next check."""
+        if self.mix is not None:
+            index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
+            path, expectation = self.mix.requests[index]
+            return url.removesuffix("/") + path, replace(expectation, headers=self.headers)
+        if self.files is None:
+            return url, self
+        name = self.files.choose()
+        contents = (self.files.folder / name).read_bytes()
+        return self.files.path(url, name), replace(self, answer=contents, files=None)
+
+    def problem(self, answer: HttpResponse) -> str:
+        """Return how a response differs from the expected response, or an empty string if the response is correct."""
+        if answer.status != self.status:
+            return f"{answer.described()} instead of {self.described()}"
+        if difference := self.rule.problem(answer.body, self.answer):
+            if self.rule.mode != SAME:
+                return f"{answer.described()}: {difference}"
+            note = " (equal as JSON, but not byte for byte)" if as_json(answer.body) == as_json(self.answer) else ""
+            return f"{answer.described()} instead of {self.described()}{note}"
+        for name, expected in self.headers:
+            if (value := answer.headers.get(name.lower())) != expected:
+                received = f"no {name}" if value is None else f"{name}: {legible(value)[:100]}"
+                return f"{received} instead of {name}: {expected}; another server may have answered"
+        return ""
+
+    def fits(self, status: int, body: bytes) -> bool:
+        """Return whether the status and the body are correct."""
+        return status == self.status and not self.rule.problem(body, self.answer)
+
+    def described(self) -> str:
+        """Describe the expected response for a message."""
+        has_right_body = self.rule.mode == SAME
+        return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
+
+    def timeout_s(self, users: int) -> float:
+        """Return the timeout of a response, which allows for a server that queues the requests of all users."""
+        return TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + QUEUE_S * self.of_a_job)
+
+
+Expectations = dict[Work, Expectation]  # by `Case.work`
+
+
+async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
+    """Run a task in a separate process and return the expected response; raise BadInputError if the run fails."""
+    command = [python.path, *script("expected_answer"), task]
+    with TemporaryFile() as output:
+        trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
+        errors = Tail(trial.process.stderr)
+        try:
+            if not await trial.wait(LIMIT_S):
+                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; use a shorter task")
+        finally:
+            await trial.stop()
+        await until(lambda: not errors.reading(), 1.0)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
+        printed = output.read().decode(errors="replace").splitlines()
+    if trial.process.returncode != 0:
+        lines = [line for line in errors.text().splitlines() if line.strip()] or ["the task terminated the process"]
+        if lines[-1].startswith("trial: "):
+            raise BadInputError(lines[-1].removeprefix("trial: "))
+        raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
+    try:
+        run = json.loads(printed[-1])  # earlier lines may be output of the task
+        return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
+    except (ValueError, LookupError, TypeError):
+        raise BadInputError(
+            f"the result of task {task!r} can't be read: the task prints to stdout, or returns more than "
+            f"{MAX_OUTPUT_BYTES:,} bytes; use a task that prints nothing and returns less"
+        ) from None

@@ -1,0 +1,220 @@
+"""Turn command-line arguments (strategies, an application, servers of a suite, or URLs) into the suite to measure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import BadInputError
+from under_siege.load import DRIVERS
+from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.record.requirement import goal_names, required
+from under_siege.record.result_file import legible
+from under_siege.suite.application import is_application
+from under_siege.suite.first_suite import TargetOptions, suite_of_application
+from under_siege.suite.load_and_expect import headers_of
+from under_siege.suite.schema import address, path_of, ping_path
+from under_siege.suite.strategies import strategies_suite
+from under_siege.suite.suite import JOBS, OPEN, Load, Ping, Request, Suite, Target, WarmUp
+from under_siege.suite.suite_file import NAME, read_suite, suite_path
+
+CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
+_OWN_LOAD = (CAPACITY, DRILL, TRACE)  # commands that send requests without a load tool
+_JOBS_PATH = "/jobs"  # as in the server contract
+
+
+def in_style(suite: Suite, style: str) -> Suite:
+    """Return the suite, with a load that posts jobs if the style or the suite requires jobs.
+
+    Raises:
+        BadInputError: the load can't post jobs.
+    """
+    load = suite.load
+    if style != JOBS and not load.posts_jobs:
+        return suite
+    if load.script or load.files or load.requests is not None or load.tool == OPEN:
+        raise BadInputError(
+            f"{suite.source or suite.title}: --style jobs supports one path and a time, but no script, files, number "
+            "of requests or open load"
+        )
+    if not load.posts_jobs:
+        load = replace(load, tool=JOBS, threads=1, options=())  # the options were for another tool
+    load = replace(load, path=_JOBS_PATH if suite.has_task else load.path)
+    targets = tuple(replace(target, axes=(*target.axes, "style")) for target in suite.targets)
+    return replace(suite, load=load, targets=targets, axes={**suite.axes, "style": (JOBS,)})
+
+
+def refuse_unsupported(command: str, suite: Suite) -> None:
+    """Raise BadInputError for keys that change what is sent or measured, if this command would ignore them.
+
+    Commands are free to ignore the load tool, and keys that only set the amount of load (`users`, `time`, `requests`,
+    `threads`, `locust_workers`).
+    """
+    for is_set, key, reason, commands in _keys_of_load_tools(suite):
+        if is_set and command in commands:
+            alternative = f"{PROGRAM} run without --trace" if command == RUN_TRACE else f"{PROGRAM} run"
+            raise BadInputError(
+                f"{suite.source}: {key}: {command} sends its own requests and {reason}; "
+                f"use {alternative}, or a suite without this key"
+                if suite.source
+                else f"{key}: {command} {reason}; use {alternative}, or --style waiting"
+            )
+    for target in suite.targets:
+        if suite.load.own_network and target.url and not target.command:
+            raise BadInputError(
+                f"{suite.source}: load.own_network: {target.name} runs at {target.url}, "
+                "which can't be reached from a separate network"
+            )
+
+
+def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
+    """For each load-tool key, return whether it is set, its name, why it is rejected, and by which commands."""
+    load, no_warm_up = suite.load, "can't warm servers up with a load tool"
+    jobs_key = "load.tool" if suite.source else "--style jobs"
+    warm_ups = {"load.warm_up": load.warm_up}
+    for target in (*suite.targets, *([suite.ceiling] if suite.ceiling else [])):
+        warm_ups[f"servers.{target.name}.warm_up"] = target.warm_up
+    return [
+        (load.script, "load.script", "can't run a load tool's script", (*_OWN_LOAD, RUN_TRACE)),
+        (load.options, "load.options", "can't pass options to a load tool", (*_OWN_LOAD, RUN_TRACE)),
+        (load.posts_jobs, jobs_key, "can't post jobs", (*_OWN_LOAD, RUN_TRACE)),
+        (load.files, "load.files", "supports only one path", (CAPACITY, DRILL)),
+        (suite.expect.check, "expect.check", "doesn't run the check after a load", _OWN_LOAD),
+        *((warm_up not in (None, WarmUp()), key, no_warm_up, _OWN_LOAD) for key, warm_up in warm_ups.items()),
+    ]
+
+
+def suite_of(
+    names: Sequence[str],
+    options: TargetOptions = TargetOptions(),  # noqa: B008 (frozen)
+    *,
+    quick: bool = False,
+    style: str = "",
+    command: str = "run",
+) -> Suite:
+    """Return the suite that the names select together or, without names, a suite of all strategies.
+
+    Args:
+        options: the requests to an application, or to servers given by their URL.
+        quick: select the quick profile of a suite.
+        style: `waiting` or `jobs`, or empty to ignore styles.
+        command: the command that measures the suite.
+
+    Raises:
+        BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
+    """
+    if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
+        suite = suite_of_application(names[0], Path.cwd(), options)
+    else:
+        _refuse_options_of_applications(options)
+        suite = _named_suite(names, options, quick=quick)
+    if style:
+        suite = in_style(suite, style)
+    refuse_unsupported(command, suite)
+    return suite
+
+
+def _refuse_options_of_applications(options: TargetOptions) -> None:
+    given = {
+        "--path": options.path,
+        "--keep-environment": options.keep_environment or None,
+        "--ready-within": options.ready_within,
+    }
+    if option := next((option for option, value in given.items() if value is not None), None):
+        raise BadInputError(f"{option} needs an application, such as shop.main:app")
+
+
+def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -> Suite:
+    urls = [name for name in names if re.match(r"https?://", name)]
+    for option, value in {"--ping": options.ping, "--header": options.headers or None}.items():
+        if value is not None and not urls:
+            raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
+    files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
+    if quick and not files:
+        raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
+    if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
+        raise BadInputError(f"{legible(folder)!r} has no {NAME}; create it with {INVOCATION} init")
+    kind = urls or list(files)
+    if kind and (other := next((name for name in names if name not in kind), None)):
+        raise BadInputError(
+            f"{legible(other)!r} can't be compared with {legible(kind[0])!r}, which gets different requests; "
+            "name only strategies, only servers of one suite, or only URLs"
+        )
+    if urls:
+        return _running_suite(urls, options)
+    if not files:
+        return strategies_suite(names)
+    paths = {str(path): path for path, _ in files.values()}
+    if len(paths) > 1:
+        raise BadInputError(f"{' and '.join(paths)} are different suites; a run compares the servers of one suite")
+    servers = [server for _, server in files.values() if server is not None]
+    only = servers if len(servers) == len(files) else []
+    return read_suite(next(iter(paths.values())), only, quick=quick)
+
+
+def _file_and_server(name: str) -> tuple[Path, str | None] | None:
+    """Return the suite file that a name selects, and the server after a colon, if any; return None for other names."""
+    if (path := suite_path(name)) is not None:
+        return path, None
+    before, colon, server = name.rpartition(":")
+    path = suite_path(before) if colon else None
+    return None if path is None else (path, server)
+
+
+def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
+    ping, headers = options.ping, headers_of(options.header_table(), "--header")
+    targets, paths = [], []
+    for url in urls:
+        parts = address(url)
+        if parts is None:
+            raise BadInputError(
+                f"{legible(url)!r} can't be requested: expected a URL such as http://127.0.0.1:8000/report"
+            )
+        paths.append(path_of(parts))
+        targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
+    if len(different := list(dict.fromkeys(paths))) > 1:
+        raise BadInputError(
+            f"{different[0]} and {different[1]} are different paths: use the same path for every server"
+        )
+    if repeated := [url for number, url in enumerate(urls) if targets[number] in targets[:number]]:
+        raise BadInputError(f"{repeated[0]} is named twice: expected different servers")
+    return Suite(
+        tuple(targets),
+        ceiling=None,
+        load=Load(request=Request(headers=headers)),
+        axes={"users": (USERS,), "path": (paths[0],)},
+        ping=Ping(ping_path("--ping", ping), headers=headers) if ping is not None else None,
+        title="Servers that are already running",
+        has_task=False,
+    )
+
+
+def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
+    """Return the suite with more requirements; raise BadInputError if any is invalid or can't be measured."""
+    further = required(texts)
+    for requirement in further:
+        if requirement.goal.of_base and not has_base:
+            raise BadInputError(
+                f"{requirement.text!r}: needs a base; use it with --against, with {PROGRAM} compare, or in a suite"
+            )
+    requirements = tuple(dict.fromkeys((*suite.required, *further)))
+    unmeasured = dict(_unmeasured(suite))
+    for requirement in requirements:
+        if reason := unmeasured.get(requirement.goal.figure):
+            known = ", ".join(name for name, figure in goal_names().items() if figure not in unmeasured)
+            raise BadInputError(f"{requirement.text!r}: {reason}; metrics that can be measured: {known}")
+    return replace(suite, required=requirements)
+
+
+def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
+    """Yield each metric that no case of the suite will have, with the reason."""
+    driver = DRIVERS.get(suite.load.tool)
+    for figure in goal_names().values():
+        if figure.startswith("ping_") and suite.ping is None:
+            yield figure, "no pings are sent; name a path under [ping], or with --ping"
+        elif figure.startswith("response_") and driver and not driver.reports_percentiles:
+            yield figure, f"{suite.load.tool} reports no percentiles"
+        elif figure == "of_ceiling" and suite.ceiling is None:
+            yield figure, "there is no ceiling"
+        elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(each.command for each in suite.targets):
+            yield figure, "this metric can't be measured for servers that are already running"

@@ -1,0 +1,349 @@
+"""Read a suite file: the servers, the load, and the expected response."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from common.errors import BadInputError
+from common.options import MOST_WORKERS
+from under_siege.formatting import listed
+from under_siege.load import DRIVERS
+from under_siege.record.case import Value
+from under_siege.record.requirement import Required, required
+from under_siege.record.result_file import legible, read_limited
+from under_siege.suite.load_and_expect import (
+    backlog_of,
+    check_path,
+    check_server_path,
+    contents,
+    expect_of,
+    mix_of,
+    ping_of,
+    prefixed,
+    request_of,
+)
+from under_siege.suite.schema import (
+    LoadTable,
+    ServerTable,
+    SuiteTable,
+    address,
+    choice,
+    command_words,
+    invalid_value,
+    shown,
+    suite_table,
+    time_s,
+    unknown_key,
+    warm_up,
+)
+from under_siege.suite.suite import (
+    DRAIN_LIMIT_S,
+    GET,
+    IN_FILE,
+    NO_SERVER,
+    OPEN,
+    RANDOM,
+    READY_WITHIN_S,
+    SERVICES,
+    Expect,
+    Load,
+    Suite,
+    Target,
+    filled,
+    filled_all,
+    placeholders,
+)
+
+NAME = "suite.toml"
+MAX_BYTES = 1_000_000
+PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders that are not axes
+LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes on which every server depends
+ALL = "all"  # under [require], this name stands for all servers
+Axes = Mapping[str, Sequence[Value]]
+
+
+def suite_path(name: str) -> Path | None:
+    """Return the path of the suite file with this name or in this directory, or None if there is none."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        return path
+    return path / NAME if (path / NAME).is_file() else None
+
+
+def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> Suite:
+    """Return the suite, or its quick profile.
+
+    Args:
+        only: the servers to compare, or all if empty. The ceiling is always included.
+
+    Raises:
+        BadInputError: the file can't be read, or a value is invalid.
+    """
+    data = _parsed(path)
+    full = _suite(path, str(path), data, () if quick else only)
+    if "quick" not in data:
+        if quick:
+            raise BadInputError(
+                f"{path}: no quick profile: expected a table such as [quick.load]; "
+                "to measure less, use --time, --users and --rounds"
+            )
+        return full
+    # An invalid quick profile is an error even if it is not used.
+    quick_only = (only if quick else ()) or data["quick"].get("servers", ())
+    form = _suite(path, f"{path}, quick profile", _quick_form(data), quick_only)
+    return form if quick else full
+
+
+def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
+    """Return the suite that these tables describe. `path` need not exist; error messages begin with `source`."""
+    return _suite(path, source, data, ())
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_limited(path, most_bytes=MAX_BYTES).decode("utf-8-sig"))
+    except OSError as error:
+        raise BadInputError(f"suite {str(path)!r} can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # for example, a number has thousands of digits
+        raise BadInputError(f"suite {str(path)!r} is not TOML: {' '.join(str(error).split())}") from None
+
+
+def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data, with keys of [load] and [axes] replaced by those of [quick.load] and [quick.axes]."""
+    quick, load = data["quick"], data.get("load", {})
+    if {"time", "requests"} & quick.get("load", {}).keys():  # only one of them may be set
+        load = {key: value for key, value in load.items() if key not in ("time", "requests")}
+    return {**data, "load": load | quick.get("load", {}), "axes": data.get("axes", {}) | quick.get("axes", {})}
+
+
+def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -> Suite:
+    with prefixed(source):
+        top = suite_table(data)
+        if not top.servers:
+            raise BadInputError("no server: expected a table such as [servers.uvicorn] with a command")
+        axes, folder = _axes(top), path.parent / top.folder
+        if not folder.is_dir():
+            raise invalid_value("folder", top.folder, "a directory, relative to the suite file")
+        servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
+        _check_axes_are_used(axes, top, list(servers.values()))
+        _check_ping(top)
+        ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
+        load = _load(top.load, expect, folder)
+        if top.python:
+            axes["python"] = (str(folder.resolve() / top.python),)
+        names = [name for name in servers if name != ceiling]
+        if unknown := [name for name in only if name not in names]:
+            raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
+        targets = tuple(servers[name] for name in names if not only or name in only)
+        within = top.ping.ready_within if top.ping else None
+        return Suite(
+            targets=targets,
+            ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
+            load=load,
+            axes=axes,
+            expect=expect,
+            ping=ping_of(top.ping, load.request) if top.ping else None,
+            backlog=backlog_of(top.drain),
+            drain_limit_s=DRAIN_LIMIT_S if top.drain.limit is None else time_s("drain.limit", top.drain.limit),
+            ready_within_s=READY_WITHIN_S if within is None else time_s("ping.ready_within", within),
+            title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
+            source=source,
+            folder=folder.resolve(),
+            has_task=top.load.task is not None,
+            prepare=command_words("prepare", top.prepare, ("suite", "files", "python")),
+            required=_required(top, names, targets),
+            keep_environment=top.keep_environment,
+        )
+
+
+def _check_ping(top: SuiteTable) -> None:
+    for key in ("files", "requests_file"):
+        if getattr(top.load, key) and top.ping is None:
+            raise BadInputError(
+                f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
+            )
+
+
+def _distinct(value: object) -> list[Any]:
+    """Return the distinct values of an axis, from a list or a single value."""
+    values = value if isinstance(value, list) else [value]
+    return list(dict.fromkeys(str(item) if isinstance(item, float) else item for item in values))
+
+
+def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
+    """Return the values of every axis, including those of the load."""
+    load, axes = top.load, {name: tuple(_distinct(values)) for name, values in top.axes.items()}
+    for name, values in axes.items():
+        if name in (*PLACEHOLDERS, *LOAD_AXES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+            key = f"axes.{legible(name)[:60]}"
+            raise BadInputError(f"{key}: expected a lower-case name that is not reserved")
+        if names := placeholders(*map(str, values)):
+            raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
+    if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
+        raise invalid_value("axes.workers", top.axes["workers"], f"whole numbers from 1 to {MOST_WORKERS}")
+    axes["users"] = tuple(_distinct(load.users))
+    if load.task is not None:
+        axes["task"] = tuple(_distinct(load.task))
+    if not load.requests_file:
+        axes["path"] = tuple(_distinct(load.path))
+    for path in axes.get("path", ()):
+        check_path(str(path), load, axes)
+    if len(_distinct(load.keep_alive)) > 1:
+        axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in _distinct(load.keep_alive))
+    return axes
+
+
+def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
+    tool = choice("load.tool", table.tool, (*DRIVERS, OPEN))
+    if table.requests is not None and table.time is not None:
+        raise BadInputError("load.time and load.requests can't be combined; use only one of them")
+    if table.files and not DRIVERS[tool].supports_multiple_paths:
+        raise BadInputError(f'load.files is set, but {tool} requests only one path: expected tool = "wrk"')
+    if table.locust_workers and (tool != "locust" or table.threads):
+        raise BadInputError('load.locust_workers needs tool = "locust", and can\'t be combined with threads')
+    request = request_of(table, folder)
+    replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
+    if replaced and (
+        request != GET or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
+    ):
+        others = "path, task, files, " if replaced == "requests_file" else ""
+        raise BadInputError(
+            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
+        )
+    return Load(
+        tool=tool,
+        request=request,
+        time_s=None if table.time in (None, "auto") else time_s("load.time", table.time or 0),
+        requests=table.requests,
+        keep_alive=_distinct(table.keep_alive)[0],
+        threads=table.locust_workers or table.threads or 1,
+        options=tuple(table.options),
+        own_network=bool(table.own_network),
+        ports=None if isinstance(table.own_network, bool) else table.own_network,
+        warm_up=warm_up("load.warm_up", table.warm_up),
+        files=table.files,
+        mix=mix_of(table, folder, expect.status, expect.rule),
+        has_random_order=choice("load.order", table.order, (RANDOM, IN_FILE)) == RANDOM,
+        script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
+    )
+
+
+def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
+    requirements: list[Required] = []
+    for name, texts in top.require.items():
+        if name not in (ALL, *names):
+            raise unknown_key("require", name, (ALL, *names))
+        with prefixed(f"require.{name}"):
+            requirements += required(texts, "" if name == ALL else name)
+    servers = ("", *(target.name for target in targets))
+    return tuple(requirement for requirement in requirements if requirement.server in servers)
+
+
+def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target]) -> None:
+    """Raise BadInputError for an axis that nothing uses: its values would only repeat the same measurement."""
+    used = {name for target in servers for name in target.axes} | set(placeholders(str(top.load)))
+    if unused := next((name for name in axes if name not in used), None):
+        where = f"expected {{{unused}}} in a command, an environment, a requirement, or the path"
+        raise BadInputError(f"axes.{unused}: no server uses it; {where}")
+
+
+def _ceiling(tables: Mapping[str, ServerTable]) -> str:
+    """Return the name of the server that is the ceiling, or an empty string if there is none."""
+    ceilings = [name for name, table in tables.items() if table.ceiling]
+    if len(ceilings) > 1:
+        raise BadInputError(f"{listed(ceilings)} are ceilings: expected one")
+    if ceilings and len(tables) == 1:
+        raise BadInputError(f"no server besides the ceiling {ceilings[0]}: expected at least one")
+    return ceilings[0] if ceilings else ""
+
+
+def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: Axes) -> Target:
+    key = f"servers.{legible(name)[:60]}"
+    if not re.fullmatch(r"[\w.+-]{1,60}", name):
+        raise BadInputError(f"{key}: expected a name of up to 60 characters: letters, digits, or any of _ . + -")
+    url = table.url.rstrip("/")
+    if url and ("?" in url or address(filled(url, dict.fromkeys(placeholders(url), "1"))) is None):
+        raise invalid_value(f"{key}.url", url, "a URL such as http://127.0.0.1:8000")
+    if not url and table.command is None:
+        raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
+    command = command_words(f"{key}.command", table.command or "")
+    uses_suite_environment = bool(command) and command[0] not in table.needs  # `needs` lists system-wide programs
+    environment = {**(top.environment if uses_suite_environment else {}), **table.environment}
+    target = Target(
+        name,
+        legible(table.title or name),
+        command=command,
+        url=url,
+        environment=tuple((variable, str(value)) for variable, value in environment.items()),
+        requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
+        additions=tuple(top.additions) if uses_suite_environment else (),
+        needs=tuple(table.needs),
+        ready_within_s=None if table.ready_within is None else time_s(f"{key}.ready_within", table.ready_within),
+        prepare=command_words(f"{key}.prepare", table.prepare),
+        headers=tuple((header, str(value)) for header, value in table.headers.items()),
+        warm_up=None if table.warm_up is None else warm_up(f"{key}.warm_up", table.warm_up),
+        requests_path=table.path,
+    )
+    if table.path:
+        check_server_path(f"{key}.path", table, top.load)
+    if command and not url:
+        _check_port(f"{key}.command", table, command, folder)
+    _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
+    _check_requirements("additions", target.additions, folder, axes)
+    needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
+    return _with_axes(key, target, axes, needs_python=needs_python)
+
+
+def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:
+    """Return the target with the axes on which it depends; add the services in its placeholders to `needs`."""
+    variables = [text for pair in target.environment for text in pair]
+    names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare)
+    own_axes = [axis for axis in axes if axis not in LOAD_AXES]
+    for name in names:
+        if name not in (*PLACEHOLDERS, *axes):
+            known = ", ".join((*PLACEHOLDERS, *own_axes))
+            raise BadInputError(f"{key} contains the unknown placeholder {{{name}}}: expected one of {known}")
+    services = [name for name in names if name in SERVICES and name not in target.needs]
+    depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
+    return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
+
+
+def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Path) -> None:
+    """Raise BadInputError if nothing passes the port to the server."""
+    texts = [*command, *table.environment, *map(str, table.environment.values())]
+    if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
+        expected = (
+            "{port} in the command (such as --port {port}), in the environment, or in a file that the command names"
+        )
+        raise BadInputError(f"{key} = {shown(table.command)} without {{port}}: expected {expected}")
+
+
+def template_text(word: str, folder: Path) -> str | None:
+    """If a word of a command names a file that contains `{port}`, return the text of the file, or else `None`."""
+    path = folder / word
+    try:
+        if placeholders(word) or not path.is_file() or path.stat().st_size > MAX_BYTES:
+            return None
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    return text if "port" in placeholders(text) else None
+
+
+def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axes: Axes) -> None:
+    for text in filled_all(requirements, {name: values[0] for name, values in axes.items()}):
+        if text.startswith("-r ") and not (folder / (name := text[3:].strip())).is_file():
+            raise invalid_value(key, text, f"a file {name!r} in the folder of the suite")
+        if text.startswith(("-r ", "-e ", "./", "../")) or text == ".":
+            continue
+        try:
+            Requirement(text)
+        except InvalidRequirement:
+            raise invalid_value(
+                key, text, 'a requirement such as "uvicorn==0.54.*", or "-r requirements.txt"'
+            ) from None

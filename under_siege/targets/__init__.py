@@ -1,1 +1,0 @@
-"""Select targets from command-line arguments or a suite file."""
