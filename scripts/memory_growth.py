@@ -30,12 +30,12 @@ from under_siege.drill.users import REFUSED, Users, send_and_disconnect
 from under_siege.host.interpreter import interpreter
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
+from under_siege.load.request import GET
 from under_siege.measure.plan import Plan
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Incident, Requests
 from under_siege.suite.expectation import try_task
 from under_siege.suite.selection import suite_of
-from under_siege.suite.suite import GET
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002

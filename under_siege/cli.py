@@ -47,7 +47,7 @@ REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depe
 WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
-ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profile.profile_command"}
+ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 

@@ -159,7 +159,7 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Convert a duration, which must be more than 0 and at most a day, to seconds."""
-        from under_siege.suite.suite import parse_time_s  # loads msgspec, which --help does not need
+        from under_siege.load.request import parse_time_s  # loads msgspec, which --help does not need
 
         if (time_s := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)

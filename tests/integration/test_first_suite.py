@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from under_siege.suite.suite import Ping
+from under_siege.load.request import Ping
 from under_siege.suite.suite_file import read_suite
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]

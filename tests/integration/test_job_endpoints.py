@@ -20,6 +20,7 @@ from load_tool_checks import skip_version_lookup
 from common.errors import BadInputError
 from under_siege.load import DRIVERS
 from under_siege.load.http_client import HttpResponse, fetch_job
+from under_siege.load.request import Request
 from under_siege.load.tool import ToolResponse
 from under_siege.measure.plan import make_plan
 from under_siege.paths import script
@@ -28,7 +29,6 @@ from under_siege.subprocess_scripts import job_load
 from under_siege.subprocess_scripts.job_load import JobLoad, JobOutcome
 from under_siege.suite.selection import in_style, suite_of
 from under_siege.suite.strategies import all_strategies, strategies_suite
-from under_siege.suite.suite import Request
 
 SERVER = TESTS / "servers" / "takes_jobs.py"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")

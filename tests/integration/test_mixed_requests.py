@@ -14,9 +14,9 @@ from load_tool_checks import needed
 from common.errors import BadInputError
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
+from under_siege.load.request import Load, MixedRequest
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.load_run import spec_of
-from under_siege.suite.suite import Load, MixedRequest
 from under_siege.suite.suite_file import read_suite
 
 SENT = ['POST /orders?shop=1 {"items": 500000}', 'POST /orders?shop=2 {"items": 10}', "GET /stock"]

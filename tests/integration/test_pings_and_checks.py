@@ -11,8 +11,8 @@ from under_siege.host.managed_process import until
 from under_siege.load import pings as probes
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import AnswerCheck, check_interval_s, probing
+from under_siege.load.request import Ping, Request
 from under_siege.record.record import Checks, Pings
-from under_siege.suite.suite import Ping, Request
 
 PONG = HttpResponse(200, b"pong", {})
 INTERVAL_S = 0.001

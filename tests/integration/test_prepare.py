@@ -16,6 +16,7 @@ from under_siege.drill.drill_run import drill_plan
 from under_siege.host.ports import own_network
 from under_siege.judge.ranking import summarize
 from under_siege.load.http_client import HttpResponse
+from under_siege.load.request import WarmUp
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.load.wrk import Wrk
 from under_siege.measure import start_command
@@ -24,7 +25,6 @@ from under_siege.measure.prepare import ask_for_references, prepared
 from under_siege.record.record import Bursts, CaseFailedError, Result
 from under_siege.show.notes import notes
 from under_siege.suite.expectation import Expectation, Files
-from under_siege.suite.suite import WarmUp
 from under_siege.suite.suite_file import read_suite
 
 

@@ -13,10 +13,10 @@ from load_tool_checks import needed
 from under_siege.host.installation import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
+from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.tool_request_replay import _capture
 from under_siege.result_output import Report
-from under_siege.suite.suite import Request
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
 ACCEPTED = {"ok", "unclear"}  # the verdict of one short round on a busy machine can be unclear

@@ -18,9 +18,9 @@ from under_siege.host import ports
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.load import DRIVERS
+from under_siege.load.request import Load
 from under_siege.measure.session import run_plan
 from under_siege.record.record import Record, Result, load
-from under_siege.suite.suite import Load
 
 SERVERS = TESTS / "servers"
 EXPECTED = {

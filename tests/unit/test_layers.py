@@ -20,52 +20,24 @@ TESTS_TOO = [*MODULES, *SCRIPTS, *sorted((ROOT / "tests").rglob("*.py"))]
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
-REPORTS = (
-    "stats",
-    "checks",
-    "analysis",
-    "report",
-    "charts",
-    "compare",
-    "pages",
-)  # these packages only read results
+JUDGES = ("record", "judge", "show", "compare")  # these packages only read results
 
-# Each layer may import only itself and lower layers, which come before it in this list.
+# Each layer may import only itself and the layers above it in this list.
 LAYERS = [
-    "common",
-    "servers",
-    "under_siege.paths",
-    "under_siege",
-    "under_siege.formatting",
-    "under_siege.host.system_packages",
-    "under_siege.model",
-    "under_siege.load.http_client",
-    "under_siege.load_tools",
-    "under_siege.processes",
-    "under_siege.host.interpreter",
-    "under_siege.monitors",
-    "under_siege.environments",
-    "under_siege.targets",
-    "under_siege.run",
-    "under_siege.stats",
-    "under_siege.checks",
-    "under_siege.analysis",
-    "under_siege.report",
-    "under_siege.charts",
-    "under_siege.try_task",
-    "under_siege.trace",
-    "under_siege.profiling",
-    "under_siege.capacity",
-    "under_siege.faults",
-    "under_siege.compare",
-    "under_siege.pages",
-    "under_siege.result_output",
-    "under_siege.cli_options",
-    "under_siege.profile.profile_command",
-    "under_siege.lesson",
-    "under_siege.cli",
-    "under_siege.__main__",
-    "bench",
+    "paths formatting",
+    "record",
+    "load",
+    "host",
+    "suite",
+    "judge",
+    "measure",
+    "show",
+    "try_task trace capacity drill compare",
+    "profile",
+    "run",
+    "result_output cli_options",
+    "lesson profile_command",
+    "cli __main__",
 ]
 APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common` and BODY_RULE
 BODY_RULE = "under_siege.load.body_rule"  # imports only the standard library
@@ -81,13 +53,10 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path): path for path in MODULES}
 
 
-def layer_of(name: str) -> str:
-    """Return the layer of a module: the longest entry that names the module or a package that contains it."""
-    layers = [layer for layer in (*LAYERS, APART) if name == layer or name.startswith(f"{layer}.")]
-    assert layers, f"{name} is in no layer"
-    layer = max(layers, key=len)
-    assert name == layer or layer != "under_siege", f"{name} is in no layer"
-    return layer
+def layer_of(name: str) -> int:
+    """Return the index of the layer to which a module of the bench belongs."""
+    part = name.split(".")[1] if "." in name else "paths"
+    return next(index for index, layer in enumerate(LAYERS) if part in layer.split())
 
 
 @functools.cache
@@ -110,14 +79,15 @@ def import_pairs() -> Iterator[tuple[str, str]]:
 
 
 def is_allowed(importer: str, imported: str) -> bool:
-    layer, other = layer_of(importer), layer_of(imported)
-    if layer == APART:
-        return other in (APART, "common") or imported == BODY_RULE
-    if layer in ("common", "servers"):
-        return other == "common"
+    if importer == "bench":
+        return imported == "under_siege.cli"
+    if not importer.startswith("under_siege"):  # common and servers
+        return imported.startswith("common")
+    if importer.startswith(APART):
+        return imported.startswith((APART, "common")) or imported == BODY_RULE
     if imported == DRILL_TASK:
-        return layer == "under_siege.faults"
-    return other != "servers" and other != APART and LAYERS.index(other) <= LAYERS.index(layer)
+        return importer.startswith("under_siege.drill")
+    return imported.startswith("common") or layer_of(imported) <= layer_of(importer)
 
 
 def test_modules_import_only_their_own_and_lower_layers() -> None:
@@ -140,7 +110,7 @@ def test_there_are_no_import_cycles() -> None:
 
 def test_packages_that_only_read_results_start_no_processes() -> None:
     for name, path in NAMES.items():
-        if name.split(".")[1:2] and name.split(".")[1] in REPORTS:
+        if name.split(".")[1:2] and name.split(".")[1] in JUDGES:
             assert not imports(path) & STARTS_PROCESSES, name
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from under_siege.load.ab import Ab
 from under_siege.load.locust import Locust
+from under_siege.load.request import JOBS
 from under_siege.load.siege import Siege
 from under_siege.load.stressor import Stressor
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
 from under_siege.paths import script
-from under_siege.suite.suite import JOBS
 
 _BODY, _HEADERS = "body", "headers.json"
 

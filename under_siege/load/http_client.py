@@ -11,10 +11,10 @@ import aiohttp
 from yarl import URL
 
 from common.errors import one_line
+from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result_file import legible
 from under_siege.record.secrets import masked
-from under_siege.suite.suite import GET, Request
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")

@@ -19,8 +19,8 @@ import psutil
 
 from under_siege.load.body_rule import as_json, values_at
 from under_siege.load.http_client import fetch
+from under_siege.load.request import Backlog, Ping
 from under_siege.record.record import CaseFailedError, Checks, Drain, Pings, Record, append_row
-from under_siege.suite.suite import Backlog, Ping
 
 PING_INTERVAL_S = 0.05
 _Work = Coroutine[Any, Any, None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.suite.suite import GET, Request
+from under_siege.load.request import GET, Request
 
 
 @dataclass(frozen=True, slots=True)

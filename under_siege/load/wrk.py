@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import msgspec
 
+from under_siege.load.request import Request
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 from under_siege.record.sampled_stacks import Count
-from under_siege.suite.suite import Request
 
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")

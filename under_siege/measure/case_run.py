@@ -34,6 +34,7 @@ from under_siege.load.pings import (
     watch_drain,
     watch_new_processes,
 )
+from under_siege.load.request import Load
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.load_run import RunningTool, compute_bare, drive, spec_of, started
 from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
@@ -44,7 +45,6 @@ from under_siege.measure.warm_up import last_pong, verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.suite.expectation import Expectation, Expectations, Files
-from under_siege.suite.suite import Load
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]

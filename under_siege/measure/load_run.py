@@ -24,13 +24,13 @@ from under_siege.host.managed_process import CALM_LOOK_S, ManagedProcess, Tail, 
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.pings import check_interval_s
+from under_siege.load.request import Load
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.plan import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, append_row
 from under_siege.suite.expectation import Expectation
-from under_siege.suite.suite import Load
 
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests

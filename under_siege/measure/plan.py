@@ -23,11 +23,12 @@ from under_siege.host.interpreter import (
     with_unique_versions,
 )
 from under_siege.host.system_packages import remedy, unmet
+from under_siege.load.request import Load, WarmUp, filled, filled_all
 from under_siege.record.case import REVISION, Case, Value, case_of
 from under_siege.record.record import Record, SkippedServer
 from under_siege.suite.expectation import Expectation, Expectations
 from under_siege.suite.strategies import all_strategies
-from under_siege.suite.suite import Load, Suite, Target, WarmUp, filled, filled_all
+from under_siege.suite.suite import Suite, Target
 
 _NO_JOBS = "accepts no jobs"
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes

@@ -17,6 +17,7 @@ from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interp
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse, client
+from under_siege.load.request import MixedRequest
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
@@ -25,7 +26,6 @@ from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.suite.expectation import Expectation, Expectations, Files, Mix, Work, try_task
 from under_siege.suite.strategies import SERVERS
-from under_siege.suite.suite import MixedRequest
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 MOST_NAMED = 5  # maximum number of files to name in an error

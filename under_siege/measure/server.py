@@ -38,12 +38,12 @@ from under_siege.host.process_tree import descendants
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
+from under_siege.load.request import MixedRequest, filled
 from under_siege.measure.plan import Plan
 from under_siege.measure.start_command import Start, start_of
 from under_siege.paths import HOST
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.suite.suite import MixedRequest, filled
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 LATE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems

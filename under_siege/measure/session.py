@@ -24,6 +24,7 @@ from under_siege.host.ports import own_network
 from under_siege.host.services import Services, services
 from under_siege.host.supervisor_client import kept
 from under_siege.load import DRIVERS
+from under_siege.load.request import OPEN
 from under_siege.load.siege import Siege
 from under_siege.load.tool import Driver
 from under_siege.load.wrk import Wrk
@@ -39,7 +40,7 @@ from under_siege.record.record import Incident, MeasuredSuite, RateStep, Record,
 from under_siege.record.result_file import UnwritableError, made_legible
 from under_siege.record.sampled_stacks import Profile
 from under_siege.suite.expectation import Expectations
-from under_siege.suite.suite import OPEN, Suite
+from under_siege.suite.suite import Suite
 
 LONGEST_FOLDER = 70  # characters; macOS limits socket paths to 104, and file names take about 30
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from under_siege.host.supervisor_client import kept
 from under_siege.host.system_packages import SYSTEM, install_command
+from under_siege.load.request import filled, filled_all
 from under_siege.measure.plan import Plan
 from under_siege.paths import HOST, server_environment
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError
-from under_siege.suite.suite import SERVICES, Target, filled, filled_all
+from under_siege.suite.suite import SERVICES, Target
 from under_siege.suite.suite_file import template_text
 
 # Gunicorn reads gunicorn.conf.py unless it is told to read another configuration, such as a module without settings.

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from under_siege.host.installation import Tool
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.load.http_client import MORE_BYTES, HttpResponse
+from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
-from under_siege.suite.suite import Request
 
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
 IN_A_ROW = 3  # number of requests on one connection, if the tool uses keep-alive

@@ -17,11 +17,12 @@ from common.workers import usable_cpus
 from under_siege.formatting import listed
 from under_siege.host.user_environment import UserEnvironment, installed_python, user_environment
 from under_siege.load import DRIVERS
+from under_siege.load.request import JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM
 from under_siege.suite.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
 from under_siege.suite.deployments import Deployment, deployments_of, missing
 from under_siege.suite.schema import PATH, invalid_value, is_path, ping_path
-from under_siege.suite.suite import JOBS, READY_WITHIN_S, Suite, UserApplication, parse_time_s
+from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
 _LISTED_ROUTES = 5

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.errors import BadInputError
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.request import GET, Backlog, Expect, MixedRequest, Ping, Request, filled, placeholders
 from under_siege.record.case import Value
 from under_siege.record.result_file import legible, read_limited
 from under_siege.record.secrets import expanded_file, expanded_header, expanded_json
@@ -28,7 +29,7 @@ from under_siege.suite.schema import (
     ping_path,
     shown,
 )
-from under_siege.suite.suite import GET, SERVICES, Backlog, Expect, MixedRequest, Ping, Request, filled, placeholders
+from under_siege.suite.suite import SERVICES
 
 MAX_BODY_BYTES = 64_000_000
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")

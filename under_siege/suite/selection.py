@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.load import DRIVERS
+from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.record.requirement import goal_names, required
 from under_siege.record.result_file import legible
@@ -15,7 +16,7 @@ from under_siege.suite.first_suite import TargetOptions, suite_of_application
 from under_siege.suite.load_and_expect import headers_of
 from under_siege.suite.schema import address, path_of, ping_path
 from under_siege.suite.strategies import strategies_suite
-from under_siege.suite.suite import JOBS, OPEN, Load, Ping, Request, Suite, Target, WarmUp
+from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"

@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import listed
 from under_siege.load import DRIVERS
+from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, filled, filled_all, placeholders
 from under_siege.record.case import Value
 from under_siege.record.requirement import Required, required
 from under_siege.record.result_file import legible, read_limited
@@ -41,23 +42,7 @@ from under_siege.suite.schema import (
     unknown_key,
     warm_up,
 )
-from under_siege.suite.suite import (
-    DRAIN_LIMIT_S,
-    GET,
-    IN_FILE,
-    NO_SERVER,
-    OPEN,
-    RANDOM,
-    READY_WITHIN_S,
-    SERVICES,
-    Expect,
-    Load,
-    Suite,
-    Target,
-    filled,
-    filled_all,
-    placeholders,
-)
+from under_siege.suite.suite import DRAIN_LIMIT_S, NO_SERVER, READY_WITHIN_S, SERVICES, Suite, Target
 
 NAME = "suite.toml"
 MAX_BYTES = 1_000_000

@@ -91,7 +91,7 @@ def test_a_chart_without_data_causes_a_one_line_error() -> None:
 
 
 def test_only_charts_on_pages_use_colours_of_the_style_sheet() -> None:
-    style = (ROOT / "under_siege" / "charts" / "style.css").read_text()
+    style = (ROOT / "under_siege" / "show" / "style.css").read_text()
     for value in (WIDE.ink, WIDE.work, WIDE.ping, *WIDE.lines):
         assert f"{value.removeprefix('var(').removesuffix(')')}:" in style
     assert "var(" not in str(FILE)
