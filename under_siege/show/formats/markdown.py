@@ -1,0 +1,49 @@
+"""Render a view as Markdown, for example for a comment on a pull request."""
+
+import re
+from collections.abc import Iterator
+
+from under_siege.show.view import Cell, Note, Paragraph, Table, Tone, View
+
+_STRONG = {Tone.BEST, Tone.BAD, Tone.WORST, Tone.GOOD}
+
+
+def rendered(view: View) -> str:
+    """Return the conclusion, all columns of the tables, and the notes."""
+    parts = [
+        *(part for paragraph in view.headline for part in _paragraph(paragraph)),
+        *(part for table in view.tables if table.rows for part in _table(table)),
+        "\n".join(map(_note, view.notes)),
+        "<br>".join(f"<sub>{plain(line)}</sub>" for line in view.footnotes),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _paragraph(paragraph: Paragraph) -> Iterator[str]:
+    text = plain(paragraph.text)
+    yield f"**{text}**" if text and (paragraph.is_main or paragraph.tone) else text
+    bullets = [*(f"{label}: {text}" for label, text in paragraph.facts), *paragraph.remarks]
+    yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
+
+
+def _table(table: Table) -> Iterator[str]:
+    rules = ["---" if column.is_text else "---:" for column in table.columns]
+    lines = [[plain(column.name) for column in table.columns], rules]
+    lines += [list(map(_cell, row.cells)) for row in table.rows]
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cell(cell: Cell) -> str:
+    text = plain("; ".join(filter(None, [cell.text, cell.below])))
+    return f"**{text}**" if text and cell.tone in _STRONG else text
+
+
+def _note(note: Note) -> str:
+    label = f"**{plain(note.label)}**" if note.tone in (Tone.BAD, Tone.WORST, Tone.WARNING) else plain(note.label)
+    return f"- {': '.join(filter(None, [' '.join(filter(None, [label, plain(note.subject)])), plain(note.text)]))}"
+
+
+def plain(text: str) -> str:
+    """Return the text on one line, with the special characters of Markdown and HTML escaped."""
+    one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)

@@ -1,0 +1,120 @@
+"""Define a view: all that one command has to show, independent of the output format."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rich.console import RenderableType
+
+from under_siege.show.canvas import Drawing, Theme
+
+CsvValue = str | float | None
+
+
+class Tone(StrEnum):
+    """What a text says about its subject; each output format has its own style for it."""
+
+    PLAIN = ""
+    BEST = "best"  # not significantly worse than the best
+    GOOD = "good"
+    BAD = "bad"
+    WORST = "worst"  # bad, and to be seen first
+    WARNING = "warning"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table cell."""
+
+    text: str = ""
+    tone: Tone = Tone.PLAIN
+    below: str = ""  # a second text, such as the file name of a server, or the second figure of a cell
+    in_terminal: str | None = None  # the lines in a terminal, if they differ from `text` and `below`
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of texts, which are left-aligned, or of figures."""
+
+    name: str
+    in_terminal: str = ""  # if it begins with a line break, the first line of the previous heading applies, too
+    is_text: bool = False
+    is_wide: bool = False  # whether a terminal shows the column only with --wide
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    cells: Sequence[Cell]
+    tone: Tone = Tone.PLAIN
+    verdict: str = ""  # heading of `reasons`
+    reasons: Sequence[str] = ()  # a page shows them below the row
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. On a narrow terminal, it is split into several tables, so that no figure is cut off."""
+
+    name: str  # identifies the table on a page: `comparison`, `requirements`
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    caption: Sequence[str] = ()  # lines that explain the table; formats other than pages show the view's footnotes
+    gap: int = 1  # distance between columns in a terminal
+    is_spaced: bool = False  # whether a blank line follows each row in a terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph of the conclusion: a text, labelled facts, and remarks."""
+
+    text: str
+    facts: Sequence[tuple[str, str]] = ()  # label and text
+    remarks: Sequence[str] = ()
+    is_main: bool = False  # whether it answers the question of the view
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note below the tables: a flag, a failure or a remark."""
+
+    label: str  # `note`, or a verdict
+    subject: str
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its texts, for pages, files and slides."""
+
+    name: str  # file name
+    title: str  # title on the page
+    how: str  # how to read the chart
+    draw: Callable[[Theme], Drawing]
+    alternative: str  # text alternative
+    on_page: bool = True  # whether the page shows the chart; every chart can be written to a file
+    headline: str = ""  # the finding; a second line may list names
+    conditions: str = ""  # conditions of the measurement
+    section: str = ""  # heading of the section of the page
+    in_terminal: RenderableType | None = None  # the chart in block characters, or None if a terminal lacks it
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that one command has to show."""
+
+    title: str  # the question that the view answers
+    headline: Sequence[Paragraph] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[Note] = ()
+    footnotes: Sequence[str] = ()  # how to read the tables, and the conditions of the measurement
+    figures: Sequence[Figure] = ()
+    data: Mapping[str, Any] | None = None  # for JSON
+    csv: tuple[Sequence[str], Sequence[Sequence[CsvValue]]] = ((), ())  # headings and rows
+    facts: Sequence[tuple[str, str]] = ()  # how and where the figures were measured
+    limits: Sequence[str] = ()  # what the figures do not show
+    made_at: str = ""
+    exit_code: int = 0
