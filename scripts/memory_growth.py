@@ -4,13 +4,14 @@
     .venv/bin/python scripts/memory_growth.py 2 4 --out memory.json
 
 A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
-disconnect before the response. Servers with short queues refuse some of the requests. The measurement takes about 40 s
+disconnect before the response. The measurement takes about 40 s
 per server. To print a saved table again, use measured_table.py.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -32,6 +33,7 @@ from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.request import GET
 from under_siege.measure.plan import Plan
+from under_siege.paths import PACKAGE
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Incident, Requests
 from under_siege.suite.expectation import try_task
@@ -129,6 +131,8 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=32, metavar="N", help="concurrent users (default: 32)")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="Python that runs the servers")
     parser.add_argument("--out", type=Path, metavar="FILE", help="save the table for measured_table.py")
+    folders = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)  # for drill_task
     asyncio.run(measure(parser.parse_args()))
 
 
