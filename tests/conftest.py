@@ -287,7 +287,7 @@ def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
 @contextlib.contextmanager
 def each_kind_drawn_once() -> Iterator[None]:
     """Draw each kind of chart only once and reuse it for all tasks, to save time."""
-    figure, drawn = html_page._figure, {}
+    figure, drawn = html_page.drawn, {}
 
     def first_of_its_kind(chart: html_page.Picture) -> html_page.PageFigure:
         if chart.name not in drawn:
@@ -296,7 +296,7 @@ def each_kind_drawn_once() -> Iterator[None]:
         return dataclasses.replace(drawn[chart.name], **texts)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(html_page, "_figure", first_of_its_kind)
+        patched.setattr(html_page, "drawn", first_of_its_kind)
         yield
 
 

@@ -1,7 +1,7 @@
 """Render HTML pages from templates, with charts and with buttons that open glossary entries without a script."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,11 @@ from markupsafe import Markup, escape
 
 from under_siege.formatting import unbroken
 from under_siege.record.record import Result
-from under_siege.show.canvas import NARROW, WIDE, ChartFile, Drawing, Theme, for_page
+from under_siege.show.canvas import NARROW, WIDE, for_page
+from under_siege.show.view import Figure
 
 HERE = Path(__file__).parent
+Picture = Figure
 
 
 def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
@@ -111,26 +113,6 @@ def _unbroken(text: str) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A chart with its texts, for pages, files and slides."""
-
-    name: str  # file name
-    title: str  # title on the page
-    how: str  # how to read the chart
-    draw: Callable[[Theme], Drawing]
-    alternative: str  # text alternative
-    on_page: bool = True  # whether the page shows the chart; every chart is also written to a file
-    headline: str = ""  # the finding; a second line may list names
-    conditions: str = ""  # conditions of the measurement
-
-    def alone(self, aspect: str | None = None) -> str:
-        """Return the chart with its headline and conditions as SVG, for a file or a slide."""
-        title, _, under = (self.headline or self.title).partition("\n")
-        frame = ChartFile(title, self.conditions, aspect, under)
-        return frame.around(self.draw(frame.theme))
-
-
-@dataclass(frozen=True, slots=True)
 class PageFigure:
     """A chart on a page, drawn once for wide and once for narrow screens."""
 
@@ -148,14 +130,15 @@ class Section:
     """Charts under one heading."""
 
     title: str
-    pictures: list[Picture]
+    pictures: list[Figure]
 
     @property
     def figures(self) -> list[PageFigure]:
-        return [_figure(picture) for picture in self.pictures if picture.on_page]
+        return [drawn(picture) for picture in self.pictures if picture.on_page]
 
 
-def _figure(picture: Picture) -> PageFigure:
+def drawn(picture: Figure) -> PageFigure:
+    """Draw the chart for a page."""
     wide, narrow = (
         Markup(for_page(picture.draw(theme), theme, picture.alternative))  # noqa: S704 (escaped there)
         for theme in (WIDE, NARROW)

@@ -1,15 +1,19 @@
 """Define a view: all that one command has to show, independent of the output format."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
+if TYPE_CHECKING:  # slow imports, because of the charts
+    from rich.console import RenderableType
 
-from under_siege.show.canvas import Drawing, Theme
+    from under_siege.show.canvas import Drawing, Theme
 
 CsvValue = str | float | None
+STAR = "★"  # marks cells with Tone.BEST; in texts, each output format replaces it with its own mark
 
 
 class Tone(StrEnum):
@@ -24,6 +28,14 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
 
+class Medium(StrEnum):
+    """Where a table is shown; each output format with tables belongs to one medium."""
+
+    TERMINAL = "terminal"
+    DOCUMENT = "document"  # such as Markdown
+    PAGE = "page"
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A table cell."""
@@ -32,6 +44,7 @@ class Cell:
     tone: Tone = Tone.PLAIN
     below: str = ""  # a second text, such as the file name of a server, or the second figure of a cell
     in_terminal: str | None = None  # the lines in a terminal, if they differ from `text` and `below`
+    title: str = ""  # a name in plain words, which a page shows above the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +59,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A row of a table."""
+
     cells: Sequence[Cell]
     tone: Tone = Tone.PLAIN
     verdict: str = ""  # heading of `reasons`
     reasons: Sequence[str] = ()  # a page shows them below the row
+    is_main: bool = False  # whether the row answers the question of the view
+    media: Collection[Medium] = tuple(Medium)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +77,11 @@ class Table:
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
-    caption: Sequence[str] = ()  # lines that explain the table; formats other than pages show the view's footnotes
+    caption: Sequence[str] = ()  # lines that explain this table, in addition to the footnotes of the view
     gap: int = 1  # distance between columns in a terminal
     is_spaced: bool = False  # whether a blank line follows each row in a terminal
+    header: int = 0  # index of the column that names the rows
+    media: Collection[Medium] = tuple(Medium)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +102,8 @@ class Note:
     label: str  # `note`, or a verdict
     subject: str
     text: str
-    tone: Tone = Tone.PLAIN
+    tone: Tone = Tone.PLAIN  # pages list notes with a tone at their end, because rows show them, too
+    title: str = ""  # the subject in plain words, for pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,14 @@ class Figure:
     section: str = ""  # heading of the section of the page
     in_terminal: RenderableType | None = None  # the chart in block characters, or None if a terminal lacks it
 
+    def alone(self, aspect: str | None = None) -> str:
+        """Return the chart with its headline and conditions as SVG, for a file or a slide."""
+        from under_siege.show.canvas import ChartFile
+
+        title, _, under = (self.headline or self.title).partition("\n")
+        frame = ChartFile(title, self.conditions, aspect, under)
+        return frame.around(self.draw(frame.theme))
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -113,8 +141,25 @@ class View:
     footnotes: Sequence[str] = ()  # how to read the tables, and the conditions of the measurement
     figures: Sequence[Figure] = ()
     data: Mapping[str, Any] | None = None  # for JSON
-    csv: tuple[Sequence[str], Sequence[Sequence[CsvValue]]] = ((), ())  # headings and rows
+    csv: tuple[Sequence[str], Iterable[Sequence[CsvValue]]] = ((), ())  # headings and rows
     facts: Sequence[tuple[str, str]] = ()  # how and where the figures were measured
     limits: Sequence[str] = ()  # what the figures do not show
     made_at: str = ""
     exit_code: int = 0
+
+    def tables_in(self, medium: Medium) -> list[Table]:
+        """Return the tables that the medium shows, with the rows that it shows."""
+        shown = [
+            replace(table, rows=[row for row in table.rows if medium in row.media])
+            for table in self.tables
+            if medium in table.media
+        ]
+        return [table for table in shown if table.rows]
+
+
+def with_all_columns(view: View) -> View:
+    """Return the view with all columns, including those that a terminal shows only with --wide."""
+    tables = [
+        replace(table, columns=[replace(column, is_wide=False) for column in table.columns]) for table in view.tables
+    ]
+    return replace(view, tables=tables)

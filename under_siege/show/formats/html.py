@@ -1,43 +1,25 @@
 """Render a view as a self-contained HTML page, without scripts."""
 
+from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
 
-from markupsafe import Markup
+from under_siege.show import html_page
+from under_siege.show.view import Medium, View
 
-from under_siege.formatting import unbroken
-from under_siege.show.canvas import NARROW, WIDE, for_page
-from under_siege.show.html_page import Explained
-from under_siege.show.html_page import rendered as from_template
-from under_siege.show.view import Figure, View
+MOST_ROWS = 400  # maximum number of rows of a table; with more, the page would be slow
 
 
 def rendered(view: View) -> str:
-    """Return the page."""
+    """Return the page. The caption of its first table includes the footnotes."""
+    tables = view.tables_in(Medium.PAGE)
+    if tables:
+        tables[0] = replace(tables[0], caption=[*tables[0].caption, *view.footnotes])
     sections = groupby((figure for figure in view.figures if figure.on_page), key=lambda figure: figure.section)
-    return from_template(
+    return html_page.rendered(
         "page.html",
         view=view,
-        explained=Explained(),
-        tables=[table for table in view.tables if table.rows],
-        sections=[(title, list(map(_drawn, figures))) for title, figures in sections],
+        explained=html_page.Explained(),
+        tables=tables,
+        most_rows=MOST_ROWS,
+        sections=[(title, list(map(html_page.drawn, figures))) for title, figures in sections],
     )
-
-
-class PageFigure(NamedTuple):
-    """A chart on a page, drawn once for wide and once for narrow screens."""
-
-    figure: Figure
-    headline: str
-    names: str
-    wide: Markup
-    narrow: Markup
-
-
-def _drawn(figure: Figure) -> PageFigure:
-    wide, narrow = (
-        Markup(for_page(figure.draw(theme), theme, figure.alternative))  # noqa: S704 (escaped there)
-        for theme in (WIDE, NARROW)
-    )
-    headline, _, names = unbroken(figure.headline).partition("\n")
-    return PageFigure(figure, headline, names, wide, narrow)

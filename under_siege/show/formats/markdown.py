@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from under_siege.show.view import Cell, Note, Paragraph, Table, Tone, View
+from under_siege.show.view import STAR, Cell, Medium, Note, Paragraph, Table, Tone, View
 
 _STRONG = {Tone.BEST, Tone.BAD, Tone.WORST, Tone.GOOD}
 
@@ -12,9 +12,9 @@ def rendered(view: View) -> str:
     """Return the conclusion, all columns of the tables, and the notes."""
     parts = [
         *(part for paragraph in view.headline for part in _paragraph(paragraph)),
-        *(part for table in view.tables if table.rows for part in _table(table)),
+        *(part for table in view.tables_in(Medium.DOCUMENT) for part in _table(table)),
         "\n".join(map(_note, view.notes)),
-        "<br>".join(f"<sub>{plain(line)}</sub>" for line in view.footnotes),
+        "<br>".join(f"<sub>{plain(line.replace(STAR, 'bold:'))}</sub>" for line in view.footnotes),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -27,6 +27,7 @@ def _paragraph(paragraph: Paragraph) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    yield "\n".join(map(plain, table.caption))
     rules = ["---" if column.is_text else "---:" for column in table.columns]
     lines = [[plain(column.name) for column in table.columns], rules]
     lines += [list(map(_cell, row.cells)) for row in table.rows]
@@ -39,8 +40,10 @@ def _cell(cell: Cell) -> str:
 
 
 def _note(note: Note) -> str:
-    label = f"**{plain(note.label)}**" if note.tone in (Tone.BAD, Tone.WORST, Tone.WARNING) else plain(note.label)
-    return f"- {': '.join(filter(None, [' '.join(filter(None, [label, plain(note.subject)])), plain(note.text)]))}"
+    label, *texts = map(plain, (note.label, note.subject, note.text))
+    if note.tone:  # `**suspect** 2_async: above the ceiling`, but `note: 2_async: closed its connections`
+        label, *texts = f"**{label}** {texts[0]}".strip(), texts[1]
+    return f"- {': '.join(filter(None, [label, *texts]))}"
 
 
 def plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from under_siege.show.view import Cell, Column, Note, Paragraph, Row, Table, Tone, View
+from under_siege.show.view import STAR, Cell, Column, Medium, Note, Paragraph, Row, Table, Tone, View
 
 WIDTH = 136  # width in characters if the output is not a terminal
 UNLIMITED = 10_000  # width of a terminal that never wraps lines
@@ -33,39 +33,42 @@ def rendered(view: View) -> str:
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
-def show(view: View, *, wide: bool = False) -> None:
+def show(view: View) -> None:
     """Print the view in colour and at the terminal's width, or as plain text if stdout is not a terminal."""
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH, color_system=None)
-    console.print(renderable(view, wide=wide))
+    if console.is_terminal:
+        console.print(renderable(view))
+    else:
+        print(rendered(view))  # noqa: T201
 
 
-def renderable(view: View, *, wide: bool = False) -> RenderableType:
-    """Return the view for a rich console; `wide` shows the less important columns, too."""
-    return Group(*_separated(_blocks(view, wide=wide)))
+def renderable(view: View) -> RenderableType:
+    """Return the view for a rich console."""
+    return Group(*_separated(_blocks(view)))
 
 
-def _separated(blocks: Iterator[RenderableType]) -> Iterator[RenderableType]:
+def _separated(blocks: Iterable[RenderableType]) -> Iterator[RenderableType]:
     for index, block in enumerate(blocks):
         yield from ([Text()] if index else [])
         yield block
 
 
-def _blocks(view: View, *, wide: bool) -> Iterator[RenderableType]:
-    if view.headline:
-        yield Group(*_separated(iter([_paragraph(paragraph) for paragraph in view.headline])))
-    for table in view.tables:
-        if table.rows:
-            yield _Grid(_selected(table, wide=wide))
+def _blocks(view: View) -> Iterator[RenderableType]:
+    # Answers to the same question, such as one for each number of users, are not separated.
+    for is_main, paragraphs in itertools.groupby(view.headline, key=lambda paragraph: paragraph.is_main):
+        texts = list(map(_paragraph, paragraphs))
+        yield from [Group(*texts)] if is_main else texts
+    for table in view.tables_in(Medium.TERMINAL):
+        yield Group(_Grid(table), *(Text(line, STYLES[Tone.QUIET]) for line in _starred(table.caption)))
     yield from (figure.in_terminal for figure in view.figures if figure.in_terminal is not None)
-    if view.notes:
-        notes = RichTable.grid(padding=(0, 1, 0, 0))
-        for note in view.notes:
-            notes.add_row(*_note(note))
-        yield notes
+    for _, notes in itertools.groupby(view.notes, key=lambda note: bool(note.tone)):
+        yield _notes(notes)
     if view.footnotes:
-        yield Text("\n".join(view.footnotes), style="dim")
+        yield Text("\n".join(_starred(view.footnotes)), STYLES[Tone.QUIET])
+
+
+def _starred(lines: Iterable[str]) -> Iterator[str]:
+    yield from (line.replace(STAR, "*") for line in lines)
 
 
 def _paragraph(paragraph: Paragraph) -> Text:
@@ -74,17 +77,12 @@ def _paragraph(paragraph: Paragraph) -> Text:
     return Text("\n\n".join("\n".join(part) for part in parts), STYLES[paragraph.tone])
 
 
-def _note(note: Note) -> tuple[Text, Text]:
-    label_style = STYLES[note.tone] if note.tone else "cyan"
-    return Text(note.label, label_style, no_wrap=True), Text(": ".join(filter(None, [note.subject, note.text])))
-
-
-def _selected(table: Table, *, wide: bool) -> Table:
-    """Return the table with the columns that a terminal shows."""
-    shown = [index for index, column in enumerate(table.columns) if wide or not column.is_wide]
-    rows = [Row([row.cells[index] for index in shown], row.tone) for row in table.rows]
-    columns = [table.columns[index] for index in shown]
-    return Table(table.name, table.title, columns, rows, gap=table.gap, is_spaced=table.is_spaced)
+def _notes(notes: Iterable[Note]) -> RichTable:
+    table = RichTable.grid(padding=(0, 1, 0, 0))
+    for note in notes:
+        label = Text(note.label, STYLES[note.tone] if note.tone else "cyan", no_wrap=True)
+        table.add_row(label, Text(": ".join(filter(None, [note.subject, note.text]))))
+    return table
 
 
 class _Grid:
@@ -92,8 +90,12 @@ class _Grid:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._texts = [index for index, column in enumerate(table.columns) if column.is_text]
-        self._figures = [index for index, column in enumerate(table.columns) if not column.is_text]
+        shown = [index for index, column in enumerate(table.columns) if not column.is_wide]
+        self._texts = [index for index in shown if table.columns[index].is_text]
+        self._figures = [index for index in shown if not table.columns[index].is_text]
+        self._starred = [
+            any(row.cells[index].tone == Tone.BEST for row in table.rows) for index, _ in enumerate(table.columns)
+        ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         count, unlimited = len(self._figures), options.update_width(UNLIMITED)
@@ -103,21 +105,26 @@ class _Grid:
             tables = [self._part(self._figures[start:end]) for start, end in itertools.pairwise(edges)]
             if max(Measurement.get(console, unlimited, table).maximum for table in tables) <= options.max_width:
                 break
-        yield from _separated(iter(tables))
+        yield from _separated(tables)
 
     def _part(self, figures: Sequence[int]) -> RichTable:
-        gap = self._table.gap
-        part = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap, 0, 0))
+        part = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, self._table.gap, 0, 0))
         for index in self._texts:
-            column = self._table.columns[index]
-            part.add_column(column.in_terminal or column.name, no_wrap=bool(figures), overflow="fold")
+            heading = self._table.columns[index].in_terminal or self._table.columns[index].name
+            part.add_column(heading, no_wrap=bool(figures), overflow="ellipsis" if figures else "fold")
         for place, index in enumerate(figures):
             part.add_column(_heading(self._table.columns[index], is_first=not place), justify="right", no_wrap=True)
         for row in self._table.rows:
-            part.add_row(*(_cell(row.cells[index], row.tone) for index in [*self._texts, *figures]))
+            part.add_row(*(self._cell(row, index) for index in [*self._texts, *figures]))
             if self._table.is_spaced:
                 part.add_row()
         return part
+
+    def _cell(self, row: Row, index: int) -> Text:
+        cell = row.cells[index]
+        is_main = row.is_main and self._table.columns[index].is_text
+        style = STYLES[cell.tone or (Tone.BEST if is_main else row.tone)]
+        return Text("\n".join(_lines(cell, is_starred=self._starred[index])), style)
 
 
 def _heading(column: Column, *, is_first: bool) -> str:
@@ -126,6 +133,10 @@ def _heading(column: Column, *, is_first: bool) -> str:
     return column.name.replace(" ", "\n") if is_apart else column.in_terminal or column.name
 
 
-def _cell(cell: Cell, tone: Tone) -> Text:
-    text = "\n".join(filter(None, [cell.text, cell.below])) if cell.in_terminal is None else cell.in_terminal
-    return Text(text, STYLES[cell.tone or tone])
+def _lines(cell: Cell, *, is_starred: bool) -> list[str]:
+    """Return the lines of a cell; in a column with stars, all other figures are aligned with those before a star."""
+    if cell.in_terminal is not None:
+        return [cell.in_terminal]
+    first, *more = list(filter(None, [cell.text, cell.below])) or [""]
+    star = "*" if cell.tone == Tone.BEST else " " if is_starred else ""
+    return [f"{first}{star}", *(f"{line}{star and ' '}" for line in more)]
