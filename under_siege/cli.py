@@ -30,12 +30,13 @@ from under_siege.cli_options import (
 )
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.record.result_file import write_atomically
+from under_siege.show import formats
 
 if TYPE_CHECKING:
     from under_siege.suite.first_suite import TargetOptions
     from under_siege.suite.suite import Suite
 
-FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
+FORMATS = [*formats.FORMATS, "timeline", "profile"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 # A sweep charts a metric over the values of a numeric axis.

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,23 +16,23 @@ from rich.text import Text
 from common.errors import BadInputError
 from under_siege.capacity import capacity_estimate, capacity_table
 from under_siege.judge.ranking import Comparison, summarize
-from under_siege.judge.requirement_check import Judged, check_has, exit_code_of, judged
-from under_siege.judge.sweep import sweeps_as_data
-from under_siege.judge.verdict_rules import FAILED, OK
+from under_siege.judge.requirement_check import Judged, check_has, judged
 from under_siege.paths import PROGRAM
 from under_siege.profile.profile_text import as_text as profiles_as_text
 from under_siege.record.record import Result, save
 from under_siege.record.requirement import required
 from under_siege.record.result_file import write_atomically
-from under_siege.run import comparison_table
-from under_siege.show.requirement_outcomes import required_as_data
+from under_siege.run.matrix import across_view
+from under_siege.run.view import comparison_table, view
+from under_siege.show.formats import rendered
+from under_siege.show.formats.table import WIDTH, renderable
+from under_siege.show.requirement_outcomes import required_table
+from under_siege.show.view import Cell, Column, Figure, Medium, Paragraph, Row, Table, Tone, View, with_all_columns
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
     from under_siege.compare.diff import ResultComparison
-    from under_siege.show.html_page import Picture
 
-WIDTH = 136  # width in characters if the output is not a terminal
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
@@ -56,14 +57,19 @@ class Report:
 
         return compare_revisions(self.result)
 
+    @property
+    def view(self) -> View:
+        whole = view(self.comparison)
+        return whole if self.revisions is None else _with_changes(whole, self.comparison, self.revisions)
+
     def for_terminal(self, output_format: str = "table", *, wide: bool = False) -> RenderableType:
         """Return the result as a table, timelines or profiles; `wide` adds columns to the table of a comparison."""
         result = self.result
         if output_format == "profile":
             return profiles_as_text(result)
         if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
-            table: RenderableType = self._export("table", wide=wide)
-            return table
+            exported: RenderableType | None = self._export("table")
+            return exported or renderable(with_all_columns(self.view) if wide else self.view)
         if result.traces:
             return TimelinesAsText(result)
         return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
@@ -72,62 +78,38 @@ class Report:
         """Return the result as `table`, `timeline`, `profile`, `markdown`, `csv`, `json` or `html`."""
         if output_format in ("table", "timeline", "profile"):
             return _plain(self.for_terminal(output_format))
-        if output_format in ("json", "html"):
-            return self._as_json() if output_format == "json" else self._as_html()
-        text: str = self._export(output_format)
-        return text
+        exported: str | None = self._export(output_format)
+        return exported or rendered(self.view, output_format)
 
-    def _export(self, output_format: str, *, wide: bool = False) -> Any:
+    def _export(self, output_format: str) -> Any:
+        """Return the result of a drill, a search for capacities or a comparison of revisions, or None for others."""
+        if output_format == "json":
+            return self._as_json() if self.result.incidents or self.result.steps else None
         if self.result.incidents:
             from under_siege.drill import drill_report  # a slow import
 
             return getattr(drill_report, f"as_{output_format}")(self.result)
-        if self.result.steps:
-            return getattr(capacity_table, f"as_{output_format}")(self.result)
-        if (revisions := self.revisions) is not None and output_format in ("table", "markdown"):
-            from under_siege.compare import diff_table
-
-            return getattr(diff_table, f"as_{output_format}")(revisions)
-        if output_format == "table":
-            return comparison_table.as_table(self.comparison, wide=wide)
-        return getattr(comparison_table, f"as_{output_format}")(self.comparison)
-
-    def _as_json(self) -> str:
-        """Return JSON with the environment and each case. The keys must not change, because users rely on them."""
-        result = self.result
-        data = {
-            "schema": result.schema,
-            "command": result.command,
-            "began_at": result.began_at,
-            "environment": result.environment,
-            "cases": capacity_table.as_data(result) if result.steps else self.comparison.cases,
-        }
-        if sweeps := sweeps_as_data(self.comparison):
-            data["sweeps"] = sweeps
-        if self.revisions is not None:
-            from under_siege.compare import diff_table
-
-            data["revisions"] = diff_table.as_data(self.revisions)
-        elif result.requirements:
-            data["requirements"] = required_as_data(judged(self.comparison))
-        if result.incidents:
-            from under_siege.drill import drill_report
-
-            data["cells"] = drill_report.as_data(result)
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
-
-    def _as_html(self) -> str:
-        if self.result.incidents:
-            from under_siege.drill.drill_report import drill_as_html
-
-            return drill_as_html(self.result)
-        if self.result.steps:
+        if self.result.steps and output_format == "html":
             from under_siege.capacity.capacity_page import capacity_as_html
 
             return capacity_as_html(self.result)
-        from under_siege.run.result_page import as_html  # a slow import, because of the charts
+        if self.result.steps:
+            return getattr(capacity_table, f"as_{output_format}")(self.result)
+        if self.revisions is not None and output_format in ("table", "markdown"):
+            from under_siege.compare import diff_table
 
-        return as_html(self.comparison, self.revisions)
+            return getattr(diff_table, f"as_{output_format}")(self.revisions)
+        return None
+
+    def _as_json(self) -> str:
+        data = dict(self.view.data or {})
+        if self.result.steps:
+            data["cases"] = capacity_table.as_data(self.result)
+        else:
+            from under_siege.drill import drill_report
+
+            data["cells"] = drill_report.as_data(self.result)
+        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
         """Draw the picture with this name (if there are several, the first one) in the format given by the suffix.
@@ -146,12 +128,12 @@ class Report:
         check_suffix(path)
         check_aspect(aspect)
         if path.suffix == ".html":
-            write_atomically(path, self._as_html().encode())
+            write_atomically(path, self.formatted("html").encode())
             return
         if path.suffix == ".json":
             save(self.result, path)
             return
-        from under_siege.run.page_sections import traced
+        from under_siege.run.figures import traced
 
         pictures = [traced(self.result, columns)] if columns > 1 and self.result.traces else self._pictures()
         picture = next((picture for picture in pictures if picture.name == name), None)
@@ -162,14 +144,13 @@ class Report:
         svg = picture.alone(aspect)
         write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
 
-    def _pictures(self) -> "Iterator[Picture]":
-        from under_siege.run.page_sections import sections
-
+    def _pictures(self) -> Iterator[Figure]:
         if self.result.steps:
             from under_siege.capacity.capacity_page import capacity_pictures
 
-            return capacity_pictures(capacity_estimate.capacities_of(self.result))
-        return (picture for section in sections(self.comparison) for picture in section.pictures)
+            yield from capacity_pictures(capacity_estimate.capacities_of(self.result))
+        else:
+            yield from self.view.figures
 
     def show(
         self,
@@ -191,7 +172,7 @@ class Report:
         elif aspect is not None:
             raise BadInputError("--aspect without a chart: expected --picture NAME, too")
         elif across is not None:
-            show(comparison_table.as_across(self.comparison, across))
+            show(renderable(across_view(self.comparison, across)))
         elif out is not None:
             write_atomically(out, f"{self.formatted(output_format)}\n".encode())
         elif output_format in ("table", "timeline", "profile"):
@@ -229,7 +210,7 @@ class Report:
         finally:  # even if writing to stdout fails, for example because the disk is full
             print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
         if page is not None:
-            write_atomically(page, self._as_html().encode())
+            write_atomically(page, self.formatted("html").encode())
             print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
     def write_profiles(self, path: Path) -> None:
@@ -242,22 +223,12 @@ class Report:
             self.write_picture("profile", path)
 
     def exit_code(self) -> int:
-        """Return 0 if every case is `ok` and meets all requirements.
-
-        Return 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
-        requirement is undecided.
-        """
+        """Return the exit code of the command that measured the result."""
         if self.result.incidents:
             from under_siege.drill import fault_outcomes
 
             return fault_outcomes.exit_code(self.result)
-        if self.result.steps:
-            return capacity_estimate.exit_code(self.result)
-        if self.revisions is not None:
-            return self.revisions.exit_code
-        verdicts = {summary.verdict for summary in self.comparison.cases}
-        requirements_code = exit_code_of(judged(self.comparison))
-        return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0
+        return capacity_estimate.exit_code(self.result) if self.result.steps else self.view.exit_code
 
     def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
         """Add requirements to the result, and judge all requirements that don't need a base.
@@ -274,6 +245,32 @@ class Report:
         check_has(self.comparison, added)
         self.result.requirements = list(dict.fromkeys((*self.result.requirements, *added)))
         return judged(self.comparison)
+
+
+_TONES = {"bold red": Tone.WORST, "red": Tone.BAD, "bold green": Tone.GOOD, "yellow": Tone.WARNING, "dim": Tone.QUIET}
+
+
+def _with_changes(whole: View, comparison: Comparison, changes: "ResultComparison") -> View:
+    from under_siege.compare import diff_table
+
+    grid = diff_table.grid_of(changes)
+    columns = [Column(name, is_text=True) for name in grid.names] + [Column(figure.name) for figure in grid.figures]
+    rows = [Row([Cell(cell.text, _TONES.get(cell.style, Tone.PLAIN)) for cell in row]) for row in grid.rows]
+    everything = comparison_table(comparison, (), {Medium.PAGE})
+    tables = [
+        Table("changes", "What changed", columns, rows),
+        replace(everything, caption=whole.footnotes),
+        required_table(changes.required),
+    ]
+    data = {name: value for name, value in (whole.data or {}).items() if name != "requirements"}
+    return replace(
+        whole,
+        headline=[Paragraph(diff_table.conclusion(changes), is_main=True)],
+        tables=tables,
+        footnotes=diff_table.legend(changes),
+        data={**data, "revisions": diff_table.as_data(changes)},
+        exit_code=changes.exit_code,
+    )
 
 
 def _plain(renderable: RenderableType) -> str:

@@ -17,7 +17,8 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import across_of
 from under_siege.record.record import Machine, Record
 from under_siege.result_output import Report
-from under_siege.run.comparison_table import as_across
+from under_siege.run.matrix import across_view
+from under_siege.show.formats.table import renderable
 
 SUITE = """
 title = "Small"
@@ -164,7 +165,7 @@ def test_the_table_that_compares_axis_values_reports_noise_and_requires_two_valu
     from rich.console import Console
 
     result = result_of(versions(1.25))
-    Console(width=136).print(as_across(summarize(result), "aiohttp"))
+    Console(width=136).print(renderable(across_view(summarize(result), "aiohttp")))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
     assert "differences are relative to aiohttp 3.8.6; blank" in printed
@@ -179,7 +180,7 @@ def test_narrow_terminals_split_the_table_instead_of_truncating_figures(width: i
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())
-    shown = as_across(summarize(result_of(versions(1.25))), "aiohttp")
+    shown = renderable(across_view(summarize(result_of(versions(1.25))), "aiohttp"))
     console.print(shown)
     printed = console.export_text()
     assert "…" not in printed

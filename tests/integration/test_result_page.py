@@ -17,7 +17,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.record.record import Result
 from under_siege.result_output import Report
 from under_siege.run.conclusion import answers
-from under_siege.run.result_page import _facts
+from under_siege.run.view import view
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -121,10 +121,10 @@ def test_results_with_several_tasks_and_numbers_of_users_have_a_heat_map_and_cur
 def test_the_page_lists_each_requirement_and_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["several"]) as shown:
         assert shown.page.get_by_role("heading", name="Requirements").is_visible()
-        rows = shown.page.locator("table.required tbody tr")
+        rows = shown.page.locator("table.requirements tbody tr")
         assert rows.count() == 3 * len(summarize(result("several")).cases)
-        for outcome in ("met", "missed", "undecided"):
-            assert shown.page.locator(f".outcome-{outcome}").first.is_visible()
+        for tone in ("good", "worst", "warning"):
+            assert shown.page.locator(f"table.requirements td.{tone}").first.is_visible()
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -244,7 +244,7 @@ def test_the_page_of_a_result_with_100_rounds_is_smaller_than_1_mb() -> None:
 def test_the_page_lists_the_packages_of_each_python() -> None:
     def facts(**environment) -> dict[str, str]:
         result = result_of([bare_record(), record_of("1_sync")], **environment)
-        return {name: value for name, value in _facts(summarize(result)) if "packages" in name}
+        return {name: value for name, value in view(summarize(result)).facts if "packages" in name}
 
     assert facts(packages={"flask": "3.0"}) == {"packages": "flask 3.0"}  # an older file
     assert facts(packages_of={"3.11.7": {"flask": "3.1"}}) == {"packages": "flask 3.1"}

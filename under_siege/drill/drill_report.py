@@ -232,7 +232,7 @@ def drill_chart(incidents: Sequence[Incident], theme: Theme) -> Drawing:
     )
 
 
-def drill_as_html(result: Result) -> str:
+def as_html(result: Result) -> str:
     """Return a self-contained HTML page with the conclusion, the table and the timelines."""
     outcomes = fault_outcomes(result.incidents)
     faults, rows = matrix_of(outcomes)

@@ -18,7 +18,7 @@ from under_siege.lesson.claims import QuestionResult, ResultView, decide_questio
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
 from under_siege.paths import PROGRAM
 from under_siege.record.record import Result, load
-from under_siege.run.page_sections import sections
+from under_siege.run.figures import figures
 from under_siege.show.html_page import Explained, Picture, Section, rendered
 
 HERE = Path(__file__).parent
@@ -100,5 +100,5 @@ def _pictures(question: Question, result: Result) -> Iterator[Picture]:
     elif result.incidents:
         yield from drill_pictures(result)
     else:
-        pictures = [picture for section in sections(summarize(result)) for picture in section.pictures]
+        pictures = list(figures(summarize(result)))
         yield from (picture for name in question.pictures for picture in pictures if picture.name == name)

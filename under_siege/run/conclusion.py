@@ -32,7 +32,6 @@ MOST_LOADS = 8  # maximum number of lines, one for each load
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
 POWER = 0.8  # probability of detecting a difference
-LABEL_WIDTH = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,6 @@ class Answer:
     headline: str
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
-
-    def lines(self) -> list[str]:
-        """Return the lines of the answer, with an empty line between headline, facts and remarks."""
-        facts = [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in self.facts]
-        parts = [part for part in ([self.headline], facts, [*self.remarks]) if part]
-        return [line for index, part in enumerate(parts) for line in ([""] if index else []) + part]
 
 
 def answers(comparison: Comparison) -> list[Answer]:

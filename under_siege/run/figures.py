@@ -1,9 +1,9 @@
-"""Select the charts of the result page, and write an explanation and a text alternative for each chart."""
+"""Select the charts of a comparison, and write an explanation and a text alternative for each chart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from under_siege import formatting
 from under_siege.formatting import capitalized
@@ -21,8 +21,8 @@ from under_siege.run.row_charts import cpu_chart, moments_chart, pings_chart, th
 from under_siege.run.scatter import memory_chart, tradeoff_chart
 from under_siege.run.sweep_charts import FIGURES, SweepMetric, curves, heat_map
 from under_siege.show.canvas import Drawing, Theme
-from under_siege.show.html_page import Picture, Section
 from under_siege.show.notes import of_siege, of_traces
+from under_siege.show.view import Figure
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
@@ -49,15 +49,13 @@ _WHY = (
 _CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
-def sections(comparison: Comparison) -> Iterator[Section]:
-    """Yield the sections of the page that have charts."""
-    loads = comparison.loads()
+def figures(comparison: Comparison) -> Iterator[Figure]:
+    """Yield all charts of a comparison."""
     if comparison.result.traces:
-        yield Section("What ran when", [traced(comparison.result)])
-    if profiles := list(profile_pictures(comparison.result)):
-        yield Section("Profiles", profiles)
-    if overview := list(_overview(comparison)):
-        yield Section("All cases", overview)
+        yield from _in_section("What ran when", [traced(comparison.result)])
+    yield from _in_section("Profiles", profile_pictures(comparison.result))
+    yield from _in_section("All cases", _overview(comparison))
+    loads = comparison.loads()
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
     rows = sum(comparison.load(summary) in drawn for summary in comparison.cases)
     detail = min(1.0, MOST_ROWS / max(1, rows))
@@ -69,11 +67,14 @@ def sections(comparison: Comparison) -> Iterator[Section]:
         ][:MOST_CASES]
         if places:
             field = Field(comparison, places, detail)
-            names = [name for name, _ in load]
-            yield Section(in_words(field.cases[0].case, names), list(siege_pictures(field)))
+            yield from _in_section(in_words(field.cases[0].case, [name for name, _ in load]), siege_figures(field))
 
 
-def traced(result: Result, columns: int = 1) -> Picture:
+def _in_section(section: str, drawn: Iterable[Figure]) -> Iterator[Figure]:
+    yield from (replace(figure, section=section) for figure in drawn)
+
+
+def traced(result: Result, columns: int = 1) -> Figure:
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
     untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
@@ -81,7 +82,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
     who = "one user sends" if users == 1 else f"{users} users send"
     longer = f" Under siege, {who} requests all the time, so requests take longer than here."
     asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
-    return Picture(
+    return Figure(
         "timeline",
         "",
         f"All requests to a server were sent at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
@@ -93,12 +94,12 @@ def traced(result: Result, columns: int = 1) -> Picture:
     )
 
 
-def _overview(comparison: Comparison) -> Iterator[Picture]:
+def _overview(comparison: Comparison) -> Iterator[Figure]:
     """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
     cases, noun = comparison.cases, comparison.noun
     points = cases_of(cases)
     if across(points):
-        yield Picture(
+        yield Figure(
             "heatmap",
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
             "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
@@ -110,7 +111,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
     yield from _sweeps(comparison)
 
 
-def _sweeps(comparison: Comparison) -> Iterator[Picture]:
+def _sweeps(comparison: Comparison) -> Iterator[Figure]:
     """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
@@ -121,7 +122,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Picture]:
                 rates = ", ".join(
                     f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
                 )
-                yield Picture(
+                yield Figure(
                     f"{over.name}-sweep",
                     _title(over, sweep, what),
                     _how(over, sweep, comparison),
@@ -194,16 +195,16 @@ class Field:
         return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
 
 
-def siege_pictures(field: Field) -> Iterator[Picture]:
+def siege_figures(field: Field) -> Iterator[Figure]:
     conditions = of_siege(field.comparison.result, field.cases)
     yield from (*_work(field, conditions), *_costs(field, conditions))
 
 
-def _work(field: Field, conditions: str) -> Iterator[Picture]:
+def _work(field: Field, conditions: str) -> Iterator[Figure]:
     cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
     has_ceiling, alone = any(field.ceilings), field.alone_s
     ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
-    yield Picture(
+    yield Figure(
         "throughput",
         "Throughput",
         "Correct responses per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
@@ -214,7 +215,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         headline=chart_headlines.of_throughput(cases),
         conditions=conditions,
     )
-    yield Picture(
+    yield Figure(
         "pings",
         "Health-check latency under load",
         f"How long a ping to the same server took under load. Each dot is {100 // dots} % of the pings, and "
@@ -231,8 +232,8 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
     yield _moments(field, conditions)
 
 
-def _tradeoff(field: Field, conditions: str) -> Picture:
-    return Picture(
+def _tradeoff(field: Field, conditions: str) -> Figure:
+    return Figure(
         "tradeoff",
         "Throughput and health-check latency",
         "Further up means more throughput, and further left means shorter pings (p99): the upper left corner is best. "
@@ -244,9 +245,9 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
     )
 
 
-def _moments(field: Field, conditions: str) -> Picture:
+def _moments(field: Field, conditions: str) -> Figure:
     cases = field.cases
-    return Picture(
+    return Figure(
         "moments",
         "The course of the siege",
         "The blue line counts responses, so its slope is the rate. The table's rate excludes the time before "
@@ -264,12 +265,12 @@ def _moments(field: Field, conditions: str) -> Picture:
     )
 
 
-def _costs(field: Field, conditions: str) -> Iterator[Picture]:
+def _costs(field: Field, conditions: str) -> Iterator[Figure]:
     cases, task = field.cases, field.task_cpu
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
     star = f" {_BEST_IN_BOTH}" if both else ""
     spent = spent_beside(field.comparison, field.places, task)
-    yield Picture(
+    yield Figure(
         "memory",
         "Cost: memory",
         f"Further up means more throughput, and further left means less memory.{star} {_BRACKET}",
@@ -279,7 +280,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         conditions=conditions,
     )
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
-    yield Picture(
+    yield Figure(
         "cpu",
         "Cost: CPU time per response",
         f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "

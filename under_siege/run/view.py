@@ -1,146 +1,190 @@
-"""Render a comparison for the terminal (as a table or a matrix), as Markdown, and as CSV."""
+"""Show a comparison: the conclusion, the table, requirements, notes, charts, and how it was measured."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, at, cases_of, columned, in_words, name_of, told_apart, varying
-from under_siege.judge.metrics import SPEED_CORRECTED
+from under_siege.judge.case_names import across, at, cases_of, columned, in_plain_words, told_apart, with_name
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.requirement_check import judged
+from under_siege.judge.requirement_check import Judged, exit_code_of, judged
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
-from under_siege.judge.sweep import Across, Cell, across_of
-from under_siege.judge.verdict_rules import FAILED, OK
-from under_siege.paths import INVOCATION
-from under_siege.record.case import Value, axis
+from under_siege.judge.sweep import sweeps_as_data
+from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
+from under_siege.record.case import Case
+from under_siege.record.record import Result
 from under_siege.run.conclusion import Answer, answers, sweep_sentences
-from under_siege.show.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
-from under_siege.show.notes import flags, footnote, notes
-from under_siege.show.requirement_outcomes import required_as_markdown, required_as_table
-from under_siege.show.text_tables import CsvValue, Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.run.figures import figures
+from under_siege.run.matrix import matrix
+from under_siege.show import columns
+from under_siege.show.notes import flags, footnote, load_tool_share, notes
+from under_siege.show.requirement_outcomes import required_as_data, required_table
+from under_siege.show.view import Cell, Column, CsvValue, Medium, Note, Paragraph, Row, Table, Tone, View
 
 NOTHING = "Nothing was measured."
-WIDEST_HEADING, WIDEST_VALUE = 24, 40  # maximum number of letters of an axis value, in a heading and in a row
+WIDEST_VALUE = 40  # maximum number of letters of an axis value in a terminal
+TONES = {FAILED: Tone.BAD, SUSPECT: Tone.WARNING, UNCLEAR: Tone.WARNING}
+LIMITS = (
+    "Results on other hardware, with another Python version or for another task: run the benchmark there.",
+    "The effect of a network: everything ran on one machine, and the load tool used some of its CPU time.",
+    "How many users a service can handle: users here never pause between two requests.",
+    "Differences below 2 %: rates are not more accurate than 2 %.",
+)
 
 
-def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
-    """Return everything that a terminal shows, from the conclusion to the conditions of the measurement."""
-    cases = comparison.cases
-    noted = _lines((Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(comparison))
-    if not cases and not comparison.ceilings:
-        return Group(Text(NOTHING), *noted)
-    answers_by_load = answers(comparison)
-    sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
-    return Group(
-        *(Text(line) for answer in answers_by_load for line in answer.lines()),
-        *(Text(f"\n{paragraph}") for paragraph in sweep_sentences(comparison)),
-        Text(),
-        *_figures(comparison, answers_by_load, wide=wide),
-        *_lines(_failed(cases)),
-        *required_as_table(judged(comparison)),
-        *_lines(
-            (Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
-            for verdict, names, message in flags(sound, cases)
-        ),
-        *noted,
-        Text("\n".join(["", *footnote(comparison)]), style="dim"),
+def view(comparison: Comparison) -> View:
+    """Return what `run` shows.
+
+    The exit code is 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
+    requirement is undecided; else 0.
+    """
+    result, found, required = comparison.result, answers(comparison), judged(comparison)
+    recommended = [answer.case for answer in found if answer.case]
+    return View(
+        title=_title(result),
+        headline=list(_headline(comparison, found)),
+        tables=[*_tables(comparison, recommended), required_table(required)],
+        notes=[*_flags(comparison), *_notes(comparison)],
+        footnotes=footnote(comparison),
+        figures=list(figures(comparison)),
+        data=_data(comparison, required),
+        csv=_csv(comparison),
+        facts=list(_facts(comparison)),
+        limits=LIMITS,
+        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        exit_code=_exit_code(comparison, required),
     )
 
 
-def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
-    if across(cases_of(comparison.cases)):
-        yield _matrix(comparison)
-        yield Text(f"{_legend_of_cells(comparison)}; for all figures, use --format markdown, csv or html", style="dim")
-    elif (table := _grid(comparison, answers_by_load, wide=wide)).rows:
-        yield table
+def _title(result: Result) -> str:
+    if result.suite is not None and (result.records or result.traces or result.profiles):
+        return result.suite.title
+    if result.profiles and not (result.records or result.traces):
+        return "What blocks each server?"
+    tasks = list(dict.fromkeys(str(each.values.get("task") or "") for each in (*result.records, *result.traces)))
+    if not tasks:
+        return "Nothing was measured"
+    return f"Which concurrency strategy should run {formatting.listed(tasks)}?"
 
 
-def _grid(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Grid:
-    shown = [summary for summary in comparison.by_rank() if summary.verdict != FAILED]
-    differing = columned(cases_of(comparison.cases))
-    recommended = [answer.case for answer in answers_by_load if answer.case]
+def _headline(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
+    yield from (Paragraph(answer.headline, answer.facts, answer.remarks, is_main=True) for answer in found)
+    yield from map(Paragraph, sweep_sentences(comparison))
+    result = comparison.result
+    if not (result.records or result.traces or result.profiles):
+        yield Paragraph(NOTHING)
+
+
+def _tables(comparison: Comparison, recommended: Collection[Case]) -> Iterator[Table]:
+    """Yield a table of all cases; in a terminal, a matrix replaces it if the cases differ in their load."""
+    is_matrix = bool(across(cases_of(comparison.cases)))
+    if is_matrix:
+        yield matrix(comparison)
+    yield comparison_table(comparison, recommended, {Medium.DOCUMENT, Medium.PAGE} if is_matrix else tuple(Medium))
+
+
+def comparison_table(comparison: Comparison, recommended: Collection[Case], media: Collection[Medium]) -> Table:
+    """Return a table with a row for each case and ceiling. Only pages have rows for failed cases."""
+    shown = comparison.by_rank()
+    sound = [summary for summary in shown if summary.verdict != FAILED]
+    axes = columned(cases_of(comparison.cases))
+    metrics = columns.columns_for(sound)
     shorts = {
-        name: told_apart((str(value) for one in shown if (value := one.case.get(name))), WIDEST_VALUE)
-        for name in differing
+        name: told_apart((str(value) for one in sound if (value := one.case.get(name))), WIDEST_VALUE) for name in axes
     }
-    columns = columns_for(shown, wide=wide)
     rows = []
     for summary in shown:
-        flag = "" if summary.verdict == OK else f" ({summary.verdict})"
-        name = name_in_table(summary, comparison.ceilings)
-        values = (
-            TableCell(str(value or ""), in_terminal=shorts[name].get(str(value), ""))
-            for name, value in zip(differing, at(summary.case, differing), strict=True)
-        )
-        server = TableCell(name + flag, STYLES.get(summary.verdict, ""), in_terminal=name)
-        cells = (column.cell(summary) for column in columns)
-        rows.append([rank_of(summary, recommended), server, *values, *cells])
-    return Grid(["rank", comparison.noun, *differing], [column.heading for column in columns], rows)
+        rank = f"{'→ ' if summary.case in recommended else ''}{summary.rank or ''}"
+        values = [
+            Cell(str(value or ""), in_terminal=shorts[name].get(str(value), ""))
+            for name, value in zip(axes, at(summary.case, axes), strict=True)
+        ]
+        is_failed = summary.verdict == FAILED
+        figures_of_case = [Cell() if is_failed else _cell(metric, summary) for metric in metrics]
+        cells = [Cell(rank), _name(summary, comparison), *values, *figures_of_case]
+        rows.append(_row(summary, cells, comparison, is_main=summary.case in recommended))
+    names = [Column(name, is_text=True) for name in ("rank", comparison.noun, *axes)]
+    numbers = [Column(metric.name, metric.in_terminal, is_wide=metric.is_wide) for metric in metrics]
+    return Table("comparison", "The comparison", [*names, *numbers], rows, header=1, media=media)
 
 
-def _failed(cases: Sequence[Summary]) -> Iterator[list[Text]]:
-    differing = varying(cases_of(cases))
-    for summary in cases:
-        if summary.verdict == FAILED:
-            names = [summary.server, *(str(value or "") for value in at(summary.case, differing))]
-            messages = "; ".join(reason.message for reason in summary.reasons)
-            yield [*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}")]
+def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_main: bool) -> Row:
+    if summary.verdict == OK:
+        return Row(cells, Tone.QUIET if summary in comparison.ceilings else Tone.PLAIN, is_main=is_main)
+    return Row(
+        cells,
+        TONES[summary.verdict],
+        f"{summary.verdict}: {', '.join(reason.code.replace('_', ' ') for reason in summary.reasons)}",
+        [reason.message for reason in summary.reasons],
+        media={Medium.PAGE} if summary.verdict == FAILED else tuple(Medium),
+    )
 
 
-def _lines(rows: Iterable[Sequence[Text]]) -> Iterator[RenderableType]:
-    """Yield an empty line and the rows as a table without headings, or nothing if there are no rows."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    for row in rows:
-        table.add_row(*row)
-    if table.rows:
-        yield from (Text(), table)
+def _name(summary: Summary, comparison: Comparison) -> Cell:
+    name = columns.name_in_table(summary, comparison.ceilings)
+    plain = "no server" if summary.server == columns.NO_SERVER else in_plain_words(summary.server, summary.title)
+    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
+    return Cell(name + flag, in_terminal=name, title=plain if plain != name else "")
 
 
-def as_markdown(comparison: Comparison) -> str:
-    """Return the content of `as_table` as Markdown, for example for a comment on a pull request."""
-    everything = [*comparison.ceilings, *comparison.cases]
-    if not everything:
-        return NOTHING
-    answers_by_load = answers(comparison)
-    table = _grid(comparison, answers_by_load, wide=True)
-    remarks = [
-        f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
-        for verdict, names, message in flags(everything, comparison.cases)
-    ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(comparison)]
-    parts = [
-        *(part for answer in answers_by_load for part in _answer_as_markdown(answer)),
-        *map(plain, sweep_sentences(comparison)),
-        table.as_markdown() if table.rows else "",
-        required_as_markdown(judged(comparison)),
-        "\n".join(remarks),
-        small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
-    ]
-    return "\n\n".join(filter(None, parts))
+def _cell(metric: columns.Column, summary: Summary) -> Cell:
+    text = metric.text(summary)
+    if metric.margin and (margin := metric.margin(summary)):
+        text = f"{text} ± {margin}"
+    return Cell(text, Tone.BEST if metric.figure in summary.best else Tone.PLAIN)
 
 
-def _answer_as_markdown(answer: Answer) -> Iterator[str]:
-    yield f"**{plain(answer.headline)}**"
-    if bullets := [*(f"{label}: {text}" for label, text in answer.facts), *answer.remarks]:
-        yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
+def _flags(comparison: Comparison) -> Iterator[Note]:
+    found = flags([*comparison.ceilings, *comparison.cases], comparison.cases)
+    for verdict, names, message in sorted(found, key=lambda flag: flag[0] != FAILED):
+        yield Note(verdict, ", ".join(names), message, TONES[verdict])
 
 
-def as_csv(comparison: Comparison) -> str:
-    """Return CSV with a row for each case and round; its headings include the units."""
-    rows = [_row(measured, comparison) for measured in comparison.every_round()]
-    headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
-    return rows_as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
+def _notes(comparison: Comparison) -> Iterator[Note]:
+    """Yield all notes; on a page, servers that have no row in the table get names in plain words, too."""
+    plain = {
+        case.server: with_name(in_plain_words(case.server, case.title), case.server)
+        for case in comparison.result.left_out
+    }
+    for names, text in notes(comparison):
+        yield Note("note", names, text, title=", ".join(plain.get(name, name) for name in names.split(", ")))
 
 
-def _in_six_digits(value: CsvValue) -> CsvValue:
-    return f"{value:.6g}" if isinstance(value, float) else value
+def _data(comparison: Comparison, required: Sequence[Judged]) -> dict[str, Any]:
+    """Return the data for JSON. The keys must not change, because users rely on them."""
+    result = comparison.result
+    data = {
+        "schema": result.schema,
+        "command": result.command,
+        "began_at": result.began_at,
+        "environment": result.environment,
+        "cases": comparison.cases,
+    }
+    if sweeps := sweeps_as_data(comparison):
+        data["sweeps"] = sweeps
+    if result.requirements:
+        data["requirements"] = required_as_data(required)
+    return data
 
 
-def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
+def _exit_code(comparison: Comparison, required: Sequence[Judged]) -> int:
+    verdicts, of_requirements = {summary.verdict for summary in comparison.cases}, exit_code_of(required)
+    if FAILED in verdicts or of_requirements == 1:
+        return 1
+    return 3 if verdicts - {OK} or of_requirements else 0
+
+
+def _csv(comparison: Comparison) -> tuple[list[str], Iterator[list[CsvValue]]]:
+    """Return a row for each case and round; the headings include the units."""
+    rounds = comparison.every_round()
+    first = _csv_row(rounds[0], comparison) if rounds else {"server": None}
+    headings = list(dict.fromkeys([*first, *(name for run in rounds for name in _parameters(run.case.parameters))]))
+    rows = (_csv_row(run, comparison) for run in rounds)  # computed only if they are written
+    return headings, ([row.get(heading) for heading in headings] for row in rows)
+
+
+def _csv_row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
     """Return the values of a CSV row by heading; the headings match the names in `report --format json`."""
     summary, record = comparison.summary_of_one(measured), measured.record
     latencies = {
@@ -153,7 +197,7 @@ def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
         "task": summary.task,
         "users": summary.users,
         "python": summary.python,
-        **{name: value for name, value in summary.parameters.items() if name != "workers"},
+        **_parameters(summary.parameters),
         "round": record.round,
         "began_at": record.began_at,
         "verdict": summary.verdict,
@@ -175,116 +219,32 @@ def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
     }
 
 
-_PING_P99 = next(column for column in COLUMNS if column.name == "ping p99")
-_TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
-Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
+def _parameters(parameters: Mapping[str, CsvValue]) -> dict[str, CsvValue]:
+    return {name: value for name, value in parameters.items() if name != "workers"}
 
 
-def _matrix(comparison: Comparison) -> Grid:
-    """Return a matrix of strategies and loads; cells show the rate and, if known, share of the ceiling and ping p99."""
-    cases = cases_of(comparison.cases)
-    axes = across(cases)
-    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
-    rows: dict[str, list[Summary]] = {}
-    for summary in comparison.cases:
-        rows.setdefault(name_of(summary.case, cases, without=axes), []).append(summary)
-    rows = dict(sorted(rows.items(), key=lambda row: fmean(summary.rank or len(rows) for summary in row[1])))
-    for summary in comparison.ceilings:
-        rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
-    ceilings = set(map(id, comparison.ceilings))
-    columns = list(zip(*settings, strict=True))
-    shorts = [told_apart((str(value) for value in column), WIDEST_HEADING) for column in columns]
-    headings = [
-        "\n".join(
-            axis(name).label(value if isinstance(value, int) else short[str(value)])
-            for name, value, short in zip(axes, setting, shorts, strict=True)
-        )
-        for setting in settings
-    ]
-    return Grid(
-        [comparison.noun],
-        [Heading(heading) for heading in headings],
-        [
-            [TableCell(name), *(_rate_and_ping(_covering(same, axes, setting), ceilings) for setting in settings)]
-            for name, same in rows.items()
-        ],
-        gap=2,
-        is_spaced=True,
-    )
-
-
-def _legend_of_cells(comparison: Comparison) -> str:
-    """Return the names of the figures that at least one cell of the matrix shows."""
-    cases, ceilings = comparison.cases, comparison.ceilings
-    figures = ["transactions per second"]
-    if any(case.of_ceiling is not None for case in cases):
-        figures.append("share of the ceiling")
-    if any(case.ping_s for case in [*cases, *ceilings]):
-        figures.append("ping p99")
-    return f"each cell: {', '.join(figures)}"
-
-
-def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
-    """Return the case with these values; a case without a value on an axis appears in each column of the axis."""
-    wanted = dict(zip(axes, setting, strict=True))
-    return next(
-        (summary for summary in summaries if all(summary.case.get(name) in (None, wanted[name]) for name in axes)), None
-    )
-
-
-def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
-    if case is None:
-        return TableCell("")
-    if case.verdict == FAILED or case.rate_per_s is None:
-        return TableCell("failed ", STYLES[FAILED])
-    best = "rate_per_s" in case.best
-    mark = "*" if best else "?" if case.verdict != OK else " "
-    lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
-    if case.of_ceiling is not None and id(case) not in ceilings:
-        lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
-    if case.ping_s:
-        lines.append(f"{_PING_P99.text(case)} ")
-    return TableCell("\n".join(lines), "bold green" if best else STYLES.get(case.verdict, ""))
-
-
-def as_across(comparison: Comparison, axis_name: str) -> RenderableType:
-    """Return a table of rates and a table of CPU times per transaction, each with a column for every value of the axis.
-
-    Raises:
-        BadInputError: fewer than two values of the axis were measured.
-    """
-    table = across_of(comparison, axis_name)
-    parts = [part for figure in SPEED_CORRECTED for part in (_along(table, figure), Text())]
-    return Group(*parts, Text(_legend(table), "dim"))
-
-
-def _along(table: Across, figure: str) -> Grid:
-    differing = varying(list(table.rows))
-    several = len({case.server for case in table.rows}) > 1
-    rows = []
-    for case, cells in table.rows.items():
-        words = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
-        name = TableCell(" ".join(words) or case.server)
-        rows.append([name, *(TableCell(_difference(cells.get(value), figure)) for value in table.values)])
-    headings = [Heading(axis(table.axis).label(value)) for value in table.values]
-    return Grid([_TITLES[figure]], headings, rows, gap=2)
-
-
-def _difference(cell: Cell | None, figure: str) -> str:
-    """Return a text such as `9,800  +31 %`; omit the difference if it is not significant, or for the first value."""
-    if cell is None:
-        return ""
-    value, difference = cell.figures.get(figure), cell.differences[figure]
-    if cell.summary.verdict == FAILED or value is None:
-        return f"failed{'':>9}"
-    text = formatting.rate(value) if figure == "rate_per_s" else f"{1e6 * value:,.0f} µs"
-    change = "" if difference is None else f"{100 * difference:+.0f} %"
-    return f"{text}{'' if cell.summary.verdict == OK else ' ?'} {change:>8}"
-
-
-def _legend(table: Across) -> str:
-    first = axis(table.axis).label(table.values[0])
-    words = f"rates are adjusted for CPU speed; differences are relative to {first}; blank: not significant"
-    for name, fraction in table.noise.items():
-        words += f"; two measurements of the same version differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
-    return f"{words}\n?: suspect or unclear, so not compared; {INVOCATION} report without --across shows the reasons"
+def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield the name and value of each fact that is needed to reproduce the result."""
+    result, machine = comparison.result, comparison.result.environment
+    yield "command", shlex.join(result.command)
+    if comparison.cases or comparison.ceilings:
+        conditions = [footnote(comparison)[-1], load_tool_share(result), f"seed {result.seed}"]
+        yield "conditions", " · ".join(filter(None, conditions))
+    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
+    yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
+    yield "system", machine.system
+    for version, build in machine.pythons.items():
+        yield f"Python {version}", build
+    packages_of = machine.packages_of or {"": machine.packages}
+    for python, packages in packages_of.items():
+        name = f"packages of Python {python}" if len(packages_of) > 1 else "packages"
+        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
+    yield from ((tool, version) for tool, version in machine.tools.items() if version)
+    if result.records:
+        started = next((record for record in result.records if record.tool_command), result.records[0])
+        yield f"{started.tool} command", shlex.join(started.tool_command)
+        averages = [record.load_average for record in result.records]
+        low, high = (formatting.significant(value, 2) for value in (min(averages), max(averages)))
+        yield "load average", f"{low} to {high} before each case"
+    if machine.commit:
+        yield "Under Siege", f"commit {machine.commit}"

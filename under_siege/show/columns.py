@@ -1,17 +1,13 @@
 """Define the columns of the comparison table, the format of their figures, and when each column is shown."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from under_siege import formatting
 from under_siege.judge.case_names import varying
 from under_siege.judge.summary import Interval, Latency, Speed, Summary, half_width
-from under_siege.record.case import Case
-from under_siege.show.text_tables import Heading, TableCell
 
 NO_SERVER = "bare"  # server name, in result files, of a ceiling that was measured without a server
-MARK = "→"  # marks the rank of a recommended case
-STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 CellText = Callable[[Summary], str]
 
 
@@ -20,24 +16,11 @@ class Column:
     """A column for one metric. The cell of a case that lacks the metric is empty."""
 
     name: str
-    in_terminal: str  # heading of one or two lines, as in `Heading`
+    in_terminal: str  # heading of one or two lines
     text: CellText
     figure: str = ""  # metric name in `Summary.best`; empty if no value counts as best
     is_wide: bool = False  # whether a terminal shows the column only with --wide
     margin: CellText | None = None  # half-width of the confidence interval
-
-    @property
-    def heading(self) -> Heading:
-        return Heading(self.name, self.in_terminal)
-
-    def cell(self, summary: Summary) -> TableCell:
-        """Return the cell of a case, highlighted if `Summary.best` contains the column's metric."""
-        text = self.text(summary)
-        if self.margin and (margin := self.margin(summary)):
-            text = f"{text} ± {margin}"
-        if self.figure in summary.best:  # the star is for readers who can't see bold text
-            return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text}*")
-        return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text} " if self.figure else text)
 
 
 def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> CellText:
@@ -96,23 +79,14 @@ COLUMNS = (
 )
 
 
-def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]:
-    """Return the columns in which at least one case has a figure.
-
-    Without `wide`, omit the less important columns, but keep `workers` if the cases differ in it.
-    """
+def columns_for(shown: Sequence[Summary]) -> list[Column]:
+    """Return the columns in which at least one case has a figure; `workers` is not wide if the cases differ in it."""
     differing = varying([summary.case for summary in shown])
     return [
-        column
+        replace(column, is_wide=column.is_wide and column.name not in differing)
         for column in COLUMNS
-        if (wide or not column.is_wide or column.name in differing) and any(map(column.text, shown))
+        if any(map(column.text, shown))
     ]
-
-
-def rank_of(summary: Summary, recommended: Collection[Case]) -> TableCell:
-    """Return the rank of a case, with a mark if it is recommended."""
-    rank = str(summary.rank or "")
-    return TableCell(f"{MARK} {rank}", "bold green") if summary.case in recommended else TableCell(rank)
 
 
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:

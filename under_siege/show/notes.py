@@ -16,6 +16,7 @@ from under_siege.load.body_rule import BodyRule
 from under_siege.record.case import axis
 from under_siege.record.record import Record, Result
 from under_siege.show.columns import COLUMNS, NO_SERVER, name_in_table
+from under_siege.show.view import STAR
 
 
 def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
@@ -248,6 +249,8 @@ def _briefly(value_s: float) -> str:
 def footnote(comparison: Comparison) -> list[str]:
     """Return lines that explain how to read the figures, and a last line with the conditions of the measurement."""
     result, records = comparison.result, comparison.result.records
+    if not records:
+        return []
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
     conditions = [
@@ -258,7 +261,7 @@ def footnote(comparison: Comparison) -> list[str]:
         f"memory: {'+'.join(sorted(kinds)).upper()}" if kinds else "",
     ]
     starred = any(summary.best for summary in comparison.cases)
-    star = "* not significantly worse than the best in its column" if starred else ""
+    star = f"{STAR} not significantly worse than the best in its column" if starred else ""
     rounds = [summary.rounds for summary in shown]
     how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
     rows = " · ".join(filter(None, [_order(comparison.cases), _lower_bounds(shown)]))

@@ -11,6 +11,7 @@ from under_siege import formatting
 from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.show.text_tables import markdown_table, plain, plain_table
+from under_siege.show.view import Cell, Column, Row, Table, Tone
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 
@@ -98,6 +99,20 @@ def _availability(value: float) -> str:
         return "100 %"
     digits = max(2, 1 - math.floor(math.log10(100 - value)))
     return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f} %"
+
+
+_TONES = {MET: Tone.GOOD, MISSED: Tone.WORST, UNDECIDED: Tone.WARNING}
+
+
+def required_table(results: Sequence[Judged]) -> Table:
+    """Return a table with a row for each requirement and case; it has no rows if there are no requirements."""
+    rows, before = [], ""
+    for line in lines(results):
+        requirement = Cell(line.requirement, in_terminal="" if line.requirement == before else None)
+        rows.append(Row([requirement, Cell(line.outcome, _TONES[line.outcome]), Cell(line.name), Cell(line.measured)]))
+        before = line.requirement
+    columns = [Column(heading, is_text=True) for heading in HEADINGS]
+    return Table("requirements", "Requirements", columns, rows, caption=[in_short(results)])
 
 
 _STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}

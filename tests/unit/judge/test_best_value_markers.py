@@ -14,7 +14,8 @@ from under_siege.judge.metrics import MEASURES, PING_TOLERANCE_S
 from under_siege.judge.ranking import leaders, summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.record import load
-from under_siege.show.columns import columns_for
+from under_siege.run.view import view
+from under_siege.show.view import Tone
 
 WAIT = MEASURES["response_p50_s"]  # lower is better
 
@@ -116,9 +117,8 @@ def loss(case: Summary, figure: str, *, more: bool) -> float:
 
 
 def test_exactly_the_cases_of_rank_1_have_rates_marked_as_best() -> None:
-    cases = summarize(load(ROOT / "results" / "sample.json")).cases
-    columns = columns_for(cases)
-    names = [column.name for column in columns]
-    for case in cases:
-        cells = dict(zip(names, (column.cell(case) for column in columns), strict=True))
-        assert cells["trans/s"].is_strong == (case.rank == 1)
+    comparison = summarize(load(ROOT / "results" / "sample.json"))
+    table = view(comparison).tables[0]
+    rates = [column.name for column in table.columns].index("trans/s")
+    for case, row in zip(comparison.by_rank(), table.rows, strict=True):
+        assert (row.cells[rates].tone == Tone.BEST) == (case.rank == 1)

@@ -183,7 +183,7 @@ def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, und
         told = Report(shown).formatted(dress)
         assert "missed" in told
         assert "met" in told
-    assert "`rate >= 15/s` | **missed** | 1_a | 10." in Report(shown).formatted("markdown")
+    assert "| rate &gt;= 15/s | **missed** | 1_a | 10." in Report(shown).formatted("markdown")
     told = json.loads(Report(shown).formatted("json"))["requirements"]
     assert [(one["requirement"], one["server"], one["outcome"]) for one in told] == [
         ("rate >= 15/s", "1_a", "missed"),

@@ -20,11 +20,11 @@ from sample_results import result
 from under_siege.judge.ranking import Comparison, summarize, task_cpu_s
 from under_siege.judge.summary import Summary
 from under_siege.run import chart_headlines
-from under_siege.run.page_sections import sections
+from under_siege.run.figures import figures
 from under_siege.run.scatter import Box, PlotArea, Point, placed
 from under_siege.show import canvas
 from under_siege.show.canvas import FILE, NARROW, WIDE, ChartFile, Theme, escaped, specification
-from under_siege.show.html_page import Picture
+from under_siege.show.view import Figure
 
 SAMPLE = str(ROOT / "results" / "sample.json")
 ROOM = PlotArea(50, 700, 300, 15, 6.5)  # the area in which labels are placed
@@ -32,8 +32,8 @@ UNDRAWN = '<svg width="9" height="9"></svg>'
 
 
 @functools.cache
-def pictures(name: str) -> list[Picture]:
-    return [picture for section in sections(summarize(result(name))) for picture in section.pictures]
+def pictures(name: str) -> list[Figure]:
+    return list(figures(summarize(result(name))))
 
 
 @functools.cache
@@ -97,7 +97,7 @@ def test_only_charts_on_pages_use_colours_of_the_style_sheet() -> None:
     assert "var(" not in str(FILE)
 
 
-def picture(name: str, of: str = "sample") -> Picture:
+def picture(name: str, of: str = "sample") -> Figure:
     return next(one for one in pictures(of) if one.name == name)
 
 
