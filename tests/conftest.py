@@ -24,7 +24,7 @@ from leftover_processes import Look, described, end, marking
 from other_pythons import other_pythons
 from scheduling import OrderedScheduling, ordered
 
-from under_siege.host.installation import with_packages
+from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.host.system_packages import unmet

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from load_tool_checks import ORDER, TOOLS, needed, totals_of
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, output_of, recorded
 
-from under_siege.host.installation import install_command
+from under_siege.host.installed_tool import install_command
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec, ToolOutput, Totals
 
@@ -77,7 +77,7 @@ def test_load_tools_that_compare_bodies_detect_wrong_bodies(name: str) -> None:
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_each_load_tool_reports_its_version(name: str) -> None:
     needed(name)
-    from under_siege.host.installation import isolated_tool
+    from under_siege.host.installed_tool import isolated_tool
 
     with isolated_tool(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()

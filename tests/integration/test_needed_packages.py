@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SERVERS
 
-from under_siege.host.installation import _package, _requirements
+from under_siege.host.environments import _package, _requirements
 from under_siege.measure.prepare import needed_by
 
 OURS = set(map(_package, _requirements()))

@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 
 from common.errors import BadInputError
-from under_siege.host import installation
+from under_siege.host import environments, installed_tool
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import until_signal
 from under_siege.load import DRIVERS
@@ -29,8 +29,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the only directory in which the bench finds programs; no package index is reachable."""
     (programs := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(installation, "sys", SimpleNamespace(executable=str(programs / "python")))
-    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setattr(installed_tool, "sys", SimpleNamespace(executable=str(programs / "python")))
+    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     return programs
@@ -46,7 +46,7 @@ def write_locust(folder: Path, version: str) -> str:
 def find_locust(home: Path) -> tuple[str, str, list[str]]:
     """Return the program that a run would start, its version, and the messages to the user."""
     messages: list[str] = []
-    found, version = asyncio.run(installation.tool_in(home, LOCUST, messages.append))
+    found, version = asyncio.run(installed_tool.tool_in(home, LOCUST, messages.append))
     return found.program, version, messages
 
 
@@ -67,7 +67,7 @@ def test_an_installed_load_tool_of_an_unsupported_version_is_not_used(version: s
     async def made(*_: object) -> Path:
         return own.parent
 
-    monkeypatch.setattr(installation, "environment_of", made)
+    monkeypatch.setattr(installed_tool, "environment_of", made)
     write_locust(machine, version)
     replacement = write_locust(own, "2.47.0")
     assert find_locust(machine)[:2] == (replacement, "2.47.0")
@@ -115,7 +115,7 @@ def test_a_failed_tool_build_causes_a_one_line_error(machine: Path, monkeypatch)
     async def no_build(*_: object) -> Path:
         raise BadInputError("Failed to build gevent")
 
-    monkeypatch.setattr(installation, "environment_of", no_build)
+    monkeypatch.setattr(installed_tool, "environment_of", no_build)
     expected = rf"^locust can't be installed for Python {re.escape(interpreter().version)}: Failed to build gevent; .*$"
     with pytest.raises(BadInputError, match=expected):
         find_locust(machine)
@@ -138,7 +138,7 @@ def test_a_signal_during_the_installation_of_a_load_tool_leaves_no_environment(m
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
         Thread(target=index.serve_forever).start()
         messages: list[str] = []
-        assert until_signal(installation.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
+        assert until_signal(installed_tool.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
         index.shutdown()
     assert len(messages) == 1
     assert environments(machine) == []

@@ -18,7 +18,7 @@ import pytest
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.host import installation
+from under_siege.host import environments, managed_process
 from under_siege.host.interpreter import Interpreter, interpreter, with_unique_versions
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
@@ -35,14 +35,14 @@ def user_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (packages,) = (tmp_path / "theirs" / "lib").glob("python3*/site-packages")
     (packages / "their_package.py").write_text("ANSWER = 42\n")
     (tmp_path / "dependencies.txt").write_text("# nothing\n")
-    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "pythons")
-    monkeypatch.setattr(installation, "REQUIREMENTS", tmp_path / "dependencies.txt")
+    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "pythons")
+    monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path / "dependencies.txt")
     return tmp_path / "theirs" / "bin" / "python"
 
 
 def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, list[str]]:
     messages: list[str] = []
-    return asyncio.run(installation.with_packages(interpreter(str(path)), messages.append, needed)), messages
+    return asyncio.run(environments.with_packages(interpreter(str(path)), messages.append, needed)), messages
 
 
 def test_the_python_of_the_bench_needs_no_virtual_environment() -> None:
@@ -67,13 +67,13 @@ def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: P
         made.append(folder)
         return {}, True
 
-    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(installation, "_make", make)
+    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setattr(environments, "_make", make)
     (source := tmp_path / "mine" / "shop.py").parent.mkdir()
     source.write_text("answer = 1")
 
     def environment(*names: str) -> Path | str:
-        return asyncio.run(installation.environment_with(names, interpreter(), tmp_path, lambda _told: None))
+        return asyncio.run(environments.environment_with(names, interpreter(), tmp_path, lambda _told: None))
 
     first = environment("flask", "./mine")
     (tmp_path / "mine" / "result.json").write_text("{}")
@@ -96,20 +96,20 @@ def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, m
         return list(await asyncio.gather(*wanting))
 
     other = dataclasses.replace(interpreter(), prefix="/elsewhere")
-    monkeypatch.setattr(installation, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(installation, "_make", make)
-    first, second = asyncio.run(both(*(installation.with_packages(other, messages.append) for _ in range(2))))
+    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setattr(environments, "_make", make)
+    first, second = asyncio.run(both(*(environments.with_packages(other, messages.append) for _ in range(2))))
     assert first == second
     assert len(messages) == 2
     messages.clear()
     wanted = (("flask",), interpreter(), tmp_path, messages.append)
-    first, second = asyncio.run(both(*(installation.environment_with(*wanted) for _ in range(2))))
+    first, second = asyncio.run(both(*(environments.environment_with(*wanted) for _ in range(2))))
     assert first == second
     assert len(messages) == 2
 
 
 def test_different_requirements_use_different_environments(user_python: Path, tmp_path: Path) -> None:
-    theirs, directory = interpreter(str(user_python)), installation.environment_directory
+    theirs, directory = interpreter(str(user_python)), environments.environment_directory
     assert directory(theirs, "flask") != directory(theirs)
     assert Path(prepared(user_python)[0].path).parents[1] == directory(theirs, *theirs.packages)
 
@@ -256,7 +256,7 @@ def test_an_incomplete_environment_is_recreated(
     user_python: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(installation, "LIMIT_S", 0.0)
+        patched.setattr(managed_process, "COMMAND_LIMIT_S", 0.0)
         with pytest.raises(BadInputError, match="can't create a virtual environment"):
             prepared(user_python)
     assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))

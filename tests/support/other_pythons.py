@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.host.installation import with_packages
+from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, distinct, interpreter
 
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]

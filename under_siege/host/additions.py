@@ -11,8 +11,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.host.installation import (
-    LIMIT_S,
+from under_siege.host.environments import (
     Missing,
     Tell,
     created_once,
@@ -21,6 +20,7 @@ from under_siege.host.installation import (
     run_uv,
 )
 from under_siege.host.interpreter import Interpreter, package_directories
+from under_siege.host.managed_process import COMMAND_LIMIT_S
 
 
 async def environment_beside(additions: tuple[str, ...], python: Interpreter, tell: Tell) -> Path | str:
@@ -69,5 +69,5 @@ async def _make_beside(
 
 async def _uv_output(*arguments: str) -> str:
     command = [find_uv_bin(), "--quiet", "--color=never", *arguments]
-    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True, timeout=COMMAND_LIMIT_S)
     return str(ran.stdout)

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import psutil
 
+from common.errors import BadInputError
 from under_siege.host.process_tree import descendants
 from under_siege.host.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor_client import Child
@@ -28,6 +29,8 @@ MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inh
 GRACE_S = 5.0
 LOOK_S = 0.01  # polling interval
 CALM_LOOK_S = 0.05  # polling interval during a measurement; more frequent polling would disturb it
+COMMAND_LIMIT_S = 600.0  # timeout of a command such as an installation
+LONGEST_REASON = 400  # maximum number of characters of the reason why a command failed
 
 
 class Tail:
@@ -170,6 +173,39 @@ class ManagedProcess:
                     if orphan.create_time() >= self._began_s and inherited(orphan.pid, MARK) is None:
                         left += [orphan, *offspring(orphan.pid)]
         return [process for process in left if _works(process)]
+
+
+def _last_error(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it printed nothing")
+    return last.strip()
+
+
+async def run_command(
+    command: list[str],
+    directory: Path | None = None,
+    environment: dict[str, str] | None = None,
+    reason: Callable[[str], str] = _last_error,
+) -> None:
+    """Run the command and wait until it ends.
+
+    Args:
+        reason: function that extracts the reason for a failure from the output.
+
+    Raises:
+        BadInputError: the command failed, or took too long.
+    """
+    process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
+    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
+    try:
+        in_time = await process.wait(COMMAND_LIMIT_S)
+    finally:
+        await process.stop()
+    await until(lambda: not any(output.reading() for output in outputs), 1.0)
+    if not in_time:
+        raise BadInputError(f"it took longer than {COMMAND_LIMIT_S:.0f} s")
+    if process.process.returncode != 0:
+        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:LONGEST_REASON])
 
 
 def offspring(pid: int) -> list[psutil.Process]:

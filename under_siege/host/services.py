@@ -15,8 +15,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from common.errors import BadInputError
-from under_siege.host.installation import run_command
-from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, until
+from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, run_command, until
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import kept

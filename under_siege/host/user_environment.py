@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.host.installation import environment_of
+from under_siege.host.environments import environment_of
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter
 
 _VENVS = (".venv", "venv", "env")

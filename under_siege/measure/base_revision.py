@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.host.installation import DIRECTORY
+from under_siege.host.environments import DIRECTORY
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, interpreter
 from under_siege.record.case import REVISION, Value
 from under_siege.record.result_file import legible

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from common.workers import usable_cpus
-from under_siege.host.installation import Tool
+from under_siege.host.installed_tool import Tool
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import watching_machine
 from under_siege.host.managed_process import CALM_LOOK_S, ManagedProcess, Tail, how_it_ended, reading_lines, until

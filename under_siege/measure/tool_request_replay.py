@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from under_siege.host.installation import Tool
+from under_siege.host.installed_tool import Tool
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.load.http_client import MORE_BYTES, HttpResponse
 from under_siege.load.request import Request

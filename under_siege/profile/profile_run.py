@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from common.errors import one_line
-from under_siege.host.installation import Tool
+from under_siege.host.installed_tool import Tool
 from under_siege.host.machine_speed import machine_between
 from under_siege.host.services import Services
 from under_siege.load.http_client import client

@@ -10,7 +10,7 @@ import msgspec
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.host.installation import with_packages
+from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT
 from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal

@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from under_siege.host.installation import install_command, isolated_tool
+from under_siege.host.installed_tool import install_command, isolated_tool
 from under_siege.load.siege import Siege
 from under_siege.load.tool import LoadSpec, ToolResponse
 

@@ -8,31 +8,21 @@ import math
 import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO
 
-from packaging.requirements import Requirement
-from packaging.version import InvalidVersion
 from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.host.interpreter import Interpreter, interpreter
 from under_siege.host.lock_files import locked_requirements
-from under_siege.host.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
-from under_siege.host.system_packages import install_one_of
-from under_siege.load.tool import Driver, LoadSpec
-from under_siege.paths import ROOT, cache_directory, server_environment
+from under_siege.host.managed_process import CALM_LOOK_S, run_command, until
+from under_siege.paths import ROOT, cache_directory
 
 DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
-LIMIT_S = 600.0
-_LONGEST_ERROR = 400
 _DONE = "done.json"  # state of the sources, and missing packages; written when the environment is complete
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
@@ -253,153 +243,3 @@ def _reason_of_uv(output: str) -> str:
     lines = [line for line in head.splitlines() if line.strip()]
     errors = [line for line in build.splitlines() if line.startswith("hint:") or re.search(r"[eE]rror\b", line)]
     return "; ".join(_BULLET.sub("", line).strip() for line in (*lines, *errors[-1:]))
-
-
-def _last_error(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it printed nothing")
-    return last.strip()
-
-
-async def run_command(
-    command: list[str],
-    directory: Path | None = None,
-    environment: dict[str, str] | None = None,
-    reason: Callable[[str], str] = _last_error,
-) -> None:
-    """Run the command and wait until it ends.
-
-    Args:
-        reason: function that extracts the reason for a failure from the output.
-
-    Raises:
-        BadInputError: the command failed, or took too long.
-    """
-    process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
-    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
-    try:
-        in_time = await process.wait(LIMIT_S)
-    finally:
-        await process.stop()
-    await until(lambda: not any(output.reading() for output in outputs), 1.0)
-    if not in_time:
-        raise BadInputError(f"it took longer than {LIMIT_S:.0f} s")
-    if process.process.returncode != 0:
-        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:_LONGEST_ERROR])
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """An installed load tool."""
-
-    driver: Driver
-    program: str
-    home: Path
-
-    def environment(self) -> dict[str, str]:
-        """Return the tool's environment variables, which set its home directory and omit the user's Locust settings."""
-        others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
-        return {**others, "HOME": str(self.home)}
-
-    def command(self, order: LoadSpec) -> list[str]:
-        """Return the command that generates the load; write the files that it needs, and remove earlier results."""
-        for name in self.driver.results:
-            (self.home / name).unlink(missing_ok=True)
-        _write(self.home, self.driver.files(order))
-        return self.driver.command(self.program, self.home, order)
-
-    def results(self) -> dict[str, str]:
-        """Return the contents of the result files that the tool has written."""
-        written = [name for name in self.driver.results if (self.home / name).is_file()]
-        return {name: (self.home / name).read_text(errors="replace") for name in written}
-
-    def version(self) -> str:
-        command = [self.program, *self.driver.version_options]
-        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
-        return self.driver.version(run.stdout + run.stderr)
-
-
-@contextmanager
-def isolated_tool(driver: Driver) -> Iterator[Tool]:
-    """Yield the tool with a temporary home directory; raise BadInputError if it is not installed."""
-    program = find(driver)
-    with TemporaryDirectory(prefix="under-siege-") as name:
-        _write(Path(name), driver.settings)
-        yield Tool(driver, program, Path(name))
-
-
-async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
-    """Return the tool, which uses `home` as its home directory, and its version.
-
-    On first use, install a PyPI tool in its own environment if it is missing or has an unsupported version.
-
-    Raises:
-        BadInputError: the tool is not installed and can't be installed.
-    """
-    _write(home, driver.settings)
-    for program in _programs(driver):
-        tool = Tool(driver, program, home)
-        version = await asyncio.to_thread(tool.version)
-        if _is_supported(version, driver.requirement):
-            return tool, version
-    tool = Tool(driver, await _installed(driver, tell), home)
-    return tool, await asyncio.to_thread(tool.version)
-
-
-def _is_supported(version: str, requirement: str) -> bool:
-    try:
-        return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
-    except InvalidVersion:  # the program printed no version, for example because it is broken
-        return False
-
-
-async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
-    """Return the path of the program; on first use, install a PyPI tool in its own environment."""
-    if not driver.requirement:
-        return find(driver)
-    python = interpreter()
-    try:
-        environment = await environment_of((driver.requirement,), python, ROOT, tell)
-    except BadInputError as error:
-        raise BadInputError(
-            f"{driver.name} can't be installed for Python {python.version}: {error}; fix this problem and retry, "
-            f"or install {driver.requirement} yourself and put {driver.name} on the PATH"
-        ) from None
-    return str(environment / "bin" / driver.program)
-
-
-def _write(home: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files that only this user can read, because they may contain secrets."""
-    for path, contents in files.items():
-        (home / path).parent.mkdir(exist_ok=True)
-        (home / path).touch(0o600)
-        (home / path).write_bytes(contents.encode() if isinstance(contents, str) else contents)
-
-
-def check(driver: Driver, orders: Iterable[LoadSpec], *statuses: int) -> None:
-    """Raise BadInputError if the tool can't generate one of the loads, or can't recognize an expected status."""
-    odd = next((status for status in statuses if not 200 <= status < 300), None)
-    if odd is not None and not driver.streams_responses:
-        raise BadInputError(f"{driver.name} accepts only status 2xx, but {odd} is expected; use siege")
-    for order in orders:
-        if refusal := driver.refusal(order):
-            raise BadInputError(refusal)
-
-
-def find(driver: Driver) -> str:
-    """Return the path of the program; if it is missing, raise BadInputError with the command that installs it."""
-    if programs := _programs(driver):
-        return programs[0]
-    raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
-
-
-def _programs(driver: Driver) -> list[str]:
-    """Return the paths at which the program exists: on the PATH, or next to the Python that runs the bench."""
-    paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
-    return [path for path in dict.fromkeys(paths) if path]
-
-
-def install_command(driver: Driver) -> str:
-    if driver.requirement:
-        return f"{sys.executable} -m pip install {driver.requirement}"
-    return install_one_of(driver.packages, driver.name)
