@@ -14,7 +14,7 @@ from other_pythons import old_pythons
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.host.lock_files import locked_requirements
+from under_siege.host.environments import locked_requirements
 from under_siege.host.user_environment import UserEnvironment, user_environment
 from under_siege.measure import base_revision
 from under_siege.record.record import Result, load

@@ -50,7 +50,7 @@ def find_locust(home: Path) -> tuple[str, str, list[str]]:
     return found.program, version, messages
 
 
-def environments(machine: Path) -> list[str]:
+def created(machine: Path) -> list[str]:
     return [path.name for path in (machine.parent / "made").iterdir() if path.is_dir()]
 
 
@@ -108,7 +108,7 @@ def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machi
     assert "this is done once" in making
     assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
     assert f"; fix this problem and retry, or install {LOCUST.requirement} yourself" in error
-    assert environments(machine) == []
+    assert created(machine) == []
 
 
 def test_a_failed_tool_build_causes_a_one_line_error(machine: Path, monkeypatch) -> None:
@@ -141,7 +141,7 @@ def test_a_signal_during_the_installation_of_a_load_tool_leaves_no_environment(m
         assert until_signal(installed_tool.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
         index.shutdown()
     assert len(messages) == 1
-    assert environments(machine) == []
+    assert created(machine) == []
 
 
 def test_supported_load_tool_versions_equal_those_in_the_test_requirements() -> None:

@@ -18,7 +18,7 @@ import pytest
 from plans import plan_of
 
 from common.errors import BadInputError
-from under_siege.host import environments, managed_process
+from under_siege.host import environments
 from under_siege.host.interpreter import Interpreter, interpreter, with_unique_versions
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
@@ -59,16 +59,24 @@ def test_an_environment_is_created_once_with_the_packages_of_the_user(user_pytho
     assert prepared(user_python) == (python, [])
 
 
-def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: Path, monkeypatch) -> None:
-    made = []
+def creating(monkeypatch: pytest.MonkeyPatch, folder: Path, at_once: int = 1) -> list[str]:
+    """Let uv create only empty environments, `at_once` at the same time; return the list to which they are added."""
+    created: list[str] = []
 
-    async def make(folder: Path, *_: object) -> tuple[dict[str, str], bool]:
-        await asyncio.to_thread(folder.mkdir, exist_ok=True)
-        made.append(folder)
-        return {}, True
+    async def run_uv(command: str, *arguments: str, **_) -> None:
+        if command == "venv":
+            await asyncio.to_thread(Path(arguments[-1], "bin", "python").parent.mkdir, parents=True)
+            await asyncio.to_thread(Path(arguments[-1], "bin", "python").touch)
+            created.append(arguments[-1])
+            assert await until(lambda: len(created) >= at_once, 20)
 
-    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(environments, "_make", make)
+    monkeypatch.setattr(environments, "DIRECTORY", folder / "made")
+    monkeypatch.setattr(environments, "_run_uv", run_uv)
+    return created
+
+
+def test_an_environment_depends_on_its_requirements_and_on_local_sources(tmp_path: Path, monkeypatch) -> None:
+    created = creating(monkeypatch, tmp_path)
     (source := tmp_path / "mine" / "shop.py").parent.mkdir()
     source.write_text("answer = 1")
 
@@ -76,42 +84,26 @@ def test_an_environment_is_recreated_after_a_source_file_has_changed(tmp_path: P
         return asyncio.run(environments.environment_with(names, interpreter(), tmp_path, lambda _told: None))
 
     first = environment("flask", "./mine")
+    assert environment("django", "./mine") != first
     (tmp_path / "mine" / "result.json").write_text("{}")
-    assert (environment("./mine", "flask"), len(made)) == (first, 1)
+    assert (environment("./mine", "flask"), len(created)) == (first, 2)
     os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
-    assert (environment("flask", "./mine"), len(made)) == (first, 2)
-    assert (environment("flask", "./mine"), len(made)) == (first, 2)
+    assert environment("flask", "./mine") != first
+    assert (environment("flask", "./mine") != first, len(created)) == (True, 3)
 
 
-def test_concurrent_runs_create_a_shared_environment_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both runs share a process, but each of them opens the lock file, as two processes would."""
-    messages: list[str] = []
+def test_concurrent_runs_can_create_the_same_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither run waits for the other, and both use the environment that is complete first."""
+    created = creating(monkeypatch, tmp_path, at_once=2)
 
-    async def make(folder: Path, *_: object) -> tuple[dict[str, str], bool]:
-        await asyncio.to_thread(folder.mkdir)  # fails if the directory exists
-        assert await until(lambda: any("waiting for another run" in one for one in messages), 20)
-        return {}, True
+    async def both() -> list[Path | str]:
+        wanted = (("flask",), interpreter(), tmp_path, lambda _told: None)
+        return list(await asyncio.gather(*(environments.environment_with(*wanted) for _ in range(2))))
 
-    async def both(*wanting) -> list[object]:
-        return list(await asyncio.gather(*wanting))
-
-    other = dataclasses.replace(interpreter(), prefix="/elsewhere")
-    monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
-    monkeypatch.setattr(environments, "_make", make)
-    first, second = asyncio.run(both(*(environments.with_packages(other, messages.append) for _ in range(2))))
+    first, second = asyncio.run(both())
     assert first == second
-    assert len(messages) == 2
-    messages.clear()
-    wanted = (("flask",), interpreter(), tmp_path, messages.append)
-    first, second = asyncio.run(both(*(environments.environment_with(*wanted) for _ in range(2))))
-    assert first == second
-    assert len(messages) == 2
-
-
-def test_different_requirements_use_different_environments(user_python: Path, tmp_path: Path) -> None:
-    theirs, directory = interpreter(str(user_python)), environments.environment_directory
-    assert directory(theirs, "flask") != directory(theirs)
-    assert Path(prepared(user_python)[0].path).parents[1] == directory(theirs, *theirs.packages)
+    assert len(created) == 2
+    assert list((tmp_path / "made").iterdir()) == [first]
 
 
 class FakeIndex(BaseHTTPRequestHandler):
@@ -158,9 +150,6 @@ def test_unneeded_packages_are_neither_installed_nor_reported_as_missing(
     assert (len(messages), lean.missing) == (1, ())
     everything, messages = prepared(user_python)
     assert (len(messages), [name for name, _ in everything.missing]) == (3, ["far_away"])
-    assert lean.path != everything.path
-    again, messages = prepared(user_python, needed={"at_hand"})
-    assert (again.path, messages) == (everything.path, [])  # reuses the larger environment
 
 
 def write_wheel(folder: Path, name: str) -> None:
@@ -210,14 +199,25 @@ def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, m
     subprocess.run([python.path, "-c", "import from_source"], check=True)
 
 
-@pytest.mark.parametrize("trouble", ["no listener", "unreachable proxy"])
-def test_an_unreachable_package_index_is_reported(trouble, user_python, tmp_path, monkeypatch, index) -> None:
-    without_index(trouble, monkeypatch, index)
-    (tmp_path / "dependencies.txt").write_text("far_away\n")
+@pytest.mark.parametrize("trouble", ["no listener", "unreachable proxy", "503"])
+def test_a_run_without_a_package_index_fails_and_a_later_run_installs_the_packages(
+    trouble, user_python, tmp_path, monkeypatch, index
+) -> None:
+    (tmp_path / "dependencies.txt").write_text("at_hand\nfar_away\n")
+    (tmp_path / "wheels").mkdir()
+    write_wheel(tmp_path / "wheels", "at_hand")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    with monkeypatch.context() as patched:
+        without_index(trouble, patched, index)
+        with pytest.raises(BadInputError, match=r"can't be installed for .*: no package index could be reached .http"):
+            prepared(user_python)
+    assert not list((tmp_path / "pythons").iterdir())
+    write_wheel(tmp_path / "wheels", "far_away")
     python, messages = prepared(user_python)
-    assert "no package index could be reached (http" in messages[-1]
-    assert "; the next run will retry" in messages[-1]
-    assert "no package index" in python.why_missing("far_away")
+    assert (len(messages), python.missing) == (1, ())
+    subprocess.run([python.path, "-c", "import at_hand, far_away"], check=True)
+    without_index(trouble, monkeypatch, index)
+    assert prepared(user_python) == (python, [])
 
 
 def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[FakeIndex]) -> None:
@@ -231,36 +231,12 @@ def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[Fak
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
 
 
-def test_the_next_run_installs_a_package_once_the_index_is_reachable_again(
-    user_python, tmp_path, monkeypatch, index
-) -> None:
-    without_index("503", monkeypatch, index)
-    (tmp_path / "dependencies.txt").write_text("at_hand\nfar_away\n")
-    (tmp_path / "wheels").mkdir()
-    write_wheel(tmp_path / "wheels", "at_hand")
-    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
-    python, messages = prepared(user_python)
-    assert "no package index could be reached (http" in messages[-1]
-    assert "; the next run will retry" in messages[-1]
-    assert "no package index" in python.why_missing("far_away")
-    monkeypatch.setattr(index, "status", 404)
-    write_wheel(tmp_path / "wheels", "far_away")
-    python, messages = prepared(user_python)
-    assert len(messages) == 1
-    assert python.missing == ()
-    subprocess.run([python.path, "-c", "import at_hand, far_away"], check=True)
-    assert prepared(user_python) == (python, [])
-
-
-def test_an_incomplete_environment_is_recreated(
-    user_python: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(managed_process, "COMMAND_LIMIT_S", 0.0)
-        with pytest.raises(BadInputError, match="can't create a virtual environment"):
-            prepared(user_python)
-    assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))
-    assert prepared(user_python)[1]
+def test_an_environment_whose_python_has_been_removed_is_recreated(user_python: Path) -> None:
+    python, _ = prepared(user_python)
+    Path(python.path).unlink()
+    again, messages = prepared(user_python)
+    assert (again, len(messages)) == (python, 1)
+    assert Path(python.path).exists()
 
 
 class SilentWatcher:

@@ -11,8 +11,7 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
-from under_siege.host.additions import environment_beside
-from under_siege.host.environments import environment_with, with_packages
+from under_siege.host.environments import environment_beside, environment_with, with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
