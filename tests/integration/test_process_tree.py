@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -12,8 +13,15 @@ import pytest
 from conftest import wait_until
 
 from under_siege.host import process_tree
-from under_siege.host.process_tree import children, descendants
-from under_siege.host.supervisor import inherited, is_resource_tracker, is_running, pids_with_variable
+from under_siege.host.process_tree import (
+    children,
+    descendants,
+    exit_status,
+    inherited,
+    is_resource_tracker,
+    is_running,
+    pids_with_variable,
+)
 
 # Two threads start processes in new sessions. Processes without children have an empty environment.
 FAMILY = """
@@ -65,7 +73,6 @@ input()
 """
 
 
-@pytest.mark.skipif(not process_tree.HAS_CHILDREN_FILES, reason="this system has no files that list child processes")
 def test_orphans_reparented_during_the_search_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(sys.executable, "-c", INHERITS) as subreaper:
         wait_until(lambda: len(pids_from_psutil(subreaper.pid, recursive=True)) == 3)
@@ -96,9 +103,11 @@ def test_processes_are_found_by_an_environment_variable() -> None:
 def test_an_ended_process_has_no_descendants() -> None:
     with running("sleep", "60") as process:
         assert is_running(process.pid)
+        assert exit_status(process.pid) is None
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not is_running(process.pid)  # a zombie
+        assert exit_status(process.pid) == -signal.SIGKILL
         process.wait()
         assert not is_running(process.pid)
         assert (children(process.pid), descendants(process.pid)) == ([], [])

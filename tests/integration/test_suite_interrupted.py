@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import bench_command, gone, wait_until
-from leftover_processes import ON_LINUX, commands
+from leftover_processes import commands
 from load_tool_checks import needed
 
 from under_siege.host.managed_process import offspring
@@ -42,7 +42,6 @@ environment = { DATABASE = "{postgresql}", IN = "{folder}" }
 """
 
 
-@ON_LINUX
 @pytest.mark.parametrize(
     ("by", "server", "inside"),
     [

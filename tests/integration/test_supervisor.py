@@ -16,12 +16,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from conftest import ROOT, SUPPORT, TESTS, WAITING, bench_command, gone, is_free, wait_until
-from leftover_processes import ON_LINUX, commands
+from leftover_processes import commands
 from plans import plan_of
 
-from under_siege.host import supervisor, supervisor_client
+from under_siege.host import supervisor_client
 from under_siege.host.managed_process import ManagedProcess, offspring
-from under_siege.host.supervisor import RUN_MARK
 from under_siege.host.supervisor_client import SUPERVISOR, another_supervisor, kept
 from under_siege.paths import script, server_environment
 
@@ -52,7 +51,6 @@ def started(*words: str) -> ManagedProcess:
     return ManagedProcess([sys.executable, *words], environment=server_environment())
 
 
-@ON_LINUX
 def test_a_daemon_without_environment_variables_ends_when_the_server_is_stopped(daemon_pid: Path) -> None:
     server = started(str(HIDES), "--port", "0")
     hidden = wait_until(lambda: daemon(daemon_pid))
@@ -73,7 +71,6 @@ def test_stopping_a_process_without_daemons_also_ends_its_child_processes() -> N
     asyncio.run(other.stop())
 
 
-@ON_LINUX
 def test_semaphores_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     stubborn = started("-c", script_with_semaphore(tmp_path))
     semaphore = semaphore_path(tmp_path)
@@ -81,7 +78,6 @@ def test_semaphores_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     assert not semaphore.exists()
 
 
-@ON_LINUX
 def test_semaphores_are_removed_after_the_bench_is_killed(tmp_path: Path) -> None:
     words = [sys.executable, "-c", script_with_semaphore(tmp_path)]
     imports = "import os; from under_siege.host.managed_process import ManagedProcess"
@@ -109,18 +105,6 @@ def semaphore_path(folder: Path) -> Path:
     return semaphore
 
 
-@ON_LINUX
-def test_stopping_a_process_does_not_kill_daemons_of_other_processes(daemon_pid: Path) -> None:
-    server = started(str(HIDES), "--port", "0")
-    hidden = wait_until(lambda: daemon(daemon_pid))
-    later = started("-c", DAEMON)
-    asyncio.run(later.stop())
-    assert not gone(hidden)
-    asyncio.run(server.stop())
-    assert gone(hidden)
-
-
-@ON_LINUX
 def test_a_daemon_is_ended_only_when_the_process_that_started_it_is_stopped(tmp_path: Path) -> None:
     file = tmp_path / "daemon"
     write_pid = f"pathlib.Path({str(file)!r}).write_text(str(os.getpid()))"
@@ -134,7 +118,6 @@ def test_a_daemon_is_ended_only_when_the_process_that_started_it_is_stopped(tmp_
     assert gone(marked)
 
 
-@ON_LINUX
 def test_the_supervisor_reaps_ended_orphans() -> None:
     forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
     forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
@@ -218,73 +201,11 @@ def at_work(pid: int, *words: str) -> tuple[list[psutil.Process], str] | None:
     return (family, seen) if all(word in seen for word in words) else None
 
 
-class FakeClock:
-    """A clock that advances only during sleep."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, for_s: float) -> None:
-        self.now_s += for_s
-
-
-class StubbornProcesses:
-    """Processes that end only when killed; `killed_s` has the time of the first SIGKILL to each of them."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
-        self.clock, self.pids, self.killed_s = FakeClock(), pids, dict[int, float]()
-        shown = SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG, kill=self.kill)
-        monkeypatch.setattr(supervisor, "time", self.clock)
-        monkeypatch.setattr(supervisor, "os", shown)
-
-    def kill(self, pid: int, number: int) -> None:
-        assert number == signal.SIGKILL
-        self.killed_s.setdefault(pid, self.clock.now_s)
-
-    def remaining(self) -> list[int]:
-        return [pid for pid in self.pids if pid not in self.killed_s]
-
-
-def test_only_resource_trackers_get_two_seconds_before_they_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    tracker, other = 11, 12
-    processes = StubbornProcesses(monkeypatch, tracker, other)
-    monkeypatch.setattr(supervisor, "is_resource_tracker", lambda pid: pid == tracker)
-    one = supervisor.Supervisor(None, "")
-    monkeypatch.setattr(one, "_left", processes.remaining)
-    one.end_all()
-    assert processes.killed_s[other] == 0
-    assert 2.0 <= processes.killed_s[tracker] < 2.1
-    assert processes.clock.now_s < 2.2
-
-
-def test_waiting_for_a_process_that_cannot_be_killed_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = StubbornProcesses(monkeypatch, 11)
-    monkeypatch.setattr(supervisor, "is_resource_tracker", lambda _: False)
-    one = supervisor.Supervisor(None, "")
-    monkeypatch.setattr(one, "_left", lambda: processes.pids)
-    one.end_all()
-    assert processes.killed_s[11] == 0
-    assert 10.0 <= processes.clock.now_s < 10.1
-
-
-def test_orphans_are_found_by_an_environment_variable_on_systems_without_subreapers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(supervisor, "descendants", lambda _: [])
-    monkeypatch.setattr(supervisor, "is_running", lambda pid: pid != 4)
-    marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
-    monkeypatch.setattr(supervisor, "pids_with_variable", lambda *mark: marked[mark])
-    assert supervisor.Supervisor(None, "ours")._left() == [2]
-
-
 def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The temporary supervisor would remove these directories only if the bench were killed."""
-    outer = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
+    outer = SimpleNamespace(folders=[tmp_path], is_lost=lambda: False)
     monkeypatch.setattr(supervisor_client, "_KEPT", [outer])
     with another_supervisor():
         inner = kept()
@@ -297,30 +218,6 @@ def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervi
     assert kept() is outer
 
 
-class IdleSupervisor:
-    """A supervisor without processes."""
-
-    def __init__(self) -> None:
-        self.folders, self.has_ended = [], False
-
-    def lives(self) -> bool:
-        return not self.has_ended
-
-    def end_if_idle(self) -> None:
-        self.has_ended = True
-
-
-def test_a_temporary_supervisor_that_started_no_process_ends_after_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_client, "_KEPT", [])
-    monkeypatch.setattr(supervisor_client, "SupervisorClient", IdleSupervisor)
-    with another_supervisor():
-        inner = kept()
-        assert inner.lives()
-    assert not inner.lives()
-    assert kept() is not inner
-
-
-@ON_LINUX
 def test_a_bench_killed_under_load_leaves_no_processes_and_no_files(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
@@ -335,7 +232,6 @@ def test_a_bench_killed_under_load_leaves_no_processes_and_no_files(daemon_pid: 
         wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), CLEANUP_LIMIT_S)
 
 
-@ON_LINUX
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 def test_a_killed_bench_leaves_no_services_or_directories(tmp_path: Path) -> None:
     shop = TESTS / "suites" / "shop"

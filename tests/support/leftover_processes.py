@@ -5,16 +5,13 @@ Each test has its own mark, so concurrent tests do not affect each other.
 
 import contextlib
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 
 import psutil
-import pytest
 
 from under_siege.host.managed_process import processes
-from under_siege.host.process_tree import children
-from under_siege.host.supervisor import inherited, is_running
+from under_siege.host.process_tree import children, inherited, is_running
 
 MARK = "UNDER_SIEGE_TEST"
 Look = Callable[[], list[psutil.Process]]
@@ -57,9 +54,6 @@ def _left(before: set[int], mark: str) -> list[psutil.Process]:
     new = set(psutil.pids()) - before
     ours = new.intersection(children(os.getpid()))
     return processes(pid for pid in new if inherited(pid, MARK) == mark or (pid in ours and is_running(pid)))
-
-
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
 
 def commands(processes: list[psutil.Process]) -> str:

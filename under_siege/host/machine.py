@@ -142,7 +142,7 @@ def _cpus() -> Iterator[Finding]:
         )
     if usable == 1:
         yield Finding("only one CPU can be used, so no strategy can compute in parallel", "measure on more CPUs")
-    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    battery = psutil.sensors_battery()
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on battery power and may slow down", "plug it in")
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()

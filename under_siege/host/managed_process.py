@@ -16,8 +16,8 @@ from typing import IO, Any
 import psutil
 
 from common.errors import BadInputError
-from under_siege.host.process_tree import descendants
-from under_siege.host.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
+from under_siege.host.process_tree import descendants, inherited, is_resource_tracker, pids_with_variable
+from under_siege.host.supervisor import TIDY_S
 from under_siege.host.supervisor_client import Child
 from under_siege.record.result_file import legible
 
@@ -150,7 +150,7 @@ class ManagedProcess:
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
         deadline_s = time.monotonic() + GRACE_S

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -163,12 +162,8 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
     Only this thread and the processes of a new supervisor are in the namespace (network_namespaces(7)).
 
     Args:
-        ports: number of local ports. If it is set, ports in TIME_WAIT are not reused, as on macOS.
+        ports: number of local ports. If it is set, ports in TIME_WAIT are not reused.
     """
-    if not sys.platform.startswith("linux"):
-        warn("own_network requires Linux; the run continues without it")
-        yield False
-        return
     with Path("/proc/thread-self/ns/net").open("rb") as before:
         try:
             _call("unshare", _CLONE_NEWNET)

@@ -1,25 +1,18 @@
-"""Find the children and descendants of a process.
+"""Read /proc (proc(5)): the children and descendants of a process, its state, and its environment.
 
-On Linux, this module reads /proc/PID/task/TID/children (proc(5)), which is much faster than scanning all processes of
-the machine. On other systems, it uses psutil, whose import takes longer than all other imports of the supervisor.
+The supervisor also runs these functions. They import only `os`, so that it starts quickly, and read
+/proc/PID/task/TID/children, which is much faster than scanning all processes of the machine.
 """
 
 import os
 
 PROC = "/proc"
-# The kernel has these files if it was built with CONFIG_PROC_CHILDREN.
-HAS_CHILDREN_FILES = os.access(f"{PROC}/self/task/{os.getpid()}/children", os.R_OK)
-
-if not HAS_CHILDREN_FILES:
-    import psutil
 
 
 def children(pid: int) -> list[int]:
     """Return the process ids of a process's children, or an empty list if the process has exited."""
-    if not HAS_CHILDREN_FILES:
-        return _psutil_children(pid, recursive=False)
     try:
-        threads = os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 (the supervisor does not import pathlib)
+        threads = os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 (importing pathlib is slow)
     except OSError:
         return []
     return [int(child) for thread in threads for child in read_proc(f"{pid}/task/{thread}/children").split()]
@@ -28,11 +21,9 @@ def children(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Return the process ids of all descendants of a process.
 
-    Read the tree twice: a process that exits during the first pass can hide a sibling (proc(5)), and its children move
-    to another parent.
+    Read the tree twice: a process that exits during the first pass can hide a sibling, and its children move to another
+    parent.
     """
-    if not HAS_CHILDREN_FILES:
-        return _psutil_children(pid, recursive=True)
     pids: dict[int, None] = {}
     for _ in range(2):
         seen, todo = {pid}, [pid]
@@ -44,25 +35,49 @@ def descendants(pid: int) -> list[int]:
     return list(pids)
 
 
-def _psutil_children(pid: int, *, recursive: bool) -> list[int]:
-    try:
-        return [child.pid for child in psutil.Process(pid).children(recursive=recursive)]
-    except psutil.Error:
-        return []
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and is not a zombie, which only its parent can remove."""
+    return _state(pid)[:1] not in ([], [b"Z"], [b"X"])
+
+
+def exit_status(pid: int) -> int | None:
+    """Return the exit status of a zombie, which is negative after a signal, or None if the process is running."""
+    state = _state(pid)
+    if state[:1] != [b"Z"] or int(state[17]) > 1:  # only its main thread has ended
+        return None
+    return os.waitstatus_to_exitcode(int(state[-1]))
+
+
+def _state(pid: int) -> list[bytes]:
+    """Return the fields of the process's status from the third on, or an empty list if the process has exited."""
+    return read_proc(f"{pid}/stat").rpartition(b")")[2].split()
+
+
+def pids_with_variable(name: str, value: str) -> list[int]:
+    """Return the ids of all processes that started with this value of the variable and have a readable environment."""
+    wanted = f"{name}={value}".encode()
+    pids = [int(entry) for entry in os.listdir(PROC) if entry.isdecimal()]  # noqa: PTH208
+    return [pid for pid in pids if wanted in read_proc(f"{pid}/environ").split(b"\0")]
+
+
+def inherited(pid: int, name: str) -> str | None:
+    """Return the value of an environment variable at the start of the process, or None if it is unset or unreadable."""
+    start = f"{name}=".encode()
+    for entry in read_proc(f"{pid}/environ").split(b"\0"):
+        if entry.startswith(start):
+            return entry.removeprefix(start).decode(errors="surrogateescape")
+    return None
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Return whether the process is a Python resource tracker, which exits after the processes that it serves."""
+    return b"multiprocessing.resource_tracker" in read_proc(f"{pid}/cmdline")
 
 
 def read_proc(path: str) -> bytes:
     """Return the contents of a /proc file, or empty bytes if the process has exited or belongs to another user."""
     try:
-        descriptor = os.open(f"{PROC}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        with open(f"{PROC}/{path}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
     except OSError:
         return b""
-    chunks = []
-    try:
-        while chunk := os.read(descriptor, 65536):
-            chunks.append(chunk)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,12 +22,9 @@ _PROC = Path("/proc")
 def used_cpu_s(process: psutil.Process) -> float:
     """Return the CPU time in seconds of all threads of a process, including ended threads but not child processes.
 
-    On Linux, read the CPU clock of the process (clock_getcpuclockid(3)), because psutil rounds user and system time
-    down to 10 ms. Raise psutil.NoSuchProcess if the process has ended.
+    Read the CPU clock of the process (clock_getcpuclockid(3)), because psutil rounds user and system time down to
+    10 ms. Raise psutil.NoSuchProcess if the process has ended.
     """
-    if sys.platform != "linux":
-        times = process.cpu_times()
-        return float(times.user + times.system)
     try:
         return time.clock_gettime(~process.pid << 3 | 2)
     except OSError:
@@ -76,7 +72,7 @@ def _scheduled_s(pid: int) -> tuple[float, float]:
 def _words(path: Path) -> list[str]:
     try:
         return path.read_text().split()
-    except OSError:  # the process has ended, or this is not Linux
+    except OSError:  # the process has ended
         return []
 
 

@@ -10,37 +10,34 @@ import socket
 import subprocess
 import sys
 import threading
-import uuid
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
-from under_siege.host.process_tree import HAS_CHILDREN_FILES, children
-from under_siege.host.supervisor import LIMIT_S, RUN_MARK
+from under_siege.host.process_tree import children, exit_status
+from under_siege.host.supervisor import LIMIT_S, LOOK_S, MOST_BYTES
 from under_siege.paths import PACKAGE
 
 TIMEOUT_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S speeds up the start; only psutil needs site-packages
+LOST = {"error": [errno.ESRCH, "the supervisor was killed"]}
 
 
 class SupervisorClient:
     """The bench's end of the socket to the supervisor."""
 
     def __init__(self) -> None:
-        self.mark = uuid.uuid4().hex
-        self.is_lost = False  # whether the supervisor has ended, perhaps killed by a process that it started
-        self._socket, theirs = socket.socketpair()
-        self._lock, self._rest = threading.Lock(), b""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(TIMEOUT_S)
+        self._lock = threading.Lock()
         self._started: set[int] = set()  # processes that are not reaped yet
         self.folders: list[Path] = []  # directories to remove if the bench is killed
-        self._statuses: dict[int, int] = {}  # exit statuses of processes that have ended
-        self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *FLAGS, SUPERVISOR, str(theirs.fileno()), self.mark],
+                [sys.executable, "-P", "-S", SUPERVISOR, str(theirs.fileno())],  # -S speeds up the start
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -58,54 +55,43 @@ class SupervisorClient:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LIMIT_S + 1)
 
-    def lives(self) -> bool:
-        """Return whether the supervisor is still running."""
-        if not self.is_lost:
-            with self._lock:
-                self._receive(wait=False)
-        return not self.is_lost
+    def is_lost(self) -> bool:
+        """Return whether the supervisor has ended, perhaps killed by a process that it started."""
+        return self._process.poll() is not None
 
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
         """Start a process in `folder`, by default the current directory; return its pid, or raise OSError."""
-        order = {
-            "start": list(argv),
-            "environment": {**environment, RUN_MARK: self.mark},
-            "folder": str(folder or Path.cwd()),
-        }
-        data = json.dumps(order).encode() + b"\n"
+        order = {"start": list(argv), "environment": dict(environment), "folder": str(folder or Path.cwd())}
         with self._lock:
-            sent = socket.send_fds(self._socket, [data], descriptors)
-            self._socket.sendall(data[sent:])
-            while not self._answers and not self.is_lost:
-                self._receive(wait=True)
-            lost: dict[str, Any] = {"error": [errno.ESRCH, "the supervisor was killed"]}
-            answer = self._answers.pop() if self._answers else lost
+            socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+            answer = self._answer()
         if "error" in answer:
             self.end_if_idle()
             raise OSError(*answer["error"], argv[0])
         self._started.add(answer["pid"])
         return int(answer["pid"])
 
-    def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """Return the exit status, which is negative after a signal, or None while the process runs."""
-        with self._lock:
-            self._receive(wait=False)
-            while wait and pid not in self._statuses and not self.is_lost:
-                self._receive(wait=True)
-            return self._statuses.get(pid, -signal.SIGKILL if self.is_lost else None)
+    def _answer(self) -> dict[str, Any]:
+        while True:
+            try:
+                message = self._socket.recv(MOST_BYTES)
+            except TimeoutError:
+                self._process.send_signal(signal.SIGCONT)  # another process may have stopped it
+            except ConnectionError:
+                return LOST
+            else:
+                return json.loads(message) if message else LOST  # type: ignore[no-any-return]
 
     def reap(self, pid: int) -> None:
         """Let the system reuse the pid of a process that has ended."""
         self._started.discard(pid)
-        self._statuses.pop(pid, None)
         self._send({"reap": pid})  # last, because another thread may then start a process with the same pid
 
     def end_if_idle(self) -> None:
         """If the supervisor has nothing left to supervise, end it and all processes that it has inherited."""
         if not self._started and not self.folders:
-            self.is_lost = True
             self._close()
 
     def orphans(self) -> list[psutil.Process]:
@@ -131,29 +117,7 @@ class SupervisorClient:
 
     def _send(self, order: dict[str, Any]) -> None:
         with self._lock, contextlib.suppress(OSError):  # the supervisor may have died
-            self._socket.sendall(json.dumps(order).encode() + b"\n")
-
-    def _receive(self, *, wait: bool) -> None:
-        """Read messages from the supervisor; if there are none and `wait` is set, wait up to `TIMEOUT_S`."""
-        self._socket.settimeout(TIMEOUT_S if wait else 0.0)
-        try:
-            chunk = self._socket.recv(65536)
-        except TimeoutError:
-            self._process.send_signal(signal.SIGCONT)  # another process may have stopped it
-            return
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            chunk = b""
-        finally:
-            self._socket.settimeout(None)
-        self.is_lost = not chunk
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for message in map(json.loads, lines):
-            if "ended" in message:
-                self._statuses[message["ended"]] = message["status"]
-            else:
-                self._answers.append(message)
+            self._socket.send(json.dumps(order).encode())
 
 
 _KEPT: list[SupervisorClient] = []
@@ -161,7 +125,7 @@ _KEPT: list[SupervisorClient] = []
 
 def kept() -> SupervisorClient:
     """Return the supervisor of this process; start it on first use, or again if it was killed."""
-    if not _KEPT or not _KEPT[-1].lives():
+    if not _KEPT or _KEPT[-1].is_lost():
         _KEPT.append(SupervisorClient())
     return _KEPT[-1]
 
@@ -210,15 +174,22 @@ class Child:
                 raise
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused."""
-        return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
+        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused.
+
+        If the supervisor was killed, return the status of a killed process.
+        """
+        if self.returncode is None and self.supervisor.is_lost():
+            return -signal.SIGKILL
+        return exit_status(self.pid) if self.returncode is None else self.returncode
 
     def wait(self) -> int:
         """Wait for the end of the process, reap it, and return its exit status."""
-        if self.returncode is None:
-            self.returncode = self.supervisor.status(self.pid, wait=True)
-            assert self.returncode is not None
-            self.supervisor.reap(self.pid)
+        while self.returncode is None:
+            if (status := self.poll()) is None:
+                time.sleep(LOOK_S)
+            else:
+                self.returncode = status
+                self.supervisor.reap(self.pid)
         return self.returncode
 
     def terminate(self) -> None:

@@ -14,16 +14,14 @@ _INSTALL = {
     "dnf": "dnf install",
     "apk": "apk add",
     "pacman": "pacman -S",
-    "brew": "brew install",
 }
 # Names of packages, by program and package manager. The default is the name of the program.
 _PACKAGES = {
-    "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
+    "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server"},
     "redis": {"apt-get": "redis-server"},
-    "redis-server": {"dnf": "redis", "apk": "redis", "pacman": "redis", "brew": "redis"},
+    "redis-server": {"dnf": "redis", "apk": "redis", "pacman": "redis"},
     "libev": {"apt-get": "libev-dev", "dnf": "libev-devel", "apk": "libev-dev"},
-    "npm": {"brew": "node"},
-    "cc": {"apt-get": "gcc", "dnf": "gcc", "apk": "gcc", "pacman": "gcc", "brew": "gcc"},
+    "cc": {"apt-get": "gcc", "dnf": "gcc", "apk": "gcc", "pacman": "gcc"},
     "node": {"apt-get": "nodejs", "dnf": "nodejs", "apk": "nodejs", "pacman": "nodejs"},
 }
 
@@ -37,8 +35,8 @@ def install_one_of(packages: Mapping[str, str], name: str) -> str:
     """Return the command that installs a package whose name depends on the package manager."""
     for manager, command in _INSTALL.items():
         if shutil.which(manager) and manager in packages:
-            needs_no_password = manager == "brew" or os.getuid() == 0
-            return f"{'' if needs_no_password else 'sudo '}{command} {packages[manager]}"
+            sudo = "" if os.getuid() == 0 else "sudo "
+            return f"{sudo}{command} {packages[manager]}"
     return f"your system's package manager, package {name}"
 
 

@@ -22,7 +22,7 @@ _PERCENTILE = re.compile(r"^(\d{1,3}),(\d{1,9}\.\d+)$", re.MULTILINE | re.ASCII)
 class Ab(Driver):
     name = program = "ab"
     packages = MappingProxyType(
-        dict.fromkeys(("apt-get", "apk"), "apache2-utils") | {"dnf": "httpd-tools", "pacman": "apache", "brew": "httpd"}
+        dict.fromkeys(("apt-get", "apk"), "apache2-utils") | {"dnf": "httpd-tools", "pacman": "apache"}
     )
     results = (_PERCENTILES,)
     version_options, version_pattern = ("-V",), r"ApacheBench, Version (\S+)"

@@ -26,7 +26,7 @@ _MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege
 
 class Siege(Driver):
     name = program = "siege"
-    packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
+    packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman"), "siege"))
     # Without a siege.conf in its home directory, siege creates one and prints two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close")})
     version_pattern = r"SIEGE (\S+)"

@@ -46,7 +46,7 @@ class Wrk(Driver):
     """
 
     name = program = "wrk"
-    packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
+    packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman"), "wrk"))
     settings = MappingProxyType(
         {_SINGLE: _TOTALS_LUA, _SEVERAL: _TOTALS_LUA + _PATHS_LUA, _MIXED: _TOTALS_LUA + _MIX_LUA}
     )

@@ -176,7 +176,7 @@ class Server:
         stderr, process = self._stderr, self._started.process
         await until(lambda: not stderr.reading(), 1.0)  # a running child may keep stderr open
         status = process.wait()
-        if process.supervisor.is_lost:
+        if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
         # Skip empty lines and separators.
         lines = [line for line in stderr.text().splitlines() if re.search(r"\w", line)]

@@ -42,7 +42,7 @@ from under_siege.record.sampled_stacks import Profile
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.suite import Suite
 
-LONGEST_FOLDER = 70  # characters; macOS limits socket paths to 104, and file names take about 30
+LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file names take about 30
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]

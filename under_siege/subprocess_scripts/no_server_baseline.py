@@ -154,7 +154,7 @@ def _follow_parent() -> None:
     exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    if parent is not None and hasattr(os, "O_ASYNC"):
+    if parent is not None:
         # When the other end of this pipe is closed, the kernel sends SIGIO, which ends the process; see fcntl(2).
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC | fcntl.fcntl(parent.sentinel, fcntl.F_GETFL))

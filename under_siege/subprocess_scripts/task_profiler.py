@@ -30,7 +30,7 @@ from common.workers import exit_with_server
 RUNS, ENOUGH_S = 5, 2.0  # maximum number of runs, and seconds after which no other run starts
 TICK_S = 0.001
 LEAST_S = 0.5  # minimum time to watch the CPUs, whose times have a resolution of 10 ms
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, else kilobytes
+RSS_UNIT = 1024  # getrusage(2): kilobytes
 
 StepResult = dict[str, Any]
 
