@@ -22,7 +22,7 @@ from scipy.special import lambertw
 from common.errors import one_line
 from under_siege.capacity.capacity_estimate import TIMEOUT
 from under_siege.host.machine_speed import script_process, watching_machine
-from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
 from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
 from under_siege.host.services import Services
 from under_siege.load.http_client import client
@@ -105,7 +105,9 @@ class Generator:
     ) -> None:
         """Wait until the generator is ready, then start the load; raise CaseFailedError if it does not become ready."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
-            raise CaseFailedError("generator_failed", f"the load generator did not start; {self._last_line()}")
+            raise CaseFailedError(
+                "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
+            )
         self._due_s = due_s
         order = {
             "requests": [
@@ -140,7 +142,7 @@ class Generator:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
         self.awake.sample()
         if self._process.ended():
-            raise CaseFailedError("generator_failed", f"the load generator exited; {self._last_line()}")
+            raise CaseFailedError("generator_failed", f"the load generator exited; {last_line(self._errors.text())}")
 
     def cpu_s(self) -> float | None:
         """Return the CPU time that the generator has used since it started, or None if it is unknown."""
@@ -153,10 +155,6 @@ class Generator:
         self._stdin.close()
         await until(self._process.ended, END_S)
         await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)
-
-    def _last_line(self) -> str:
-        lines = [line.strip() for line in self._errors.text().splitlines() if line.strip()]
-        return f"its last line: {lines[-1][:300]}" if lines else "it printed no error"
 
 
 @contextlib.asynccontextmanager

@@ -23,6 +23,7 @@ from under_siege.record.result_file import legible
 
 LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
 LONGEST = 200  # maximum number of characters of an error
+LONGEST_LINE = 300  # maximum number of characters of a quoted line
 _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
@@ -107,6 +108,15 @@ def last_error(stderr: str) -> str:
             error = legible(text.strip())
             return error if len(error) <= LONGEST else f"{error[: LONGEST - 1]}…"
     return ""
+
+
+def last_line(*outputs: str) -> str:
+    """Quote the last line of the first output that contains words, for an error."""
+    for output in outputs:
+        # Skip empty lines and separators.
+        if lines := [line.strip() for line in output.splitlines() if re.search(r"\w", line)]:
+            return f"its last line: {lines[-1][:LONGEST_LINE]}"
+    return "it printed nothing"
 
 
 def how_it_ended(status: int) -> str:

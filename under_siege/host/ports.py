@@ -91,7 +91,7 @@ def listeners(pid: int, port: int) -> list[int]:
 
 def started_listeners(port: int, since_s: float) -> list[int]:
     """Return which processes of this machine listen on the port and were started after `since_s` (Unix time)."""
-    inodes, found = {inode for inode, its_port in (_listening() or {}).items() if its_port == port}, []
+    inodes, found = {inode for inode, its_port in _listening().items() if its_port == port}, []
     for process in psutil.process_iter() if inodes else ():
         with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
             if process.create_time() >= since_s and not inodes.isdisjoint(_sockets(process.pid)):
@@ -113,33 +113,24 @@ def where_it_listens(pid: int, wanted: int | None = None) -> str:
 
 def _ports(pid: int) -> list[tuple[int, int]]:
     """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
-    root = psutil.Process(pid)
-    listening = _listening()
+    root, listening = psutil.Process(pid), _listening()
     ports: list[tuple[int, int]] = []
     for process in (root, *offspring(pid)):
         try:
-            if listening is None:
-                connections = process.net_connections(kind="tcp")
-                its_ports = [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
-            else:
-                its_ports = [listening[inode] for inode in _sockets(process.pid) if inode in listening]
-            ports += [(process.pid, port) for port in its_ports]
+            ports += [(process.pid, listening[inode]) for inode in _sockets(process.pid) if inode in listening]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
     return ports
 
 
-def _listening() -> dict[str, int] | None:
-    """Return the ports of all listening sockets by inode, or None if the system does not report them.
+def _listening() -> dict[str, int]:
+    """Return the ports of all listening sockets by inode.
 
     psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
-    try:
-        tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
-    except OSError:
-        return None
-    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)} if tables else None
+    tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
+    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)}
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from common.errors import BadInputError
-from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, run_command, until
+from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command, until
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import kept
@@ -85,7 +85,7 @@ class Services:
         for name in needs:
             running = self._running.get(name)
             if running is not None and (status := running.process.process.poll()) is not None:
-                how = f"{how_it_ended(status)} during the run; {_last_line(running.output())}"
+                how = f"{how_it_ended(status)} during the run; {last_line(running.output())}"
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
@@ -202,12 +202,7 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
     raise CaseFailedError("no_service", f"{name} can't be started; {_last_error(running.output())}")
 
 
-def _last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return f"its last line: {lines[-1][:200]}" if lines else "it printed nothing"
-
-
 def _last_error(output: str) -> str:
     """Quote the last line that reports an error or, if no line does, the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
-    return f"its last error: {errors[-1][:200]}" if errors else _last_line(output)
+    return f"its last error: {errors[-1][:200]}" if errors else last_line(output)

@@ -20,7 +20,15 @@ from common.workers import usable_cpus
 from under_siege.host.installed_tool import Tool
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import watching_machine
-from under_siege.host.managed_process import CALM_LOOK_S, ManagedProcess, Tail, how_it_ended, reading_lines, until
+from under_siege.host.managed_process import (
+    CALM_LOOK_S,
+    ManagedProcess,
+    Tail,
+    how_it_ended,
+    last_line,
+    reading_lines,
+    until,
+)
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.pings import check_interval_s
@@ -285,7 +293,9 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
     record.tool_errors = list(dict.fromkeys([*record.tool_errors, *errors]))[:ERRORS_KEPT]
     totals = tool.driver.totals(output, spec)
     if totals is None:
-        raise CaseFailedError(f"{name}_failed", _why_no_totals(name, output))
+        quoted = last_line(output.stdout, output.stderr)
+        why = f"{name} ended with exit code {output.status} and printed no results; {quoted}"
+        raise CaseFailedError(f"{name}_failed", why)
     took_s = max(SHORTEST_S, totals.took_s or ended_s - began_s)
     row = asdict(totals) | {"took_s": round(took_s, 6)}
     row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
@@ -293,12 +303,6 @@ async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
     for column, value in row.items():
         getattr(record.bursts, column).append(value)
     record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
-
-
-def _why_no_totals(name: str, output: ToolOutput) -> str:
-    lines = [line.strip() for line in f"{output.stdout}\n{output.stderr}".splitlines() if line.strip()]
-    said = f"its last line: {lines[-1][:300]}" if lines else "it printed nothing"
-    return f"{name} ended with exit code {output.status} and printed no results; {said}"
 
 
 def processes_for(users: int) -> int:
@@ -358,11 +362,8 @@ async def compute_bare(
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
     await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep stderr open
-    lines = [line for line in errors.text().splitlines() if line.strip()]
-    said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it printed nothing on stderr"
-    return CaseFailedError(
-        "died", f"the process that measures the ceiling {how_it_ended(process.process.wait())}; {said}"
-    )
+    how = how_it_ended(process.process.wait())
+    return CaseFailedError("died", f"the process that measures the ceiling {how}; {last_line(errors.text())}")
 
 
 class _BaselineLines:

@@ -23,6 +23,7 @@ from under_siege.host.managed_process import (
     Tail,
     how_it_ended,
     last_error,
+    last_line,
     until,
 )
 from under_siege.host.ports import (
@@ -178,14 +179,10 @@ class Server:
         status = process.wait()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
-        # Skip empty lines and separators.
-        lines = [line for line in stderr.text().splitlines() if re.search(r"\w", line)]
-        if not lines and self._stdout:
-            lines = [line for line in self._stdout.text().splitlines() if re.search(r"\w", line)]
-        error = self._last_error()
-        if missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", error or (lines or [""])[-1]):
+        error, quoted = self._last_error(), last_line(stderr.text(), self._stdout.text() if self._stdout else "")
+        if missing := re.search(r"ModuleNotFoundError: No module named '([\w]+)", error or quoted):
             return self._missing(missing[1])
-        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it printed nothing"
+        said = f"; {quoted}"
         if error and error not in said:  # a parent process, such as gunicorn's, prints more after the traceback
             said += f"; its last error: {error}"
         if status == 0 and not error and self.age_s() < self._limit_s:
