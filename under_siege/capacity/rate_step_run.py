@@ -142,7 +142,8 @@ class Generator:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
         self.awake.sample()
         if self._process.ended():
-            raise CaseFailedError("generator_failed", f"the load generator exited; {last_line(self._errors.text())}")
+            quoted = last_line(self._errors.text())
+            raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
 
     def cpu_s(self) -> float | None:
         """Return the CPU time that the generator has used since it started, or None if it is unknown."""

@@ -23,6 +23,7 @@ from under_siege.host.interpreter import (
     with_unique_versions,
 )
 from under_siege.host.system_packages import remedy, unmet
+from under_siege.judge.steady_rate import SETTLED_USERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
 from under_siege.record.case import REVISION, Case, Value, case_of
 from under_siege.record.record import Record, SkippedServer
@@ -35,7 +36,6 @@ MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
 # Minimum length of a siege. If the machine's speed varies, shorter sieges more often rank equal servers differently.
 LEAST_S = 3.0
-SETTLED_USERS = 0.9  # the settled part begins when this share of users has a response, as in the report
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
