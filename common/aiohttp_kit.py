@@ -44,9 +44,5 @@ def serve(long_task: Handler, options: Options) -> None:
     app.add_routes([web.get("/", admitted), web.get("/ping", ping), web.get("/ready", ready)])
     listener = listening_socket(options)
     web.run_app(
-        app,
-        sock=listener,
-        print=lambda _: announce(options, listener),
-        access_log=None,
-        shutdown_timeout=GRACE_S,
+        app, sock=listener, print=lambda _: announce(options, listener), access_log=None, shutdown_timeout=GRACE_S
     )

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, TypeVar
 
 from celery import Celery, signals, states
 from celery.exceptions import TimeoutError as NotFinishedError
@@ -25,9 +25,7 @@ from celery.result import AsyncResult
 from celery.utils import uuid
 
 from common.errors import one_line
-from common.job_endpoints import Job
 from common.options import Options, quit_with
-from common.server import error_text
 from common.task import TaskError, TaskRun
 from common.task import perform as perform_here
 from common.workers import exit_with_server
@@ -37,6 +35,7 @@ START_LIMIT_S, POLL_INTERVAL_S = 20.0, 0.01
 LOOK_S = 0.5  # how often a thread that waits for a result checks whether the server is shutting down
 MOST_WAITING = 1000  # each request waits for its result in a thread
 POSTED = "POSTED"  # state of a job that no worker has started; Celery itself can't tell it from an unknown id
+T = TypeVar("T")
 _URL = os.environ.get("CELERY_BROKER_URL", "")
 
 app = Celery("under_siege", broker=_URL, backend=_URL, set_as_current=False)
@@ -60,9 +59,7 @@ def perform(spec: str) -> dict[str, Any]:
     return asdict(perform_here(spec))
 
 
-@signals.worker_process_init.connect  # type: ignore[untyped-decorator]
-def _exit_with_worker(**_: Any) -> None:
-    exit_with_server()
+signals.worker_process_init.connect(lambda **_: exit_with_server(), weak=False)
 
 
 class JobQueue:
@@ -78,8 +75,7 @@ class JobQueue:
 
     async def perform(self, task: str) -> TaskRun:
         """Send the task to a worker and return its result; raise TaskError if it failed."""
-        run: TaskRun = await self._on_thread(lambda: self._result(perform.delay(task)))
-        return run
+        return await self._on_thread(lambda: self._result(perform.delay(task)))
 
     async def post(self, task: str) -> str:
         """Send a job, and return its id once the broker has accepted the job."""
@@ -88,31 +84,26 @@ class JobQueue:
         await self._on_thread(lambda: perform.apply_async((task,), task_id=job_id))
         return job_id
 
-    async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown or has expired."""
+    async def find(self, name: str, wait_s: float) -> TaskRun | str | None:
+        """Wait up to `wait_s` for the job; return its result, its state, or None if it is unknown or has expired."""
         result = AsyncResult(name, app=app)
         state = await self._on_thread(lambda: result.state)
         if state == states.PENDING:
             return None
         try:
-            return Job(run=await self._on_thread(lambda: self._result(result, wait_s)))
+            return await self._on_thread(lambda: self._result(result, wait_s))
         except NotFinishedError:
             app.backend.remove_pending_result(result)  # otherwise, each poll would leave a pending result
-            return Job("running" if state == states.STARTED else "queued")
-        except TaskError as error:
-            return Job(error=str(error))
+            return "running" if state == states.STARTED else "queued"
 
-    async def _on_thread(self, function: Callable[[], Any]) -> Any:
+    async def _on_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _result(self, result: AsyncResult, wait_s: float = float("inf")) -> TaskRun:
         deadline_s = time.monotonic() + wait_s
         while self._is_open:
             with contextlib.suppress(NotFinishedError):
-                value = result.get(timeout=max(0.0, min(deadline_s - time.monotonic(), LOOK_S)), propagate=False)
-                if isinstance(value, BaseException):
-                    raise TaskError(error_text(value))
-                return TaskRun(**value)
+                return TaskRun(**result.get(timeout=max(0.0, min(deadline_s - time.monotonic(), LOOK_S))))
             if time.monotonic() >= deadline_s:
                 raise NotFinishedError
         result.backend = None  # otherwise, it would unsubscribe at its end, when Redis has ended, too
@@ -152,29 +143,28 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     if program is None:
         quit_with("needs redis-server, which is not installed; install it, or run scripts/setup")
     with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
-        socket = Path(folder) / "redis.sock"
+        socket, url = Path(folder, "redis.sock"), f"redis+socket://{folder}/redis.sock"
         in_memory = ("--dir", folder, "--logfile", f"{folder}/log", "--save", "", "--appendonly", "no")
-        with _running(program, "--port", "0", "--unixsocket", str(socket), *in_memory) as redis:
+        with _running(url, program, "--port", "0", "--unixsocket", str(socket), *in_memory) as redis:
             deadline_s = time.monotonic() + START_LIMIT_S
             while not socket.exists():
                 if redis.poll() is not None or time.monotonic() > deadline_s:
                     quit_with("redis-server can't be started; run it by hand to see why")
                 time.sleep(POLL_INTERVAL_S)
-            url, how_many = f"redis+socket://{socket}", ("--concurrency", str(workers))
             celery = (sys.executable, "-P", "-W", "ignore", "-m", "celery", "--quiet", "--app", "common.celery_kit")
             alone = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there are no other workers
-            with _running(*celery, "worker", "--loglevel", "CRITICAL", *how_many, *alone, url=url) as worker:
-                processes = {"Redis": redis, "Celery worker": worker}
+            how = ("worker", "--loglevel", "CRITICAL", "--concurrency", str(workers), *alone)
+            with _running(url, *celery, *how) as worker:
 
                 def ended() -> str:
-                    gone = [name for name, process in processes.items() if process.poll() is not None]
-                    return f"the server's own {gone[0]} has exited; restart the server" if gone else ""
+                    gone = "Redis" if redis.poll() is not None else "Celery worker" if worker.poll() is not None else ""
+                    return f"the server's own {gone} has exited; restart the server" if gone else ""
 
                 yield url, ended
 
 
 @contextlib.contextmanager
-def _running(*command: str, url: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def _running(url: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process in its own process group; stop it at the end, or when this process is killed."""
     # Celery inserts the current directory at the front of sys.path, unless sys.path contains it.
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])

@@ -13,9 +13,7 @@ import dask
 from distributed import Client
 
 from common.errors import one_line
-from common.job_endpoints import Job
 from common.options import Options, quit_with
-from common.server import error_text
 from common.task import TaskRun, perform
 
 CONNECT_LIMIT_S = 5
@@ -41,16 +39,13 @@ class Cluster:
         self._jobs[name] = time.monotonic(), asyncio.ensure_future(self.client.submit(perform, task, pure=False))
         return name
 
-    async def find(self, name: str, wait_s: float) -> Job | None:
-        """Wait up to `wait_s` for the job to finish; return the job, or None if it is unknown."""
+    async def find(self, name: str, wait_s: float) -> TaskRun | str | None:
+        """Wait up to `wait_s` for the job; return its result, its state, or None if it is unknown."""
         if name not in self._jobs:
             return None
         _, job = self._jobs[name]
         await asyncio.wait([job], timeout=wait_s)
-        if not job.done():
-            return Job("queued or running")  # only the scheduler can distinguish these states
-        error = job.exception()
-        return Job(error=error_text(error)) if error else Job(run=job.result())
+        return job.result() if job.done() else "queued or running"  # only the scheduler can distinguish these states
 
 
 @contextlib.asynccontextmanager

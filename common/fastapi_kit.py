@@ -1,5 +1,7 @@
 """Serve the long task with FastAPI under uvicorn: health checks, response headers, start and shutdown."""
 
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, PLAIN_TEXT, announce, exit_at_sigterm, listening_socket, ping_headers, task_headers
+from common.server import GRACE_S, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the context of a request to its thread
@@ -70,5 +72,6 @@ def serve(app: FastAPI, options: Options) -> None:
     app.state.options, app.state.queue = options, Queue(options)
     app.state.listener = listening_socket(options)
     config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S)
-    exit_at_sigterm()  # after its graceful shutdown, uvicorn raises the signal again
+    for number in (signal.SIGTERM, signal.SIGINT):  # after its graceful shutdown, uvicorn raises the signal again
+        signal.signal(number, lambda *_: sys.exit())
     uvicorn.Server(config).run(sockets=[app.state.listener])

@@ -1,27 +1,17 @@
 """Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or result.
 
 The resource that the server keeps open has the methods `post(task)`, which returns the id of a new job, and
-`find(id, wait_s)`, which waits up to `wait_s` for the job to finish, and returns a `Job`, or None if the id is unknown.
+`find(id, wait_s)`, which waits up to `wait_s` for the result, and returns it, the job's state, or None if it is unknown.
 """
 
 import re
-from dataclasses import dataclass
 
 from common.server import task_headers
-from common.task import TaskError, TaskRun
+from common.task import TaskRun
 from common.tornado_kit import Handler
 
 LONGEST_WAIT_S = 10.0
 RETRY_S = 1  # Retry-After for a request without `Prefer: wait`
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The state of an unfinished job, the result of a finished job, or the one-line error of a failed job."""
-
-    state: str = ""
-    run: TaskRun | None = None
-    error: str = ""
 
 
 class PostJob(Handler):
@@ -41,17 +31,15 @@ class FindJob(Handler):
     async def get(self, name: str) -> None:
         wanted = re.search(r'\bwait="?(\d{1,9})\b', self.request.headers.get("Prefer", ""), re.ASCII)
         wait_s = min(LONGEST_WAIT_S, float(wanted[1])) if wanted else 0.0
-        job: Job | None = await self.resource.find(name, wait_s)
-        if job is None:
+        found: TaskRun | str | None = await self.resource.find(name, wait_s)
+        if found is None:
             self.send(404, "404 Not Found: no such job; it may have expired", {})
-        elif job.error:
-            raise TaskError(job.error)
-        elif job.run is None:
-            self.send(202, job.state, {"Retry-After": "0" if wait_s else str(RETRY_S)})
+        elif isinstance(found, str):
+            self.send(202, found, {"Retry-After": "0" if wait_s else str(RETRY_S)})
         else:
-            headers = task_headers(job.run, job.run.started_s)
+            headers = task_headers(found, found.started_s)
             del headers["Server-Timing"]  # it would say that the job has not waited
-            self.send(200, job.run.answer, headers)
+            self.send(200, found.answer, headers)
 
 
 JOBS = [("/jobs", PostJob), ("/jobs/([0-9a-f-]{1,80})", FindJob)]

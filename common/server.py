@@ -1,13 +1,11 @@
 """What all servers do alike: listen, say so, and describe each run of the task in response headers."""
 
 import os
-import signal
 import socket
 import sys
 
-from common.errors import one_line
 from common.options import Options, quit_with
-from common.task import TaskError, TaskRun
+from common.task import TaskRun
 
 GRACE_S = 5  # how long a server may take to finish its requests after SIGTERM or Ctrl-C
 PLAIN_TEXT = "text/plain; charset=utf-8"
@@ -32,12 +30,6 @@ def announce(options: Options, listener: socket.socket) -> None:
     print(f"{options.name}: {options.task} on http://{host}:{listener.getsockname()[1]}/", flush=True)  # noqa: T201
 
 
-def exit_at_sigterm() -> None:
-    """Make SIGTERM and Ctrl-C end this process with exit code 0."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit())
-
-
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     """Return `Server-Timing` (W3C, milliseconds), `X-Worker` and `X-Ran` for a request received at `received_s`.
 
@@ -52,14 +44,9 @@ def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
     )
     return {
         "Server-Timing": f"queue;dur={queue_ms:.3f}, task;dur={task_ms:.3f}",
-        "X-Worker": run.worker.encode("ascii", "replace").decode(),
+        "X-Worker": run.worker,
         "X-Ran": " ".join([f"{run.started_s:.6f}", *spans]),
     }
-
-
-def error_text(error: BaseException) -> str:
-    """Return the body of a 500 response."""
-    return str(error) if isinstance(error, TaskError) else one_line(error)
 
 
 def ping_headers(options: Options) -> dict[str, str]:

@@ -21,7 +21,6 @@ from common.errors import one_line
 from common.task_name import UnknownTaskError, import_from, split, task_of
 
 _IS_PATCHED = not inspect.isbuiltin(time.sleep)  # true if gevent has patched the standard library
-_MAIN_THREAD = threading.get_native_id()
 _MOST_SPANS = 200  # as many as fit into a header of 4 KB
 
 
@@ -72,7 +71,7 @@ class TaskRun:
     started_s: float
     finished_s: float
     cpu_s: float
-    worker: str  # "process id/thread name"
+    worker: str  # "process id/thread"
     spans: tuple[ComputeSpan, ...] = ()
 
 
@@ -196,16 +195,9 @@ def _on_new_loop(steps: Awaitable[object]) -> object:
 
 
 def _this_worker() -> str:
+    """Return the process id, and the native id of the thread or the number of the subinterpreter."""
     interpreter = _interpreter_number()
-    if interpreter:
-        name = f"Interpreter-{interpreter}"
-    elif threading.get_native_id() == _MAIN_THREAD:  # all greenlets run in this thread, despite their thread names
-        name = "MainThread"
-    else:
-        name = threading.current_thread().name
-        if name != "MainThread" and not any(map(str.isdigit, name)):  # AnyIO's threads share a name
-            name = f"{name} {threading.get_native_id()}"
-    return f"{os.getpid()}/{name}"
+    return f"{os.getpid()}/{f'Interpreter-{interpreter}' if interpreter else threading.get_native_id()}"
 
 
 @cache

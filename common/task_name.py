@@ -11,7 +11,6 @@ from functools import wraps
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 from common.errors import BadInputError
 
@@ -41,11 +40,7 @@ class UnknownTaskError(BadInputError):
     """Raised for an unknown task, or one that can't be called. The message is one line with the expected value."""
 
 
-class Arguments(NamedTuple):
-    """The literal arguments of a task."""
-
-    positional: tuple[object, ...] = ()
-    named: dict[str, object] = {}  # noqa: RUF012 (never changed)
+Arguments = tuple[tuple[object, ...], dict[str, object]]  # literals, positional and named
 
 
 def split(spec: str) -> tuple[str, Arguments]:
@@ -53,7 +48,7 @@ def split(spec: str) -> tuple[str, Arguments]:
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
         raise UnknownTaskError(f"task {spec!r} has invisible characters; use escapes, such as '\\n'")
-    return name, _arguments(spec, spec[len(name) :]) if bracket else Arguments()
+    return name, _arguments(spec, spec[len(name) :] or "()")
 
 
 def _arguments(spec: str, text: str) -> Arguments:
@@ -64,11 +59,10 @@ def _arguments(spec: str, text: str) -> Arguments:
         is_whole = len(f"f{text}".encode()) == call.end_col_offset  # false if a comment follows
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not is_whole:
             raise ValueError(text)
-        names = [keyword.arg for keyword in call.keywords]  # None stands for `**values`
-        if None in names or len(set(names)) < len(names):
+        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if "" in named or len(named) < len(call.keywords):  # `**values`, or the same name twice
             raise ValueError(text)
-        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        return Arguments(tuple(map(ast.literal_eval, call.args)), named)
+        return tuple(map(ast.literal_eval, call.args)), named
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise UnknownTaskError(
             f"task {spec!r} has arguments that can't be read; expected literals: module:function('acme', lines=[1, 2])"
@@ -85,7 +79,7 @@ def task_of(function: object, arguments: Arguments, spec: str) -> Callable[[], o
             "or a generator function that yields the seconds to wait"
         )
     try:
-        inspect.signature(function).bind(*arguments.positional, **arguments.named)
+        inspect.signature(function).bind(*arguments[0], **arguments[1])
     except TypeError as error:
         how = f"with {spec[spec.index('(') :]}" if "(" in spec else "without arguments"
         raise UnknownTaskError(f"task {spec!r} can't be called {how}: {error}") from None

@@ -14,10 +14,11 @@ from typing import Any
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
+from common.errors import one_line
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import PLAIN_TEXT, announce, error_text, listening_socket, ping_headers, task_headers
-from common.task import TaskRun
+from common.server import PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
+from common.task import TaskError, TaskRun
 
 
 class Handler(RequestHandler):
@@ -41,7 +42,7 @@ class Handler(RequestHandler):
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
         if isinstance(error, BrokenExecutor):
             self.settings["broken"] = "the worker pool is broken; restart the server"
-        self.finish(error_text(error or HTTPError(status_code)))
+        self.finish(str(error) if isinstance(error, TaskError) else one_line(error or HTTPError(status_code)))
 
 
 class TaskHandler(Handler):
@@ -93,9 +94,8 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with resource or contextlib.nullcontext() as opened:
         arguments = {"options": options, "resource": opened}
-        server = HTTPServer(
-            Application([(path, handler, arguments) for path, handler in paths], queue=Queue(options), broken="")
-        )
+        handlers = [(path, handler, arguments) for path, handler in paths]
+        server = HTTPServer(Application(handlers, queue=Queue(options), broken=""))
         server.add_socket(listener)
         announce(options, listener)
         await stop.wait()

@@ -36,30 +36,9 @@ def _exit_after(server: BaseProcess) -> None:
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Return the quotas of this process's cgroup and of all its ancestors, as numbers of CPUs (cgroup v1 and v2)."""
-    quotas = []
-    for directory in _cgroup_directories(proc, root):
-        v2 = _values(directory / "cpu.max")
-        v1 = _values(directory / "cpu.cfs_quota_us") + _values(directory / "cpu.cfs_period_us")
-        quota, period = v2 or v1 or ("-1", "1")
-        if quota not in ("max", "-1"):
-            quotas.append(int(quota) / int(period))
-    return quotas
-
-
-def _cgroup_directories(proc: Path, root: Path) -> list[Path]:
-    directories = []
-    for line in proc.read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" or "cpu" in controllers.split(","):
-            top = root / controllers if controllers else root
-            own = top / path.lstrip("/")
-            directories += [own, *(parent for parent in own.parents if parent.is_relative_to(top))]
-    return directories
-
-
-def _values(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:  # this level has no quota
-        return []
+    """Return the quotas of this process's cgroup and of all its ancestors, in CPUs (cgroups(7), version 2)."""
+    path = next((line[3:] for line in proc.read_text().splitlines() if line.startswith("0::")), "/")
+    own = root / path.lstrip("/")
+    limits = (place / "cpu.max" for place in (own, *own.parents) if place.is_relative_to(root))
+    quotas = (limit.read_text().split() for limit in limits if limit.exists())
+    return [int(quota) / int(period) for quota, period in quotas if quota != "max"]

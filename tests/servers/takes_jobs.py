@@ -6,7 +6,7 @@ import dataclasses
 import os
 import uuid
 
-from common.job_endpoints import JOBS, FindJob, Job, PostJob
+from common.job_endpoints import JOBS, FindJob, PostJob
 from common.options import server_options
 from common.task import TaskRun, perform
 from common.tornado_kit import Handler, TaskHandler, serve
@@ -14,7 +14,7 @@ from common.tornado_kit import Handler, TaskHandler, serve
 ARE = os.environ.get("JOBS_ARE", "right")
 
 
-class SupervisorClient:
+class JobStore:
     """A job store that runs jobs as tasks of the event loop."""
 
     def __init__(self) -> None:
@@ -26,18 +26,18 @@ class SupervisorClient:
         self.jobs[name] = asyncio.create_task(work)
         return name
 
-    async def find(self, name: str, wait_s: float) -> Job | None:
+    async def find(self, name: str, wait_s: float) -> TaskRun | str | None:
         await asyncio.wait([job := self.jobs[name]], timeout=wait_s)
         if ARE == "lost":
             return None
         if not job.done():
-            return Job("running")
-        return Job(run=dataclasses.replace(job.result(), answer="42") if ARE == "wrong" else job.result())
+            return "running"
+        return dataclasses.replace(job.result(), answer="42") if ARE == "wrong" else job.result()
 
 
 @contextlib.asynccontextmanager
 async def kept():
-    yield SupervisorClient()
+    yield JobStore()
 
 
 class Impatient(FindJob):

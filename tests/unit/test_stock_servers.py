@@ -22,7 +22,7 @@ MAY_BE_USED = {"asyncio._get_running_loop", "sys._is_gil_enabled"}
 EXCEPTIONS = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, BaseException)}
 # The most lines of a module, with empty lines and docstrings.
 MOST_LINES = {"load_shedding.py": 60, "options.py": 80}
-MOST_LINES_TOGETHER, MOST_MODULES = 1280, 14
+MOST_LINES_TOGETHER, MOST_MODULES = 1200, 14
 
 
 class Module:

@@ -27,17 +27,6 @@ def test_cpu_affinity_limits_the_usable_cpus() -> None:
         ("0::/pod/app\n", {"pod/app/cpu.max": "max 100000", "pod/cpu.max": "50000 100000"}, [0.5]),
         ("0::/\n", {"cpu.max": "300000 100000"}, [3.0]),
         ("0::/\n", {}, []),
-        (
-            "4:cpu,cpuacct:/docker/x\n0::/\n",
-            {
-                "cpu,cpuacct/docker/x/cpu.cfs_quota_us": "200000",
-                "cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000",
-                "cpu,cpuacct/cpu.cfs_quota_us": "-1",
-                "cpu,cpuacct/cpu.cfs_period_us": "100000",
-            },
-            [2.0],
-        ),
-        ("1:cpu:/\n2:memory:/a:b\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
     ],
 )
 def test_cgroup_cpu_quotas_of_all_levels_are_read(own, files, quotas, tmp_path) -> None:
