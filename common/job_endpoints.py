@@ -1,7 +1,7 @@
 """Handle jobs: `POST /jobs` accepts a job and returns its location; `GET /jobs/ID` returns its state or result.
 
 The resource that the server keeps open has the methods `post(task)`, which returns the id of a new job, and
-`find(id, wait_s)`, which waits up to `wait_s` for the result, and returns it, the job's state, or None if it is unknown.
+`find(id, wait_s)`, which waits up to `wait_s` for the result and returns it, the job's state, or None if unknown.
 """
 
 import re

@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable
 from pathlib import Path
 
 import aiohttp
@@ -19,14 +18,12 @@ from load_tool_checks import skip_version_lookup
 
 from common.errors import BadInputError
 from under_siege.load import DRIVERS
-from under_siege.load.http_client import HttpResponse, fetch_job
+from under_siege.load.http_client import HttpResponse, fetch_job, pause_s
 from under_siege.load.request import Request
 from under_siege.load.tool import ToolResponse
 from under_siege.measure.plan import make_plan
 from under_siege.paths import script
 from under_siege.record.record import CaseFailedError, load, save
-from under_siege.subprocess_scripts import job_load
-from under_siege.subprocess_scripts.job_load import JobLoad, JobOutcome
 from under_siege.suite.selection import in_style, suite_of
 from under_siege.suite.strategies import all_strategies, strategies_suite
 
@@ -127,19 +124,11 @@ def test_a_job_without_a_result_is_counted_as_failed(behaviour: str, monkeypatch
         assert users.end() > 0
 
 
-HEADERS = {"Authorization": "Bearer 7", "Content-Type": "application/json"}
+HEADERS = (("Authorization", "Bearer 7"), ("Content-Type", "application/json"))
 
 
-def poll_as_user(session: aiohttp.ClientSession, url: str) -> Awaitable[JobOutcome]:
-    return JobLoad(url, LIMIT_S, HEADERS)._job(session)
-
-
-def poll_as_check(session: aiohttp.ClientSession, url: str) -> Awaitable[HttpResponse]:
-    return fetch_job(session, url, LIMIT_S, request=Request(headers=tuple(HEADERS.items())))
-
-
-def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) -> JobOutcome | HttpResponse:
-    """Return the outcome of a job whose status requests get these responses, one after the other."""
+def result_of(*states: web.Response, location: str = "/jobs/1") -> HttpResponse:
+    """Return the result of a job whose status requests get these responses, one after the other."""
     left = iter(states)
 
     async def post(_request: web.Request) -> web.Response:
@@ -150,44 +139,34 @@ def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) 
         assert sent == ["Bearer 7", None, "wait=10"]
         return next(left)
 
-    async def go() -> JobOutcome | HttpResponse:
+    async def go() -> HttpResponse:
         app = web.Application()
         app.add_routes([web.post("/jobs", post), web.get("/jobs/1", find)])
         async with TestServer(app) as server, aiohttp.ClientSession() as session:
-            return await poll(session, str(server.make_url("/jobs")))
+            return await fetch_job(session, str(server.make_url("/jobs")), LIMIT_S, request=Request(headers=HEADERS))
 
     return asyncio.run(go())
 
 
-def test_users_keep_polling_a_job_after_a_503_response() -> None:
+def test_a_job_is_polled_until_its_result_arrives_even_after_a_503_response() -> None:
     later = {"Retry-After": "0"}
     states = (web.Response(status=503, headers=later), web.Response(status=202, headers=later))
-    assert job_of(*states, web.Response(text="done")) == (200, len("done"))
+    assert result_of(*states, web.Response(text="done")).body == b"done"
 
 
-def test_users_and_checks_poll_with_the_headers_of_the_request() -> None:
-    assert job_of(web.Response(text="done")) == (200, len("done"))
-    assert job_of(web.Response(text="done"), poll=poll_as_check).body == b"done"
-
-
-def test_endless_responses_and_job_locations_on_other_servers_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match="the response has more than"):
-        job_of(web.Response(text="x" * 1001))
-    with pytest.raises(ValueError, match="the job is on another server"):
-        job_of(location="http://127.0.0.2/jobs/1")
+def test_job_locations_on_other_servers_are_rejected() -> None:
     with pytest.raises(CaseFailedError, match="the Location header is missing or names another server"):
-        job_of(location="http://127.0.0.2/jobs/1", poll=poll_as_check)
+        result_of(location="http://127.0.0.2/jobs/1")
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "pause_s"),
+    ("retry_after", "expected_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
 def test_the_pause_set_by_a_retry_after_header_has_a_minimum_a_maximum_and_a_default(
-    retry_after: str, pause_s: float
+    retry_after: str, expected_s: float
 ) -> None:
-    assert job_load._pause_s(retry_after) == pause_s
+    assert pause_s(retry_after, 1.0) == expected_s
 
 
 def test_list_marks_strategies_that_accept_jobs(run_cli) -> None:

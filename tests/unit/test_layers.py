@@ -39,8 +39,8 @@ LAYERS = [
     "lesson profile_command",
     "cli __main__",
 ]
-APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common` and BODY_RULE
-BODY_RULE = "under_siege.load.body_rule"  # imports only the standard library
+APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common`
+GENERATORS = (f"{APART}.open_load", f"{APART}.job_load")  # run in the Python of the bench, and may import `load`
 DRILL_TASK = "under_siege.subprocess_scripts.drill_task"  # likewise; the drill and its task share names of files
 
 
@@ -84,7 +84,8 @@ def is_allowed(importer: str, imported: str) -> bool:
     if not importer.startswith("under_siege"):  # common and servers
         return imported.startswith("common")
     if importer.startswith(APART):
-        return imported.startswith((APART, "common")) or imported == BODY_RULE
+        is_free = imported.startswith((APART, "common"))
+        return is_free or (importer in GENERATORS and layer_of(imported) <= layer_of("under_siege.load"))
     if imported == DRILL_TASK:
         return importer.startswith("under_siege.drill")
     return imported.startswith("common") or layer_of(imported) <= layer_of(importer)

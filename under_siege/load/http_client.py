@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import h11
 from yarl import URL
 
 from common.errors import one_line
@@ -17,7 +18,9 @@ from under_siege.record.result_file import legible
 from under_siege.record.secrets import masked
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
-ACCEPTED, POLL_S, PREFER = 202, 0.05, ("Prefer", "wait=10")
+ACCEPTED, BUSY = 202, 503  # states of a job: unfinished, and unknown because the server is busy
+PREFER = ("Prefer", "wait=10")  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
+POLL_S, SOONEST_S, LATEST_S = 0.05, 0.01, 60.0  # pause before the next poll of a check, minimum and maximum
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
@@ -126,19 +129,42 @@ async def fetch_job(
     """Post a job and return the response with its result; raise the same errors as `fetch`."""
     with _case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
         async with asyncio.timeout(limit_s):
-            async with open_request(session, url, replace(request, method="POST")) as response:
-                answer = await read_response(response, expected_bytes)
-            job_url = urljoin(url, answer.headers.get("location", "nowhere:"))
-            if answer.status == ACCEPTED and urlsplit(job_url)[:2] != urlsplit(url)[:2]:
-                raise CaseFailedError(
-                    "wrong_answer", f"POST {url}: the Location header is missing or names another server"
-                )
-            kept = [header for header in request.headers if header[0].lower() != "content-type"]
-            poll = Request(headers=(*kept, PREFER))
-            while answer.status == ACCEPTED:
-                answer = await fetch(session, job_url, limit_s, expected_bytes, poll)
-                await asyncio.sleep(POLL_S * (answer.status == ACCEPTED))
+            return await job_result(session, url, request, expected_bytes, POLL_S)
+
+
+async def job_result(
+    session: aiohttp.ClientSession, url: str, request: Request, expected_bytes: int, usual_pause_s: float = 1.0
+) -> HttpResponse:
+    """Post a job, and poll until it is done; return the response with its result.
+
+    Args:
+        usual_pause_s: the pause before the next poll, if the server does not ask for another one.
+
+    Raises:
+        CaseFailedError: a response is too long, or the job is on another server.
+        aiohttp.ClientError, ValueError: a response did not arrive, or is not HTTP.
+    """
+    async with open_request(session, url, replace(request, method="POST")) as response:
+        posted = await read_response(response, expected_bytes)
+    if posted.status != ACCEPTED:
+        return posted
+    job_url = urljoin(url, posted.headers.get("location", "nowhere:"))
+    if urlsplit(job_url)[:2] != urlsplit(url)[:2]:
+        raise CaseFailedError("wrong_answer", f"POST {url}: the Location header is missing or names another server")
+    kept = [header for header in request.headers if header[0].lower() != "content-type"]
+    poll = Request(headers=(*kept, PREFER))
+    while True:
+        async with open_request(session, job_url, poll) as response:
+            answer = await read_response(response, expected_bytes)
+        if answer.status not in (ACCEPTED, BUSY):
             return answer
+        await asyncio.sleep(pause_s(answer.headers.get("retry-after", ""), usual_pause_s))
+
+
+def pause_s(retry_after: str, usual_s: float) -> float:
+    """Return the pause that Retry-After asks for (RFC 9110, 10.2.3), or `usual_s` if it is missing or a date."""
+    seconds = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else usual_s
+    return min(LATEST_S, max(SOONEST_S, seconds))
 
 
 async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -> HttpResponse:
@@ -150,3 +176,28 @@ async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -
             response.close()
             raise CaseFailedError("wrong_answer", f"{response.url} returned more than {most_bytes:,} bytes")
     return HttpResponse(response.status, bytes(body), {name.lower(): value for name, value in response.headers.items()})
+
+
+async def read_raw_response(reader: asyncio.StreamReader, method: str, most_bytes: int) -> HttpResponse:
+    """Read the response to a request that was not sent by aiohttp; stop once its body is longer than `most_bytes`.
+
+    Raises:
+        EOFError: the connection was closed before the response.
+        h11.RemoteProtocolError: the response is incomplete or not HTTP.
+    """
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method=method, target="/", headers=[("Host", "it")]))  # determines what may follow
+    parser.send(h11.EndOfMessage())
+    status, headers, body = 0, dict[str, str](), bytearray()
+    while len(body) <= most_bytes and not isinstance(event := parser.next_event(), h11.EndOfMessage):
+        if event is h11.NEED_DATA:
+            data = await reader.read(65536)
+            if not data and not status:
+                raise EOFError
+            parser.receive_data(data)
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+            headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
+        elif isinstance(event, h11.Data):
+            body += event.data
+    return HttpResponse(status, bytes(body), headers)

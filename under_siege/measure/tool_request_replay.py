@@ -9,9 +9,11 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+import h11
+
 from under_siege.host.installed_tool import Tool
 from under_siege.host.managed_process import ManagedProcess, Tail
-from under_siege.load.http_client import MORE_BYTES, HttpResponse
+from under_siege.load.http_client import MORE_BYTES, HttpResponse, read_raw_response
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
 from under_siege.paths import HOST
@@ -59,18 +61,19 @@ class ReplayedRequest:
             raise CaseFailedError("no_answer", f"{what}, was not answered within {limit_s:.1f} s") from None
         except OSError as error:
             raise CaseFailedError("no_answer", f"{what}, was not answered: {error.strerror or error}") from None
-        except (EOFError, ValueError, asyncio.LimitOverrunError):
+        except (EOFError, h11.RemoteProtocolError):
             raise CaseFailedError("no_answer", f"{what}: the response is incomplete or not HTTP") from None
 
     async def _last_answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, most_bytes: int
     ) -> HttpResponse:
+        method = request.partition(b" ")[0].decode("latin-1")
         writer.write(request)
-        answer = await _answer(reader, most_bytes)
+        answer = await read_raw_response(reader, method, most_bytes)
         try:
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
-                answer = await _answer(reader, most_bytes)
+                answer = await read_raw_response(reader, method, most_bytes)
         except (ConnectionError, EOFError):  # the server may close the connection
             if self.must_stay_open:
                 raise CaseFailedError(
@@ -79,38 +82,6 @@ class ReplayedRequest:
                     f'{self.tool} sends it on the closed one; set keep_alive = false, or tool = "wrk"',
                 ) from None
         return answer
-
-
-async def _answer(reader: asyncio.StreamReader, most_bytes: int) -> HttpResponse:
-    first, *lines = (await reader.readuntil(_END)).decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    status = int(first.partition(" ")[2][:3])
-    if status < 200:  # an interim response; the final response follows
-        return await _answer(reader, most_bytes)
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    body = b"" if status in (204, 304) else await _body(reader, headers, most_bytes)
-    return HttpResponse(status, body, headers)
-
-
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str], most_bytes: int) -> bytes:
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _chunks(reader, most_bytes)
-    length = int(headers.get("content-length", most_bytes))
-    try:
-        return await reader.readexactly(min(length, most_bytes))
-    except asyncio.IncompleteReadError as cut:
-        if "content-length" in headers:
-            raise
-        return cut.partial  # the end of the connection ends the body
-
-
-async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
-    body = bytearray()
-    while (size := int((await reader.readline()).partition(b";")[0], 16)) and len(body) < most_bytes:
-        body += await reader.readexactly(min(size, most_bytes))
-        await reader.readline()
-    while (await reader.readline()).strip():
-        pass  # a trailer
-    return bytes(body)
 
 
 class RequestReplays:

@@ -30,12 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.load.body_rule import BodyRule
+from under_siege.load.http_client import client, open_request, read_response
+from under_siege.load.request import Request
+from under_siege.record.record import CaseFailedError
 
-MORE_BYTES = 65536  # number of bytes by which a body may exceed the correct body before reading stops
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; the generator needs little CPU time, but must send requests on time
 NONE, REFUSED, LIMITED, LOST, WRONG, UNANSWERED = "", "refused", "limited", "lost", "wrong", "unanswered"
@@ -47,8 +48,8 @@ class OpenRequest:
     """A request and its correct response."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self.request = {"url": URL(data["url"], encoded=True), "method": data["method"], "headers": data["headers"]}
-        self.request["data"] = base64.b64decode(data["body"]) or None
+        headers = tuple((name, value) for name, value in data["headers"])
+        self.url, self.request = data["url"], Request(data["method"], headers, base64.b64decode(data["body"]))
         self.status, self.rule, self.answer = data["status"], BodyRule(**data["rule"]), base64.b64decode(data["answer"])
 
 
@@ -63,11 +64,7 @@ class OpenLoad:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send each request when it is due, and report finished requests until `stop` is set."""
-        connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
-        timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
-        ) as session:
+        async with client(keep_alive=self._keep_alive) as session:
             requests: set[asyncio.Task[str]] = set()
             numbers = itertools.count()
             tasks = [asyncio.create_task(self._send_all(session, requests)), asyncio.create_task(self._report())]
@@ -102,15 +99,16 @@ class OpenLoad:
 
     async def _outcome(self, session: aiohttp.ClientSession, one: OpenRequest) -> str:
         try:
-            async with session.request(allow_redirects=False, **one.request) as response:
-                body = await _read(response, len(one.answer) + MORE_BYTES)
-                has_headers = all(response.headers.get(name) == value for name, value in self._headers)
-                is_right = response.status == one.status and has_headers
-                if is_right and not one.rule.problem(body, one.answer):
-                    return NONE
-                return REFUSALS.get(response.status, WRONG)
+            async with open_request(session, one.url, one.request) as response:
+                answer = await read_response(response, len(one.answer))
+        except CaseFailedError:  # the body is too long
+            return WRONG
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
+        has_headers = all(answer.headers.get(name.lower()) == value for name, value in self._headers)
+        if answer.status == one.status and has_headers and not one.rule.problem(answer.body, one.answer):
+            return NONE
+        return REFUSALS.get(answer.status, WRONG)
 
     async def _report(self) -> None:
         """Write lines at intervals rather than one by one, so that the reader wakes up less often."""
@@ -123,16 +121,6 @@ class OpenLoad:
             output, self._lines = "".join(self._lines).encode(), []
             while output:
                 output = output[os.write(1, output) :]
-
-
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Read the body, but stop once it exceeds `most_bytes`."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > most_bytes:
-            break
-    return bytes(body)
 
 
 async def _main() -> None:
