@@ -15,7 +15,7 @@ from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.host.environments import locked_requirements
-from under_siege.host.user_environment import UserEnvironment, user_environment
+from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.measure import base_revision
 from under_siege.record.record import Result, load
 from under_siege.suite.application import Application, inspected

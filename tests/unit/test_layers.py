@@ -41,7 +41,7 @@ LAYERS = [
 ]
 APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common`
 GENERATORS = (f"{APART}.open_load", f"{APART}.job_load")  # run in the Python of the bench, and may import `load`
-DRILL_TASK = "under_siege.subprocess_scripts.drill_task"  # likewise; the drill and its task share names of files
+DRILL_TASK = "under_siege.subprocess_scripts.drill_task"  # the drill and its task share names of files
 
 
 def name_of(path: Path) -> str:

@@ -20,7 +20,13 @@ from tempfile import TemporaryDirectory
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.host.interpreter import Interpreter, interpreter, package_directories
+from under_siege.host.interpreter import (
+    OLDEST_USER_PYTHON,
+    Interpreter,
+    UserEnvironment,
+    interpreter,
+    package_directories,
+)
 from under_siege.host.managed_process import COMMAND_LIMIT_S, run_command
 from under_siege.host.supervisor_client import kept
 from under_siege.paths import ROOT, cache_directory
@@ -90,6 +96,25 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
         return f"its requirements can't be installed: {error}"
+
+
+def installed_python(chosen: UserEnvironment, folder: Path, tell: Tell) -> Interpreter:
+    """Return the Python that can import the application's packages; install these on first use.
+
+    Raises:
+        BadInputError: the packages can't be installed.
+    """
+    base = interpreter(chosen.python, OLDEST_USER_PYTHON)
+    if not chosen.requirements:
+        return base
+    try:
+        directory = asyncio.run(environment_of(chosen.requirements, base, folder, tell))
+    except BadInputError as error:
+        raise BadInputError(
+            f"the packages in {chosen.found} can't be installed: {error}; "
+            "create a .venv with them, or pass --python PATH"
+        ) from None
+    return interpreter(str(directory / "bin" / "python"), OLDEST_USER_PYTHON)
 
 
 async def environment_beside(additions: tuple[str, ...], python: Interpreter, tell: Tell) -> Path | str:

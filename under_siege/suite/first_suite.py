@@ -15,7 +15,8 @@ from jinja2 import Template
 from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege.formatting import listed
-from under_siege.host.user_environment import UserEnvironment, installed_python, user_environment
+from under_siege.host.environments import installed_python
+from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM
