@@ -15,7 +15,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.tool_request_replay import _capture
+from under_siege.measure.warm_up import _capture
 from under_siege.result_output import Report
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')

@@ -19,7 +19,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.http_client import MORE_BYTES, client, fetch
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.tool_request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
+from under_siege.measure.warm_up import IN_A_ROW, ReplayedRequest, RequestReplays
 from under_siege.record.record import CaseFailedError
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")

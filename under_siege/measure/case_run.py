@@ -41,8 +41,7 @@ from under_siege.measure.load_run import RunningTool, compute_bare, drive, spec_
 from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
-from under_siege.measure.tool_request_replay import IN_A_ROW, RequestReplays
-from under_siege.measure.warm_up import last_pong, verify, warm_up
+from under_siege.measure.warm_up import IN_A_ROW, RequestReplays, last_pong, verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.suite.expectation import Expectation, Expectations, Files

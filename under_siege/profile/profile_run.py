@@ -20,8 +20,7 @@ from under_siege.measure.case_run import CaseRun
 from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.session import run_plan
-from under_siege.measure.tool_request_replay import RequestReplays
-from under_siege.measure.warm_up import warm_up
+from under_siege.measure.warm_up import RequestReplays, warm_up
 from under_siege.profile.endpoint import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample
 from under_siege.record.case import Case
