@@ -16,7 +16,6 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load, MixedRequest
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.load_run import spec_of
 from under_siege.suite.suite_file import read_suite
 
 SENT = ['POST /orders?shop=1 {"items": 500000}', 'POST /orders?shop=2 {"items": 10}', "GET /stock"]
@@ -61,7 +60,7 @@ def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, m
 def test_siege_gets_the_requests_in_the_order_of_the_request_file(mix: Path) -> None:
     with_line(mix, 'order = "file"')
     load = read_suite(mix / "suite.toml").load
-    spec = LoadSpec(1, 1.0, "http://here/", mix=spec_of(load, 1).mix, order=tuple(load.order(7)))
+    spec = LoadSpec(1, 1.0, "http://here/", mix=LoadSpec.of(load, 1).mix, order=tuple(load.order(7)))
     urls = str(DRIVERS["siege"].files(spec)["urls.txt"]).splitlines()
     assert [url.split()[0] for url in urls] == [
         *["http://here/orders?shop=1"] * 3,

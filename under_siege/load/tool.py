@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import GET, Request
+from under_siege.load.request import GET, Load, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,22 @@ class LoadSpec:
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
+
+    @classmethod
+    def of(cls, load: Load, users: int) -> "LoadSpec":
+        """Return a load for a tool, without its time and URL, which the caller sets."""
+        return cls(
+            users,
+            time_s=0.0,
+            url="",
+            request=load.request,
+            requests=load.requests,
+            keep_alive=load.keep_alive,
+            threads=load.threads,
+            options=load.options,
+            script=load.script,
+            mix=tuple((one.path, one.request) for one in load.mix),
+        )
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request with this path."""

@@ -37,7 +37,7 @@ from under_siege.load.pings import (
 )
 from under_siege.load.request import Load
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.load_run import RunningTool, compute_bare, drive, spec_of, started
+from under_siege.measure.load_run import LoadRun, compute_bare
 from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
@@ -97,20 +97,19 @@ class CaseRun:
                 await jobs()  # if this request fails, it should fail before the load
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
-            # Start slow tools before the measurement.
-            waits = self.tool.driver.waits_to_begin
             replay = await self.replays.of(spec)
             if replay and spec.keep_alive and self.tool.driver.reuses_closed_connections:
                 twice = replace(replay, in_a_row=2, must_stay_open=True)
                 await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
-            async with started(self.tool, spec, self.record) if waits else contextlib.nullcontext() as running_tool:
+            load_run = LoadRun(self.tool, spec, self.record)
+            async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
                     asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
                     return server.explaining(verify(session, server.load_url, self.expected, self.record.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
-                    waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
+                    waiting = await self._measure_load(server, session, load_run, ask, jobs)
                     if server.pid is not None or jobs is not None:
                         limit_s = self.plan.suite.drain_limit_s
                         await watch_drain(self.record, server.cpu_s, jobs, waiting, limit_s, new)
@@ -145,14 +144,15 @@ class CaseRun:
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
         length = Length(load.time_s, self.record.users, self.expected)
-        await server.while_alive(drive(self.tool, self._spec(server, load, length), unseen, length, lambda: None))
+        warming = LoadRun(self.tool, self._spec(server, load, length), unseen)
+        await server.while_alive(warming.drive(length, lambda: None))
         return sum((*unseen.bursts.right, *unseen.bursts.wrong_status)) + len(unseen.transactions.took_s)
 
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, users = self.expected.files, self.record.users
         paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
         return replace(
-            spec_of(load, users),
+            LoadSpec.of(load, users),
             time_s=length.end_s,
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,
@@ -166,8 +166,7 @@ class CaseRun:
         self,
         server: Server,
         session: aiohttp.ClientSession,
-        spec: LoadSpec,
-        running_tool: RunningTool | None,
+        load_run: LoadRun,
         ask: Callable[[int], Awaitable[object]],
         jobs: Callable[[], Awaitable[float]] | None,
     ) -> float | None:
@@ -189,7 +188,7 @@ class CaseRun:
             watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
             for monitor in monitors:
                 await watching.enter_async_context(monitor)
-            driven = drive(self.tool, spec, record, self.length, self.watcher.answer_came, running_tool)
+            driven = load_run.drive(self.length, self.watcher.answer_came)
             await server.while_alive(driven)
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))

@@ -13,6 +13,7 @@ import tty
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -32,7 +33,6 @@ from under_siege.host.managed_process import (
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.pings import check_interval_s
-from under_siege.load.request import Load
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.plan import Length
 from under_siege.paths import script, server_environment
@@ -62,58 +62,184 @@ _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
 _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
 
-def spec_of(load: Load, users: int) -> LoadSpec:
-    """Return the load for a tool, without its time and URL, which the caller sets."""
-    return LoadSpec(
-        users,
-        time_s=0.0,
-        url="",
-        request=load.request,
-        requests=load.requests,
-        keep_alive=load.keep_alive,
-        threads=load.threads,
-        options=load.options,
-        script=load.script,
-        mix=tuple((one.path, one.request) for one in load.mix),
-    )
+class LoadRun:
+    """One run of a load tool, whose results go to a record."""
 
+    def __init__(self, tool: Tool, spec: LoadSpec, record: Record) -> None:
+        self._tool, self._spec, self._record = tool, spec, record
+        self._running: RunningTool | None = None
 
-@contextlib.asynccontextmanager
-async def started(tool: Tool, spec: LoadSpec, record: Record) -> AsyncIterator[RunningTool]:
-    """Start a tool that reports every response, wait until it is ready, and stop it at the end.
+    @contextlib.asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Start a tool that is slow to start before the load, and stop it when the context ends.
 
-    Its stdout is a terminal, because the tool would buffer its output to a pipe.
+        Raises:
+            CaseFailedError: the tool does not start.
+        """
+        if not self._tool.driver.waits_to_begin:
+            yield
+            return
+        async with self._started() as self._running:
+            yield
 
-    Raises:
-        CaseFailedError: the tool does not start.
-    """
-    command, waits = tool.command(spec), tool.driver.waits_to_begin
-    record.tool_command = _without_path(tool, command)
-    terminal, theirs = pty.openpty()
-    try:
-        tty.setraw(theirs)
-        with os.fdopen(theirs, "wb") as stdout:
-            stdin = subprocess.PIPE if waits else subprocess.DEVNULL
-            process = ManagedProcess(
-                with_open_files(command, spec.users),
-                environment=tool.environment(),
-                stdin=stdin,
-                stdout=stdout,
-                may_hide=False,
-            )
-        report = Tail(process.process.stderr)
+    async def drive(self, length: Length, tell: Callable[[], None]) -> None:
+        """Run the load tool for the length of the siege, and write its results to the record.
+
+        Args:
+            tell: called for each response, if the tool reports them individually.
+
+        Raises:
+            CaseFailedError: the tool exited early or did not finish in time, or reported nothing.
+        """
+        driver, record = self._tool.driver, self._record
+        record.tool, record.tool_step_s = driver.name, driver.step_s
+        record.keep_alive, record.tool_cpus = self._spec.keep_alive, driver.cpus(self._spec)
+        if not driver.streams_responses:
+            await self._drive_in_bursts(length)
+            return
+        async with contextlib.nullcontext(self._running) if self._running else self._started() as (process, terminal):
+            await self._listen(length, tell, process, terminal)
+
+    @contextlib.asynccontextmanager
+    async def _started(self) -> AsyncIterator[RunningTool]:
+        """Start a tool that reports every response, wait until it is ready, and stop it at the end.
+
+        Its stdout is a terminal, because the tool would buffer its output to a pipe.
+        """
+        driver, record = self._tool.driver, self._record
+        command = self._command(self._spec)
+        terminal, theirs = pty.openpty()
         try:
-            if waits:
-                await _until_ready(process, terminal, tool.driver.name)
-            yield process, terminal
+            tty.setraw(theirs)
+            with os.fdopen(theirs, "wb") as stdout:
+                stdin = subprocess.PIPE if driver.waits_to_begin else subprocess.DEVNULL
+                process = self._process(command, stdin=stdin, stdout=stdout)
+            report = Tail(process.process.stderr)
+            try:
+                if driver.waits_to_begin:
+                    await _until_ready(process, terminal, driver.name)
+                yield process, terminal
+            finally:
+                await process.stop(grace_s=0)
+                await until(lambda: not report.reading(), 1.0)
+                record.tool_report = report.text()
+                record.tool_errors = driver.errors(report.all_kept())[:ERRORS_KEPT]
+                record.socket_failures = driver.failures(record.tool_report, record.transactions.status)
+        finally:
+            os.close(terminal)
+
+    def _command(self, spec: LoadSpec) -> list[str]:
+        """Return the command that generates this load; record it without the path of the program."""
+        command = self._tool.command(spec)
+        self._record.tool_command = [Path(word).name if word == self._tool.program else word for word in command]
+        return with_open_files(command, spec.users)
+
+    def _process(
+        self, command: list[str], stdin: int = subprocess.DEVNULL, stdout: int | IO[bytes] = subprocess.PIPE
+    ) -> ManagedProcess:
+        return ManagedProcess(command, environment=self._tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
+
+    async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
+        name, record, has_count = self._tool.driver.name, self._record, self._spec.requests is not None
+        began_s, most_bytes = record.load_began_s or 0.0, MOST_MEMORY * psutil.virtual_memory().available
+        if has_count:
+            length.last_until(REQUESTS_LIMIT_S)
+        start_cpu_s = _let_begin(process) if self._tool.driver.waits_to_begin else 0.0
+
+        def is_over() -> bool:
+            _check_memory(process.pid, most_bytes, record)
+            return process.ended() or time.monotonic() >= began_s + length.end_s
+
+        with reading_lines(terminal, self._recorder(length, tell)) as read_the_rest:
+            await until(is_over, math.inf, CALM_LOOK_S)
+            if process.ended() is not has_count:
+                limit = f"did not finish within {REQUESTS_LIMIT_S:.0f} s"
+                why = limit if has_count else "exited before the siege was over"
+                raise CaseFailedError(f"{name}_failed", f"{name} {why}")
+            record.load_s = time.monotonic() - began_s
+            used_s = _cpu_s(process.pid)
+            record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
+            process.process.terminate()  # siege stops and prints its summary
+            await process.wait(LIFT_LIMIT_S)
+            read_the_rest()
+        if has_count:
+            length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
+
+    def _recorder(self, length: Length, tell: Callable[[], None]) -> Callable[[str, float], None]:
+        """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
+        record = self._record
+        began_s = record.load_began_s or 0.0
+
+        def take(line: str, arrived_s: float) -> None:
+            at_s = arrived_s - began_s
+            if (response := self._tool.driver.parse_line(line)) is not None:
+                columns = response.took_s, response.status, response.size_bytes, response.user
+                append_row(record.transactions, round(at_s, 6), *columns)
+                length.answer(response.user, at_s)
+                tell()
+            elif line.strip():
+                record.tool_unknown += 1
+                if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
+                    record.tool_unknown_lines.append(line.strip()[:200])
+
+        return take
+
+    async def _drive_in_bursts(self, length: Length) -> None:
+        """Run the tool repeatedly until the time is over, and record the totals of each run."""
+        spec, driver, record = self._spec, self._tool.driver, self._record
+        assert record.load_began_s is not None
+        count, each_s = (1, spec.time_s) if spec.requests else length.bursts(driver.least_s)
+        length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + driver.start_s)
+        record.tool_cpu_s = 0.0
+        # The processes of a tool communicate over a port, which no other run may use.
+        with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
+            burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
+            for _ in range(count):
+                await self._run_burst(burst)
+        record.load_s = time.monotonic() - record.load_began_s
+        length.end_s = record.load_s if spec.requests else length.end_s
+
+    async def _run_burst(self, spec: LoadSpec) -> None:
+        driver, record = self._tool.driver, self._record
+        limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + driver.start_s + OVERRUN_S
+        command = await asyncio.to_thread(self._command, spec)  # writing many paths must not delay a ping
+        began_s, process = time.monotonic(), self._process(command)
+        stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
+        try:
+            while not process.ended() and time.monotonic() < began_s + limit_s:
+                awake.sample()
+                await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
+            ended_s = time.monotonic()
+            if not process.ended():
+                raise CaseFailedError(f"{driver.name}_failed", f"{driver.name} did not finish within {limit_s:.0f} s")
+            await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
+            used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it exists until it is reaped
+            output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), self._tool.results())
         finally:
             await process.stop(grace_s=0)
-            await until(lambda: not report.reading(), 1.0)
-            record.tool_report = report.text()
-            record.tool_errors = tool.driver.errors(report.all_kept())[:ERRORS_KEPT]
-            record.socket_failures = tool.driver.failures(record.tool_report, record.transactions.status)
-    finally:
-        os.close(terminal)
+            texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in self._tool.results().values())
+            record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
+        self._record_totals(output, spec, ended_s, ended_s - began_s, used.cpu_s if used else 0.0, awake)
+
+    def _record_totals(
+        self, output: ToolOutput, spec: LoadSpec, ended_s: float, lasted_s: float, cpu_s: float, awake: Wakefulness
+    ) -> None:
+        """Add the totals of a burst to the record; raise CaseFailedError if the tool has printed none."""
+        driver, record = self._tool.driver, self._record
+        errors = driver.errors("\n".join([output.stdout, output.stderr, *output.files.values()]))
+        record.tool_errors = list(dict.fromkeys([*record.tool_errors, *errors]))[:ERRORS_KEPT]
+        totals = driver.totals(output, spec)
+        if totals is None:
+            quoted = last_line(output.stdout, output.stderr)
+            why = f"{driver.name} ended with exit code {output.status} and printed no results; {quoted}"
+            raise CaseFailedError(f"{driver.name}_failed", why)
+        took_s = max(SHORTEST_S, totals.took_s or lasted_s)
+        row = asdict(totals) | {"took_s": round(took_s, 6)}
+        row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
+        row |= {"tool_cpu_s": round(cpu_s, 4), "tool_awake": awake.cpus(took_s)}
+        for column, value in row.items():
+            getattr(record.bursts, column).append(value)
+        record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
 
 
 def with_open_files(command: list[str], users: int) -> list[str]:
@@ -134,96 +260,12 @@ def with_open_files(command: list[str], users: int) -> list[str]:
     return ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(needed), *command]
 
 
-def _without_path(tool: Tool, command: list[str]) -> list[str]:
-    return [Path(word).name if word == tool.program else word for word in command]
-
-
 async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> None:
     lines: list[str] = []
     with reading_lines(terminal, lambda line, _: lines.append(line)):
         await until(lambda: bool(lines) or process.ended(), START_LIMIT_S)
     if not lines or process.ended():
         raise CaseFailedError(f"{name}_failed", f"{name} did not start")
-
-
-async def drive(
-    tool: Tool,
-    spec: LoadSpec,
-    record: Record,
-    length: Length,
-    tell: Callable[[], None],
-    running: RunningTool | None = None,
-) -> None:
-    """Run the load tool for the length of the siege, and write its results to the record.
-
-    Args:
-        tell: called for each response, if the tool reports them individually.
-        running: the tool, if it is already running.
-
-    Raises:
-        CaseFailedError: the tool exited early or did not finish in time, or reported nothing.
-    """
-    record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
-    record.keep_alive, record.tool_cpus = spec.keep_alive, tool.driver.cpus(spec)
-    if not tool.driver.streams_responses:
-        await _drive_in_bursts(tool, spec, record, length)
-        return
-    async with contextlib.nullcontext(running) if running else started(tool, spec, record) as (process, terminal):
-        await _listen(tool, spec, record, length, tell, process, terminal)
-
-
-async def _listen(
-    tool: Tool,
-    spec: LoadSpec,
-    record: Record,
-    length: Length,
-    tell: Callable[[], None],
-    process: ManagedProcess,
-    terminal: int,
-) -> None:
-    name, began_s, has_count = tool.driver.name, record.load_began_s or 0.0, spec.requests is not None
-
-    if has_count:
-        length.last_until(REQUESTS_LIMIT_S)
-    start_cpu_s = _let_begin(process) if tool.driver.waits_to_begin else 0.0
-    most_bytes = MOST_MEMORY * psutil.virtual_memory().available
-
-    def is_over() -> bool:
-        _check_memory(process.pid, most_bytes, record)
-        return process.ended() or time.monotonic() >= began_s + length.end_s
-
-    with reading_lines(terminal, _recorder(tool, record, length, tell)) as read_the_rest:
-        await until(is_over, math.inf, CALM_LOOK_S)
-        if process.ended() is not has_count:
-            why = f"did not finish within {REQUESTS_LIMIT_S:.0f} s" if has_count else "exited before the siege was over"
-            raise CaseFailedError(f"{name}_failed", f"{name} {why}")
-        record.load_s = time.monotonic() - began_s
-        used_s = _cpu_s(process.pid)
-        record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
-        process.process.terminate()  # siege stops and prints its summary
-        await process.wait(LIFT_LIMIT_S)
-        read_the_rest()
-    if has_count:
-        length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
-
-
-def _recorder(tool: Tool, record: Record, length: Length, tell: Callable[[], None]) -> Callable[[str, float], None]:
-    """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
-    began_s = record.load_began_s or 0.0
-
-    def take(line: str, arrived_s: float) -> None:
-        at_s = arrived_s - began_s
-        if (response := tool.driver.parse_line(line)) is not None:
-            columns = response.took_s, response.status, response.size_bytes, response.user
-            append_row(record.transactions, round(at_s, 6), *columns)
-            length.answer(response.user, at_s)
-            tell()
-        elif line.strip():
-            record.tool_unknown += 1
-            if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
-                record.tool_unknown_lines.append(line.strip()[:200])
-
-    return take
 
 
 def _let_begin(process: ManagedProcess) -> float:
@@ -249,60 +291,6 @@ def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
             if record.tool == "siege":
                 why += ': siege 4.0 leaks 20 KB with each 503; use tool = "wrk" in a suite, or a longer queue'
             raise CaseFailedError(f"{record.tool}_memory", why)
-
-
-async def _drive_in_bursts(tool: Tool, spec: LoadSpec, record: Record, length: Length) -> None:
-    """Run the tool repeatedly until the time is over, and record the totals of each run."""
-    assert record.load_began_s is not None
-    count, each_s = (1, spec.time_s) if spec.requests else length.bursts(tool.driver.least_s)
-    length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + tool.driver.start_s)
-    record.tool_cpu_s = 0.0
-    # The processes of a tool communicate over a port, which no other run may use.
-    with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
-        burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
-        for _ in range(count):
-            await _run_burst(tool, burst, record)
-    record.load_s = time.monotonic() - record.load_began_s
-    length.end_s = record.load_s if spec.requests else length.end_s
-
-
-async def _run_burst(tool: Tool, spec: LoadSpec, record: Record) -> None:
-    name = tool.driver.name
-    limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + tool.driver.start_s + OVERRUN_S
-    command = await asyncio.to_thread(tool.command, spec)  # writing many paths must not delay a ping
-    record.tool_command = _without_path(tool, command)
-    began_s = time.monotonic()
-    command = with_open_files(command, spec.users)
-    process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
-    stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
-    try:
-        while not process.ended() and time.monotonic() < began_s + limit_s:
-            awake.sample()
-            await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
-        ended_s = time.monotonic()
-        if not process.ended():
-            raise CaseFailedError(f"{name}_failed", f"{name} did not finish within {limit_s:.0f} s")
-        await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
-        used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # the process exists until it is reaped
-        output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
-    finally:
-        await process.stop(grace_s=0)
-        texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
-        record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
-    errors = tool.driver.errors("\n".join([output.stdout, output.stderr, *output.files.values()]))
-    record.tool_errors = list(dict.fromkeys([*record.tool_errors, *errors]))[:ERRORS_KEPT]
-    totals = tool.driver.totals(output, spec)
-    if totals is None:
-        quoted = last_line(output.stdout, output.stderr)
-        why = f"{name} ended with exit code {output.status} and printed no results; {quoted}"
-        raise CaseFailedError(f"{name}_failed", why)
-    took_s = max(SHORTEST_S, totals.took_s or ended_s - began_s)
-    row = asdict(totals) | {"took_s": round(took_s, 6)}
-    row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
-    row |= {"tool_cpu_s": round(used.cpu_s if used else 0.0, 4), "tool_awake": awake.cpus(took_s)}
-    for column, value in row.items():
-        getattr(record.bursts, column).append(value)
-    record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
 
 
 def processes_for(users: int) -> int:

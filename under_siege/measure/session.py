@@ -26,10 +26,9 @@ from under_siege.host.supervisor_client import kept
 from under_siege.load import DRIVERS
 from under_siege.load.request import OPEN
 from under_siege.load.siege import Siege
-from under_siege.load.tool import Driver
+from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
 from under_siege.measure.case_run import CaseRun, run
-from under_siege.measure.load_run import spec_of
 from under_siege.measure.plan import Plan, ProgressListener, budget_s, say_how_long
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.measure.server import Server
@@ -176,7 +175,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     driver = _driver(plan, watcher)
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
+    check(driver, (LoadSpec.of(load, users) for load, users in loads), *plan.suite.right_statuses())
     tool, version = await tool_in(home, driver, watcher.warn)
     result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
     return tool
