@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
 import tomllib
 import zipfile
@@ -28,6 +29,8 @@ SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.o
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the only directory in which the bench finds programs; no package index is reachable."""
     (programs := tmp_path / "programs").mkdir()
+    for name in ("dirname", "realpath"):  # which the scripts of an environment need
+        (programs / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(installed_tool, "sys", SimpleNamespace(executable=str(programs / "python")))
     monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")

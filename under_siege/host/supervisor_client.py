@@ -82,7 +82,7 @@ class SupervisorClient:
             except ConnectionError:
                 return LOST
             else:
-                return json.loads(message) if message else LOST  # type: ignore[no-any-return]
+                return json.loads(message) if message else LOST
 
     def reap(self, pid: int) -> None:
         """Let the system reuse the pid of a process that has ended."""
