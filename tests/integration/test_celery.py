@@ -15,7 +15,7 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
 
-from under_siege import system_packages
+from under_siege.host import system_packages
 from under_siege.host.system_packages import path_of, remedy, unmet
 from under_siege.measure.plan import make_plan
 from under_siege.suite.strategies import catalogue_as_text, strategies_suite
