@@ -115,7 +115,8 @@ def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_
     return Row(
         cells,
         TONES[summary.verdict],
-        f"{summary.verdict}: {', '.join(reason.code.replace('_', ' ') for reason in summary.reasons)}",
+        summary.verdict,
+        ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
         [reason.message for reason in summary.reasons],
         media={Medium.PAGE} if summary.verdict == FAILED else tuple(Medium),
     )
@@ -124,8 +125,7 @@ def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_
 def _name(summary: Summary, comparison: Comparison) -> Cell:
     name = columns.name_in_table(summary, comparison.ceilings)
     plain = "no server" if summary.server == columns.NO_SERVER else in_plain_words(summary.server, summary.title)
-    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
-    return Cell(name + flag, in_terminal=name, title=plain if plain != name else "")
+    return Cell(name, title=plain if plain != name else "")
 
 
 def _cell(metric: columns.Column, summary: Summary) -> Cell:

@@ -63,7 +63,8 @@ class Row:
 
     cells: Sequence[Cell]
     tone: Tone = Tone.PLAIN
-    verdict: str = ""  # heading of `reasons`
+    verdict: str = ""  # such as `suspect`; documents show it after the name of the row
+    causes: str = ""  # of the verdict, in a few words
     reasons: Sequence[str] = ()  # a page shows them below the row
     is_main: bool = False  # whether the row answers the question of the view
     media: Collection[Medium] = tuple(Medium)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from under_siege.show.view import STAR, Cell, Medium, Note, Paragraph, Table, Tone, View
+from under_siege.show.view import STAR, Cell, Medium, Note, Paragraph, Row, Table, Tone, View
 
 _STRONG = {Tone.BEST, Tone.BAD, Tone.WORST, Tone.GOOD}
 
@@ -30,8 +31,15 @@ def _table(table: Table) -> Iterator[str]:
     yield "\n".join(map(plain, table.caption))
     rules = ["---" if column.is_text else "---:" for column in table.columns]
     lines = [[plain(column.name) for column in table.columns], rules]
-    lines += [list(map(_cell, row.cells)) for row in table.rows]
+    lines += [list(map(_cell, _with_verdict(row, table.header))) for row in table.rows]
     yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _with_verdict(row: Row, header: int) -> list[Cell]:
+    verdict = f" ({row.verdict})" if row.verdict else ""
+    return [
+        replace(cell, text=f"{cell.text}{verdict}") if index == header else cell for index, cell in enumerate(row.cells)
+    ]
 
 
 def _cell(cell: Cell) -> str:
