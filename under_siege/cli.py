@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 FORMATS = [*formats.FORMATS, "timeline", "profile"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
-# A sweep charts a metric over the values of a numeric axis.
-PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
-ONE_PICTURE = f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}."
+ONE_PICTURE = (
+    f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
+    "along a numeric axis, such as rate-sweep or p99-sweep."
+)
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
@@ -64,6 +65,19 @@ class FaultChoice(click.Choice[str]):
         from under_siege.drill.fault_outcomes import FAULT_OPTIONS
 
         return FAULT_OPTIONS
+
+
+class PictureChoice(click.Choice[str]):
+    """The choices of --picture, with a chart along a numeric axis for each metric that has one."""
+
+    def __init__(self) -> None:
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        from under_siege.judge.metrics import METRICS  # a slow import
+
+        return (*PICTURES, *(f"{metric.chart_name}-sweep" for metric in METRICS.values() if metric.chart_name))
 
 
 @click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere=ELSEWHERE)
@@ -161,8 +175,9 @@ def run(
     """
     from under_siege.judge import stopping_rule
     from under_siege.measure.plan import make_plan
+    from under_siege.measure.requirements import with_required
     from under_siege.measure.session import run_plan
-    from under_siege.suite.selection import suite_of, with_required
+    from under_siege.suite.selection import suite_of
 
     command = "run --trace" if traced else "run"
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
@@ -259,7 +274,7 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 @bench.command()
 @click.argument("result", type=FILE)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
-@click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
+@click.option("--picture", type=PictureChoice(), metavar="NAME", help=ONE_PICTURE)
 @click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")

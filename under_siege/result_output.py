@@ -15,12 +15,12 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege.capacity import capacity_estimate, capacity_table
+from under_siege.judge.goal import goal, required
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, check_has, judged
 from under_siege.paths import PROGRAM
 from under_siege.profile.profile_text import as_text as profiles_as_text
 from under_siege.record.record import Result, save
-from under_siege.record.requirement import required
 from under_siege.record.result_file import write_atomically
 from under_siege.run.matrix import across_view
 from under_siege.run.view import comparison_table, view
@@ -238,7 +238,7 @@ class Report:
         """
         added = required(texts)
         for requirement in added:
-            if requirement.goal.of_base and not has_base:
+            if goal(requirement.text).of_base and not has_base:
                 raise BadInputError(
                     f"{requirement.text!r} needs a base to compare with; use it with {PROGRAM} compare BASE NEW"
                 )

@@ -13,13 +13,13 @@ from under_siege.capacity.rate_step_run import LIMIT_S, Offer, longest_s, typica
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.host.services import Services
+from under_siege.judge.goal import Goal, goal
 from under_siege.measure.load_run import compute_bare
 from under_siege.measure.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
 from under_siege.paths import USERS
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, RateStep, Record, Result
-from under_siege.record.requirement import Goal, goal
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.selection import CAPACITY, refuse_unsupported
 from under_siege.suite.suite import Suite

@@ -25,6 +25,7 @@ from under_siege.host.machine_speed import script_process, watching_machine
 from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
 from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
 from under_siege.host.services import Services
+from under_siege.judge.goal import Goal, goal
 from under_siege.load.http_client import client
 from under_siege.load.pings import probing
 from under_siege.measure.plan import Plan
@@ -32,7 +33,6 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
 from under_siege.paths import script
 from under_siege.record.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
-from under_siege.record.requirement import Goal, goal
 from under_siege.suite.expectation import Expectation
 
 Floats = NDArray[np.float64]

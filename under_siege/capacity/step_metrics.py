@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.judge.cpu_speed_over_time import speeds_of
+from under_siege.judge.goal import Goal
 from under_siege.record.record import RateStep
-from under_siege.record.requirement import Goal
 
 Floats = NDArray[np.float64]
 

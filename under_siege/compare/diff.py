@@ -19,8 +19,10 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.judge.metrics import MEASURES, Estimates, estimates_for_changes
-from under_siege.judge.ranking import Comparison, MetricValue, summarize
+from under_siege.judge.goal import goal as parsed_goal
+from under_siege.judge.metric_estimates import Estimates, estimates_for_changes
+from under_siege.judge.metrics import METRICS, MetricValue
+from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.judge.requirement_check import judged as judged_alone
 from under_siege.judge.round_statistics import Round
@@ -100,7 +102,7 @@ class ChangesInOneRun:
         before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
         if before is None or after is None:
             return None
-        return Change(before, ratio_between(before, len(base), after, len(new)), MEASURES[name].tolerance)
+        return Change(before, ratio_between(before, len(base), after, len(new)), METRICS[name].tolerance)
 
 
 class CrossRunChanges:
@@ -128,7 +130,7 @@ class CrossRunChanges:
         if before is None or after is None:
             return None
         ratio = self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
-        return Change(before, ratio, MEASURES[name].tolerance)
+        return Change(before, ratio, METRICS[name].tolerance)
 
     def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Rounds) -> Estimate:
         before, after = self._log_speed(base), self._log_speed(new)
@@ -242,7 +244,7 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
 LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds any significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # judgements of cases that are in only one of the results
-FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # keys of `MEASURES`
+FIGURES = tuple(metric.key for metric in METRICS.values() if metric.is_compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,7 @@ class MetricChange:
             return UNDECIDED
         if self.step.adjusted >= LEVEL or abs(self.fraction) <= ACCURACY:
             return SAME
-        return BETTER if (self.fraction > 0) == MEASURES[self.figure].more_is_better else WORSE
+        return BETTER if (self.fraction > 0) == METRICS[self.figure].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +386,7 @@ def _judge_relative(
     after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: Changes
 ) -> Iterator[Judged]:
     for requirement in after.result.requirements:
-        goal = requirement.goal
+        goal = parsed_goal(requirement.text)
         for index in places_of(requirement, after) if goal.of_base else ():
             case, rounds = after.cases[index], after.rounds[index]
             if _is_base(case.case, after.result):

@@ -52,12 +52,12 @@ from under_siege.compare.diff import (
 )
 from under_siege.judge.case_names import at, full_name, varying
 from under_siege.judge.estimates import ACCURACY
-from under_siege.judge.metrics import SPEED_CORRECTED
+from under_siege.judge.metrics import METRICS, SPEED_CORRECTED
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, Case, axis
 from under_siege.record.record import SCHEMA, Result
-from under_siege.show import columns
+from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_as_markdown, required_as_table
 from under_siege.show.text_tables import Grid, Heading, TableCell, plain, small_print
@@ -139,11 +139,7 @@ def grid_of(comparison: ResultComparison) -> Grid:
     visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(len(FIGURES))]
     if any(visible):
         rows.append([TableCell(text, "dim") for text in (VISIBLE, *[""] * (len(names) - 1), *visible)])
-    return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
-
-
-def column_of(figure: str) -> columns.Column:
-    return next(column for column in columns.COLUMNS if column.figure == figure)
+    return Grid(names, [Heading(METRICS[figure].column) for figure in FIGURES], rows)
 
 
 def percent(fraction: float) -> str:
@@ -161,7 +157,7 @@ def _cell(change: MetricChange) -> TableCell:
     """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
     texts = [_value(change.figure, value) for value in change.values]
     if change.change is None:
-        texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
+        texts = ["" if case is None else text_of(METRICS[change.figure], case) for case in (change.base, change.new)]
     if not any(texts):
         return TableCell("")
     values = " → ".join(text or NOTHING for text in texts)
@@ -172,8 +168,7 @@ def _cell(change: MetricChange) -> TableCell:
 
 
 def _value(figure: str, value: float | None) -> str:
-    formats = {"rate_per_s": formatting.rate, "memory_bytes": formatting.megabytes}
-    return "" if value is None else formats.get(figure, formatting.seconds)(value)
+    return "" if value is None else METRICS[figure].unit.text(value)
 
 
 def _visible(changes: list[MetricChange]) -> str:
@@ -198,7 +193,7 @@ def conclusion(comparison: ResultComparison) -> str:
     if equal == len(comparison.cases):
         rates = [change for case in comparison.cases for change in case.changes if change.figure == "rate_per_s"]
         found = (
-            f" A change of {size} in {column_of('rate_per_s').name} would be detected."
+            f" A change of {size} in {METRICS['rate_per_s'].column} would be detected."
             if (size := _visible(rates))
             else ""
         )
@@ -222,7 +217,7 @@ def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
         if change.judgement in (BETTER, WORSE) and change.fraction is not None
     ]
     for _, name, change in sorted(known, key=lambda entry: -entry[0]):
-        text = f"{column_of(change.figure).name} {percent(change.fraction or 0.0)}"
+        text = f"{METRICS[change.figure].column} {percent(change.fraction or 0.0)}"
         found.setdefault(change.judgement or "", {}).setdefault(name, []).append(text)
     for pair in comparison.cases:
         if pair.judgement == BETTER and pair.base and pair.base.verdict == FAILED:
@@ -290,7 +285,7 @@ def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[
             if change.judgement == SAME and (change.smallest_visible or 0) > 1
         ]
         if names := "; ".join(blind):
-            yield f"Too noisy to detect even a doubling of {column_of(figure).name}: {names}. Measure more rounds."
+            yield f"Too noisy to detect even a doubling of {METRICS[figure].column}: {names}. Measure more rounds."
 
 
 def _is_corrected(change: MetricChange) -> bool:

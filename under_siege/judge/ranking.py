@@ -13,18 +13,12 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from under_siege.judge.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio, share_between
-from under_siege.judge.metrics import (
-    MEASURES,
-    Estimates,
-    Measure,
-    estimates_of,
-    pooled_estimates,
-    shares_of_ceiling,
-)
+from under_siege.judge.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio
+from under_siege.judge.metric_estimates import Estimates, estimates_of, pooled_estimates, shares_of_ceiling, values_of
+from under_siege.judge.metrics import ESTIMATED, Metric, MetricValue
 from under_siege.judge.round_statistics import Round, cases_of
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.judge.summary import Interval, Summary, summary_of
+from under_siege.judge.summary import Summary, summary_of
 from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import Value, load_axes
@@ -75,19 +69,19 @@ def leaders(
     loads: Sequence[Load],
     values: Sequence[Estimate | None],
     shown: Sequence[float | None],
-    measure: Measure,
+    metric: Metric,
     looks: int = 1,
 ) -> list[bool]:
     """Return which cases get a star: those that are not significantly worse than the best case, if other cases are.
 
     The test is that of the ranks.
     """
-    case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=looks)
-    return stars_of(case_ranks, loads, shown, measure)
+    case_ranks = ranks(loads, values, more_is_better=metric.more_is_better, looks=looks)
+    return stars_of(case_ranks, loads, shown, metric)
 
 
 def stars_of(
-    case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
+    case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], metric: Metric
 ) -> list[bool]:
     """Return whether each case gets a star, given the ranks of all cases.
 
@@ -97,7 +91,7 @@ def stars_of(
     stars = [False] * len(case_ranks)
     for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
         field = [index for index, rank in enumerate(case_ranks) if rank and loads[index] == load]
-        losses = {index: -value if measure.more_is_better else value for index in field if (value := shown[index])}
+        losses = {index: -value if metric.more_is_better else value for index in field if (value := shown[index])}
         beaten = min((loss for index, loss in losses.items() if case_ranks[index] != 1), default=None)
         for index, loss in losses.items():
             stars[index] = case_ranks[index] == 1 and beaten is not None and loss <= beaten
@@ -151,7 +145,9 @@ class Comparison:
         rate = _point(self.correction.rate(run))
         ceiling = _point(self.correction.rate(run.ceiling)) if run.ceiling else None
         share = ratio(rate, ceiling) if rate and ceiling else None
-        alone = summary_of([run], {"rate_per_s": rate, "of_ceiling": share}, self.correction, self.evidence)
+        estimates = {"rate_per_s": rate, "of_ceiling": share}
+        values = values_of([[run]], {key: [estimate] for key, estimate in estimates.items()}, self.correction)
+        alone = summary_of([run], values[0], estimates, self.correction, self.evidence)
         whole = next(case for case in (*self.cases, *self.ceilings) if case.case == run.case)
         if FAILED in (alone.verdict, whole.verdict):
             return alone
@@ -172,11 +168,11 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     correction = SpeedCorrection(everything, corrected=corrected)
     measured = estimates_of(everything, correction)
     evidence = Evidence(everything, correction, measured[CPU_TIME])
-    shares = shares_of_ceiling(everything, measured["rate_per_s"])
-    summaries = []
+    measured["of_ceiling"] = shares_of_ceiling(everything, measured["rate_per_s"])
+    values, summaries = values_of(everything, measured, correction), []
     for index, rounds in enumerate(everything):
-        own = {name: estimates[index] for name, estimates in measured.items()} | {"of_ceiling": shares[index]}
-        summaries.append(summary_of(rounds, own, correction, evidence))
+        own = {key: estimates[index] for key, estimates in measured.items()}
+        summaries.append(summary_of(rounds, values[index], own, correction, evidence))
     ceilings = [index for index, rounds in enumerate(everything) if rounds[0].record.is_ceiling]
     servers = [index for index in range(len(everything)) if index not in ceilings]
     of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
@@ -204,77 +200,13 @@ def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[s
     loads = [case.case.on(of_load) if case.verdict == OK else None for case in cases]
     by_rate = ranks(loads, measured["rate_per_s"], looks=looks)
     best = {
-        name: leaders(loads, measured[name], [case.shown(name) for case in cases], measure, looks)
-        for name, measure in MEASURES.items()
+        metric.key: leaders(loads, measured[metric.key], [case.shown(metric.key) for case in cases], metric, looks)
+        for metric in ESTIMATED
     }
     return [
-        msgspec.structs.replace(case, rank=by_rate[index], best=[name for name in MEASURES if best[name][index]])
+        msgspec.structs.replace(case, rank=by_rate[index], best=[key for key, stars in best.items() if stars[index]])
         for index, case in enumerate(cases)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricValue:
-    """The value of a metric, and its 95 % confidence interval if there is one."""
-
-    value: float | None  # None if unknown, for example because a percentile was not reached
-    low: float | None = None
-    high: float | None = None  # infinite if unbounded
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-
-def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """Return the metric `figure` of the case at the index `place`, or None if the case has no such metric.
-
-    Rates, shares of the ceiling and their intervals are speed-adjusted.
-    """
-    case, rounds = comparison.cases[place], comparison.rounds[place]
-    if figure in ("rate_per_s", "of_ceiling"):
-        mean: Interval | None = getattr(case, figure)
-        at_usual_speed = case.rate_at_usual_speed_per_s if figure == "rate_per_s" else None
-        return None if mean is None else MetricValue(at_usual_speed or mean.mean, mean.low, mean.high)
-    if figure == "availability_pct":
-        if case.availability_pct is None:
-            return None
-        low, high = share_between([run.completed for run in rounds], [run.attempts for run in rounds])
-        return MetricValue(case.availability_pct, 100 * low, 100 * high)
-    kind, _, percentile = figure.removesuffix("_s").partition("_")
-    if kind in ("response", "ping"):
-        return _latency(comparison, place, kind, percentile)
-    value, estimate = getattr(case, figure), comparison.measured[figure][place]
-    if value is None or estimate is None:
-        return None
-    return MetricValue(value, *(estimate.interval(around=value) or ()))
-
-
-def _latency(comparison: Comparison, place: int, kind: str, percentile: str) -> MetricValue | None:
-    case = comparison.cases[place]
-    latency = case.response_s if kind == "response" else case.ping_s
-    if latency is None:
-        return None
-    if percentile == "max":  # the longest measured time; later requests may take longer
-        return MetricValue(latency.max, latency.max, math.inf)
-    value: float | None = getattr(latency, percentile)
-    if value is not None:
-        return MetricValue(value, getattr(latency, f"{percentile}_low"), getattr(latency, f"{percentile}_high"))
-    # The percentile was not reached in some rounds, so only a lower bound can be estimated.
-    percent = float(percentile.removeprefix("p"))
-    beside = [index for index, other in enumerate(comparison.cases) if other.case.job == case.case.job]
-    bounds = estimates([[_at_least_s(run, kind, percent) for run in comparison.rounds[index]] for index in beside])
-    bound = bounds[beside.index(place)]
-    edges = bound.interval() if bound else None
-    return MetricValue(None, edges[0], math.inf) if edges else MetricValue(None)
-
-
-def _at_least_s(run: Round, kind: str, percent: float) -> float | None:
-    """Return the percentile or, if it was not reached, the longest wait; return None if the tool reports neither."""
-    if kind == "response" and run.totals:
-        return run.totals.percentile(percent)
-    waits = run.pings if kind == "ping" else run.responses
-    return waits.percentile(percent) or waits.seen_up_to_s()
 
 
 def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import more_needed
-from under_siege.judge.ranking import Comparison, MetricValue, known
+from under_siege.judge.goal import NAMES, Goal, goal
+from under_siege.judge.metrics import MetricValue
+from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.record.requirement import Goal, Required, goal_names
+from under_siege.record.record import Required
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
@@ -30,9 +32,9 @@ class Judged:
 def judged(comparison: Comparison) -> list[Judged]:
     """Judge each requirement that is not relative to a base, for each case that it applies to."""
     return [
-        _judged(required.goal, comparison, place)
+        _judged(limit, comparison, place)
         for required in comparison.result.requirements
-        if not required.goal.of_base
+        if not (limit := goal(required.text)).of_base
         for place in places_of(required, comparison)
     ]
 
@@ -43,7 +45,8 @@ def places_of(required: Required, comparison: Comparison) -> Iterator[int]:
 
 
 def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
-    case, value, more = comparison.cases[place], known(comparison, place, goal.figure), None
+    case, more = comparison.cases[place], None
+    value = case.metrics.get(goal.figure)
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
     outcome = outcome_of(goal, value)
@@ -99,12 +102,8 @@ def exit_code_of(results: Sequence[Judged]) -> int:
 
 def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
     """Raise BadInputError if a requirement names a metric that no case has."""
-    sound = [place for place, case in enumerate(comparison.cases) if case.verdict != FAILED]
-
-    def has(figure: str) -> bool:
-        return any(known(comparison, place, figure) for place in sound)
-
+    known = {key for case in comparison.cases for key in case.metrics}
     for requirement in required:
-        if sound and not has(requirement.goal.figure):
-            names = ", ".join(name for name, figure in goal_names().items() if has(figure))
+        if known and goal(requirement.text).figure not in known:
+            names = ", ".join(name for name, metric in NAMES.items() if metric.key in known)
             raise BadInputError(f"{requirement.text!r}: this result has no such metric; use one of {names}")

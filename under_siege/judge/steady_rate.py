@@ -222,7 +222,7 @@ class BurstTotals:
     def percentile(self, percent: float) -> float | None:
         """Return the median of a percentile over the bursts, or None if the tool does not report this percentile."""
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
-        return median_of(columns[int(percent)])
+        return median_of(columns.get(int(percent), []))
 
     @property
     def longest_s(self) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from under_siege.judge.estimates import ratio
+from under_siege.judge.goal import goal
 from under_siege.judge.ranking import LOOKS, Comparison, is_worse, level, summarize
 from under_siege.judge.requirement_check import UNDECIDED, judged
 from under_siege.judge.verdict_rules import FAILED, OK, UNCLEAR
@@ -27,7 +28,7 @@ def wanted(result: Result) -> list[Case]:
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     checks = judged(comparison)
     undecided = [check.case.case for check in checks if check.outcome == UNDECIDED]
-    if checks and not undecided and not any(required.goal.of_base for required in result.requirements):
+    if checks and not undecided and not any(goal(required.text).of_base for required in result.requirements):
         return []  # the run was to decide its requirements
     sound = [summary for summary in comparison.cases if summary.verdict != FAILED]
     too_few = [summary.case for summary in sound if summary.rounds < LEAST_ROUNDS]

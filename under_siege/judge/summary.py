@@ -1,19 +1,16 @@
 """Summarize a case with statistics over all its rounds, computed from the raw values."""
 
 from collections.abc import Sequence
-from statistics import fmean
 
 import msgspec
 
-from under_siege.judge.estimates import Estimate
-from under_siege.judge.round_statistics import CensoredSamples, Round, together
+from under_siege.judge.metric_estimates import Values
+from under_siege.judge.metrics import MeasuredCase, MetricValue
+from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.judge.steady_rate import median_of
 from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
 from under_siege.record.case import Case, Value, case_of
-
-PERCENTS = (50, 95, 99)
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -76,6 +73,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     memory_kind: str = ""
     speed: Speed | None = None
     rank: int | None = None
+    metrics: dict[str, MetricValue] = {}  # all metrics of the table, by key; speed-adjusted as in the table
     best: list[str] = []  # metrics in which this case is not significantly worse than the best, but other cases are
 
     @property
@@ -88,26 +86,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Return the rate, speed-adjusted if possible, or 0 if there is no rate."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
-    def as_measured(self, figure: str) -> float | None:
+    def as_measured(self, key: str) -> float | None:
         """Return a metric as measured, without speed adjustment."""
-        if figure != "rate_per_s":
-            return self.shown(figure)
-        return None if self.rate_per_s is None else self.rate_per_s.mean
+        return self.shown("rate_as_measured_per_s" if key == "rate_per_s" else key)
 
-    def shown(self, figure: str) -> float | None:
-        """Return a metric as tables show it; only the rate is speed-adjusted."""
-        if figure == "rate_per_s":
-            return self.usual_rate_per_s or None
-        kind, _, percentile = figure.removesuffix("_s").partition("_")
-        if kind in ("response", "ping"):
-            latency = self.response_s if kind == "response" else self.ping_s
-            return None if latency is None else getattr(latency, percentile)
-        value: float | None = getattr(self, figure)
-        return value
+    def shown(self, key: str) -> float | None:
+        """Return the value of a metric as tables show it, or None if it is unknown."""
+        return self.metrics[key].value if key in self.metrics else None
 
 
 def summary_of(
-    rounds: Sequence[Round], estimates: CaseEstimates, correction: SpeedCorrection, evidence: Evidence
+    rounds: Sequence[Round],
+    values: Values,
+    estimates: CaseEstimates,
+    correction: SpeedCorrection,
+    evidence: Evidence,
 ) -> Summary:
     """Return the statistics and the verdict of one case, but not its rank, which depends on the other cases."""
     first, case = rounds[0].record, rounds[0].case
@@ -126,34 +119,37 @@ def summary_of(
         gil_enabled_by=next(filter(None, (run.record.gil_enabled_by for run in rounds)), ""),
         verdict=verdict_of(reasons),
         reasons=reasons,
-        ceiling_per_s=_mean([run.ceiling.rate.per_s for run in rounds if run.ceiling]),
+        ceiling_per_s=MeasuredCase(rounds, correction).mean(
+            lambda run: run.ceiling.rate.per_s if run.ceiling else None
+        ),
         transactions=sum(run.completed for run in rounds),
-        speed=_speed(rounds, correction),
+        speed=_speed(rounds, values, correction),
     )
-    return summary if summary.verdict == FAILED else _with_numbers(summary, rounds, estimates, correction)
+    return summary if summary.verdict == FAILED else _with_numbers(summary, rounds, values, correction)
 
 
-def _with_numbers(
-    summary: Summary, rounds: Sequence[Round], estimates: CaseEstimates, correction: SpeedCorrection
-) -> Summary:
-    attempts = sum(run.attempts for run in rounds)
-    measured_per_s = _mean([run.rate.per_s for run in rounds])
-    rate, share = estimates.get("rate_per_s"), estimates.get("of_ceiling")
-    is_corrected = measured_per_s is not None and correction.coefficient(rounds[0]) != 0
-    memory_bytes = median_of(run.memory_bytes() for run in rounds)
+def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Summary:
+    rate, measured = values.get("rate_per_s"), _value(values, "rate_as_measured_per_s")
+    share, memory_bytes = values.get("of_ceiling"), _value(values, "memory_bytes")
+    is_corrected = correction.coefficient(rounds[0]) != 0
     return msgspec.structs.replace(
         summary,
-        rate_per_s=_interval(measured_per_s, rate, correction.shared_variance(rounds)),
-        rate_at_usual_speed_per_s=rate.mean if rate and is_corrected else None,
-        of_ceiling=_interval(share.mean, share) if share else None,
-        availability_pct=100 * summary.transactions / attempts if attempts else None,
-        response_s=_response(rounds, estimates),
-        ping_s=_latency([run.pings for run in rounds], "ping", estimates),
-        cpu_s_per_transaction=_mean([run.cpu_s_per_transaction() for run in rounds]),
-        ready_s=median_of(run.record.ready_s for run in rounds),
+        rate_per_s=None if rate is None or measured is None else Interval(measured, rate.low, rate.high),
+        rate_at_usual_speed_per_s=rate.value if rate and is_corrected else None,
+        of_ceiling=None if share is None or share.value is None else Interval(share.value, share.low, share.high),
+        availability_pct=_value(values, "availability_pct"),
+        response_s=_latency("response", values),
+        ping_s=_latency("ping", values),
+        cpu_s_per_transaction=_value(values, "cpu_s_per_transaction"),
+        ready_s=_value(values, "ready_s"),
         memory_bytes=None if memory_bytes is None else int(memory_bytes),
         memory_kind=next(filter(None, (run.record.memory_kind for run in rounds)), ""),
+        metrics=values,
     )
+
+
+def _value(values: Values, key: str) -> float | None:
+    return values[key].value if key in values else None
 
 
 def half_width(summary: Summary) -> float | None:
@@ -162,48 +158,18 @@ def half_width(summary: Summary) -> float | None:
     return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
 
 
-def _interval(mean: float | None, estimate: Estimate | None, besides: float = 0.0) -> Interval | None:
-    edges = estimate.interval(besides) if estimate else None
-    return None if mean is None else Interval(mean, *(edges or ()))
+def _latency(kind: str, values: Values) -> Latency | None:
+    longest_s = _value(values, f"{kind}_max_s")
+    if longest_s is None:
+        return None
+    percentiles = [values.get(f"{kind}_{name}_s") or MetricValue(None) for name in ("p50", "p95", "p99")]
+    edges = (edge for one in percentiles for edge in ((one.low, one.high) if one.value is not None else (None, None)))
+    return Latency(*(one.value for one in percentiles), longest_s, *edges)
 
 
-def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None:
-    mean = _mean([correction.speed(run) for run in rounds])
+def _speed(rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Speed | None:
+    mean = _value(values, "speed")
     extremes = [extreme for run in rounds if (extreme := correction.lowest_and_highest(run)) is not None]
     if mean is None or not extremes:
         return None
     return Speed(mean, min(low for low, _ in extremes), max(high for _, high in extremes))
-
-
-def _response(rounds: Sequence[Round], estimates: CaseEstimates) -> Latency | None:
-    """Return the latency of all responses or, if the tool reports only percentiles, their medians over the bursts."""
-    bursts = [run.totals for run in rounds if run.totals]
-    if not bursts:
-        return _latency([run.responses for run in rounds], "response", estimates)
-    p50, p95, p99 = (median_of(burst.percentile(percent) for burst in bursts) for percent in PERCENTS)
-    if p50 is None:
-        return None
-    longest_s = max(burst.longest_s for burst in bursts)
-    return Latency(p50, p95, p99, longest_s, *_edges((p50, p95, p99), "response", estimates))
-
-
-def _latency(several: Sequence[CensoredSamples], name: str, estimates: CaseEstimates) -> Latency | None:
-    waits = together(several)
-    if not len(waits.waited_s):
-        return None
-    p50, p95, p99 = map(waits.percentile, PERCENTS)
-    return Latency(p50, p95, p99, waits.seen_up_to_s(), *_edges((p50, p95, p99), name, estimates))
-
-
-def _edges(values: Sequence[float | None], name: str, estimates: CaseEstimates) -> list[float | None]:
-    """Return the lower and upper bound of each percentile in one list, with None for unknown bounds."""
-    edges: list[float | None] = []
-    for value, percent in zip(values, PERCENTS, strict=True):
-        estimate = estimates.get(f"{name}_p{percent}_s")
-        edges += (estimate.interval(around=value) if estimate and value else None) or (None, None)
-    return edges
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -25,6 +25,7 @@ from under_siege.host.interpreter import (
 from under_siege.host.system_packages import remedy, unmet
 from under_siege.judge.steady_rate import SETTLED_USERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
+from under_siege.measure.requirements import check_requirements
 from under_siege.record.case import REVISION, Case, Value, case_of
 from under_siege.record.record import Record, SkippedServer
 from under_siege.suite.expectation import Expectation, Expectations
@@ -153,8 +154,10 @@ def make_plan(
         time_s: duration of each load, or None for the value of the suite.
 
     Raises:
-        BadInputError: a Python does not exist, no target can run, or one of `axes` is used by no target.
+        BadInputError: a Python does not exist, no target can run, one of `axes` is used by no target, or a requirement
+            of the suite is invalid.
     """
+    check_requirements(suite)
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
     axes = {"python": (sys.executable,), **suite.axes, **given}

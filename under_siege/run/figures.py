@@ -9,7 +9,8 @@ from under_siege import formatting
 from under_siege.formatting import capitalized
 from under_siege.judge.case_names import across, cases_of, full_name, in_words, label
 from under_siege.judge.estimates import Estimate
-from under_siege.judge.ranking import Comparison, known, spent_beside, task_cpu_s
+from under_siege.judge.metrics import METRICS, Metric
+from under_siege.judge.ranking import Comparison, spent_beside, task_cpu_s
 from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
@@ -19,7 +20,7 @@ from under_siege.record.record import Result
 from under_siege.run import chart_headlines
 from under_siege.run.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.run.scatter import memory_chart, tradeoff_chart
-from under_siege.run.sweep_charts import FIGURES, SweepMetric, curves, heat_map
+from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.canvas import Drawing, Theme
 from under_siege.show.notes import of_siege, of_traces
 from under_siege.show.view import Figure
@@ -29,7 +30,6 @@ from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headli
 
 # If there are more than MOST_SETTINGS loads, only the first two have charts. A chart shows at most MOST_CASES cases.
 MOST_SETTINGS, MOST_CASES = 4, 24
-ON_PAGE = ("rate", "p99", "ping")  # metrics whose sweeps the page shows; `report --picture` draws the others, too
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
@@ -117,35 +117,34 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]
         what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
-        for over in FIGURES:
-            if any(known(comparison, place, over.figure) for place in places):
+        for over in METRICS.values():
+            if over.chart_name and any(over.key in comparison.cases[place].metrics for place in places):
                 rates = ", ".join(
                     f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
                 )
                 yield Figure(
-                    f"{over.name}-sweep",
+                    f"{over.chart_name}-sweep",
                     _title(over, sweep, what),
                     _how(over, sweep, comparison),
                     lambda theme, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
                         comparison, places, along, over, theme
                     ),
-                    f"{capitalized(over.title)}. Rates: {rates}",
-                    on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
+                    f"{capitalized(over.chart_title)}. Rates: {rates}",
+                    on_page=number < MOST_SETTINGS and over.is_on_page,
                     conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
                 )
 
 
-def _title(over: SweepMetric, sweep: Sweep, what: str) -> str:
+def _title(over: Metric, sweep: Sweep, what: str) -> str:
     """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
-    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per response"}
     title = f"more {sweep.along}"
-    title = title if over.name == "rate" else f"{figures.get(over.name, over.name)} with {title}"
+    title = title if over.key == "rate_per_s" else f"{over.title or over.column} with {title}"
     return f"{what}: {title}" if what else capitalized(title)
 
 
-def _how(over: SweepMetric, sweep: Sweep, comparison: Comparison) -> str:
-    what = f"{capitalized(over.title)}, plotted against {sweep.along}"
-    ceiling = ", with the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
+def _how(over: Metric, sweep: Sweep, comparison: Comparison) -> str:
+    what = f"{capitalized(over.chart_title)}, plotted against {sweep.along}"
+    ceiling = ", with the ceiling" if over.key == "rate_per_s" and comparison.ceilings else ""
     upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
     return f"{what}{ceiling}{upright}. Suspect, unclear and missing values are left out."
 

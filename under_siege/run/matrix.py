@@ -5,7 +5,7 @@ from statistics import fmean
 
 from under_siege import formatting
 from under_siege.judge.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
-from under_siege.judge.metrics import SPEED_CORRECTED
+from under_siege.judge.metrics import METRICS, SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Across, across_of
@@ -13,12 +13,10 @@ from under_siege.judge.sweep import Cell as CaseOfAxis
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Value, axis
-from under_siege.show.columns import COLUMNS, name_in_table
+from under_siege.show.columns import name_in_table, text_of
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 
 WIDEST_HEADING = 24  # maximum number of letters of an axis value in a heading
-_PING_P99 = next(column for column in COLUMNS if column.name == "ping p99")
-_TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
 Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
 
 
@@ -90,7 +88,7 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:
     if case.of_ceiling is not None and id(case) not in ceilings:
         lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
     if case.ping_s:
-        lines.append(f"{_PING_P99.text(case)} ")
+        lines.append(f"{text_of(METRICS['ping_p99_s'], case)} ")
     tone = Tone.BEST if best else Tone.PLAIN if case.verdict == OK else Tone.WARNING
     return Cell(lines[0], tone, in_terminal="\n".join(lines))
 
@@ -115,7 +113,7 @@ def _along(table: Across, figure: str) -> Table:
         name = Cell(" ".join(words) or case.server)
         rows.append(Row([name, *(Cell(_difference(cells.get(value), figure)) for value in table.values)]))
     columns = [Column(axis(table.axis).label(value)) for value in table.values]
-    return Table(figure, "", [Column(_TITLES[figure], is_text=True), *columns], rows, gap=2)
+    return Table(figure, "", [Column(METRICS[figure].title, is_text=True), *columns], rows, gap=2)
 
 
 def _difference(cell: CaseOfAxis | None, figure: str) -> str:
@@ -134,5 +132,7 @@ def _legend(table: Across) -> list[str]:
     first = axis(table.axis).label(table.values[0])
     words = f"rates are adjusted for CPU speed; differences are relative to {first}; blank: not significant"
     for name, fraction in table.noise.items():
-        words += f"; two measurements of the same version differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
+        words += (
+            f"; two measurements of the same version differed by up to {100 * fraction:.1f} % in {METRICS[name].title}"
+        )
     return [words, f"?: suspect or unclear, so not compared; {INVOCATION} report without --across shows the reasons"]

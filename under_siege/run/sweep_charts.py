@@ -1,13 +1,13 @@
 """Draw how metrics depend on axes: as curves along a numeric axis, or as a heat map of several loads or axes."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from under_siege import formatting
 from under_siege.judge.case_names import across, at, cases_of, in_plain_words, label, name_of, short
-from under_siege.judge.ranking import Comparison, known
+from under_siege.judge.metrics import Metric
+from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import number
 from under_siege.judge.verdict_rules import FAILED, OK
@@ -19,27 +19,7 @@ _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.
 _WIDE_RANGE = 16  # an axis is logarithmic if its largest value is at least this multiple of its smallest
 
 
-@dataclass(frozen=True, slots=True)
-class SweepMetric:
-    """A metric, and how a chart shows it along an axis."""
-
-    name: str  # first part of the chart's file name
-    figure: str  # name of the metric in a comparison
-    title: str  # title of the vertical axis
-    scaled: Callable[[float], float] = lambda value: value
-    is_logarithmic: bool = False
-
-
-FIGURES = (
-    SweepMetric("rate", "rate_per_s", "responses per second, speed-adjusted"),
-    SweepMetric("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
-    SweepMetric("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, is_logarithmic=True),
-    SweepMetric("cpu", "cpu_s_per_transaction", "CPU per response, milliseconds", lambda value: 1000 * value),
-    SweepMetric("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
-)
-
-
-def curves(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric, theme: Theme) -> Drawing:
+def curves(comparison: Comparison, places: Sequence[int], along: str, over: Metric, theme: Theme) -> Drawing:
     """Draw the metric `over` of the cases at `places` along a numeric axis, as one curve for each strategy."""
     rows = _rows(comparison, places, along, over)
     names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
@@ -75,26 +55,26 @@ def _across(rows: Sequence[dict[str, Any]], along: str) -> VegaLite:
     return quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
 
 
-def _up(over: SweepMetric) -> VegaLite:
+def _up(over: Metric) -> VegaLite:
     scale = {"type": "log"} if over.is_logarithmic else {"zero": True}
     axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.is_logarithmic else {})}
-    return quantity("value", title=over.title, scale=scale, axis=axis)
+    return quantity("value", title=over.chart_title, scale=scale, axis=axis)
 
 
-def _rows(comparison: Comparison, places: Sequence[int], along: str, over: SweepMetric) -> list[dict[str, Any]]:
+def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Metric) -> list[dict[str, Any]]:
     """Return a row with the metric and its interval for each `ok` case; for the rate, add rows for the ceilings."""
     rows: list[dict[str, Any]] = []
-    cases = cases_of(comparison.cases)
+    cases, factor = cases_of(comparison.cases), over.unit.chart_factor
     for place in places:
         case, at = comparison.cases[place], number(comparison.cases[place].case.get(along))
-        found = known(comparison, place, over.figure) if case.verdict == OK and at is not None else None
+        found = case.metrics.get(over.key) if case.verdict == OK and at is not None else None
         if found is None or not found.value:
             continue
         low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
         row = {"along": at, "name": name_of(case.case, cases, without=[along])}
-        edges = {name: None if edge is None else over.scaled(edge) for name, edge in (("low", low), ("high", high))}
-        rows.append({**row, "value": over.scaled(found.value), **edges})
-        if case.ceiling_per_s and over.figure == "rate_per_s":
+        edges = {name: None if edge is None else edge * factor for name, edge in (("low", low), ("high", high))}
+        rows.append({**row, "value": found.value * factor, **edges})
+        if case.ceiling_per_s and over.key == "rate_per_s":
             rows.append({"along": at, "name": _CEILING, "value": case.ceiling_per_s, "low": None, "high": None})
     return rows
 

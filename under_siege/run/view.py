@@ -6,6 +6,7 @@ from typing import Any
 
 from under_siege import formatting
 from under_siege.judge.case_names import across, at, cases_of, columned, in_plain_words, told_apart, with_name
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
 from under_siege.judge.round_statistics import Round
@@ -101,11 +102,11 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
             for name, value in zip(axes, at(summary.case, axes), strict=True)
         ]
         is_failed = summary.verdict == FAILED
-        figures_of_case = [Cell() if is_failed else _cell(metric, summary) for metric in metrics]
+        figures_of_case = [Cell() if is_failed else each.cell(summary) for each in metrics]
         cells = [Cell(rank), _name(summary, comparison), *values, *figures_of_case]
         rows.append(_row(summary, cells, comparison, is_main=summary.case in recommended))
     names = [Column(name, is_text=True) for name in ("rank", comparison.noun, *axes)]
-    numbers = [Column(metric.name, metric.in_terminal, is_wide=metric.is_wide) for metric in metrics]
+    numbers = [each.column for each in metrics]
     return Table("comparison", "The comparison", [*names, *numbers], rows, header=1, media=media)
 
 
@@ -126,13 +127,6 @@ def _name(summary: Summary, comparison: Comparison) -> Cell:
     name = columns.name_in_table(summary, comparison.ceilings)
     plain = "no server" if summary.server == columns.NO_SERVER else in_plain_words(summary.server, summary.title)
     return Cell(name, title=plain if plain != name else "")
-
-
-def _cell(metric: columns.Column, summary: Summary) -> Cell:
-    text = metric.text(summary)
-    if metric.margin and (margin := metric.margin(summary)):
-        text = f"{text} ± {margin}"
-    return Cell(text, Tone.BEST if metric.figure in summary.best else Tone.PLAIN)
 
 
 def _flags(comparison: Comparison) -> Iterator[Note]:
@@ -187,11 +181,6 @@ def _csv(comparison: Comparison) -> tuple[list[str], Iterator[list[CsvValue]]]:
 def _csv_row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
     """Return the values of a CSV row by heading; the headings match the names in `report --format json`."""
     summary, record = comparison.summary_of_one(measured), measured.record
-    latencies = {
-        f"{kind}_{name}_s": getattr(latency, name, None)
-        for kind, latency in (("response", summary.response_s), ("ping", summary.ping_s))
-        for name in ("p50", "p95", "p99", "max")
-    }
     return {
         "server": record.server,
         "task": summary.task,
@@ -202,18 +191,12 @@ def _csv_row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
         "began_at": record.began_at,
         "verdict": summary.verdict,
         "reasons": "; ".join(reason.code for reason in summary.reasons),
-        "workers": record.workers,
-        "rate_per_s": summary.rate_per_s.mean if summary.rate_per_s else None,
+        **{key: summary.as_measured(key) for key in METRICS if key != "rate_as_measured_per_s"},
         "rate_at_usual_speed_per_s": summary.rate_at_usual_speed_per_s,
         "ceiling_per_s": summary.ceiling_per_s,
-        "of_ceiling": summary.of_ceiling.mean if summary.of_ceiling else None,
-        "availability_pct": summary.availability_pct,
         "transactions": summary.transactions,
-        **latencies,
-        "cpu_s_per_transaction": summary.cpu_s_per_transaction,
-        "memory_bytes": summary.memory_bytes,
         "memory_kind": summary.memory_kind,
-        "speed": summary.speed.mean if summary.speed else None,
+        "workers": record.workers,  # also of a round that failed
         "ready_s": record.ready_s,
         "load_s": record.load_s,
     }

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from under_siege.formatting import unbroken
+from under_siege.judge.metrics import METRICS
 from under_siege.record.record import Result
 from under_siege.show.canvas import NARROW, WIDE, for_page
 from under_siege.show.view import Figure
@@ -152,14 +153,8 @@ GLOSSARY = {
     "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
     "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as if for a database, a mail server and another "
     "service, and uses almost no CPU time.",
-    "trans/s": "Transactions per second (siege's transaction rate): correct responses per second. If the CPU speed "
-    "changed, this is the rate at the mean speed of this run. A speed probe measures the speed of every CPU 50 times "
-    "a second under load. The rate is also corrected for CPU time lost to noisy neighbours and other programs.",
-    "as measured": "Transactions per second without any adjustment for the speed of the CPUs.",
     "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
     "can exceed it, so a case that is significantly above it is flagged.",
-    "workers": "How many tasks can be in progress at the same time, for example one in each thread or process. They "
-    "can't always compute at the same moment: threads of one Python process take turns.",
     "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
     "request at a time.",
     "p50": "The median: half of all requests took no longer than this.",
@@ -170,12 +165,6 @@ GLOSSARY = {
     "rank": "1 plus the number of cases that are significantly faster. Cases with rank 1 are not significantly slower "
     "than the fastest one. That does not make them equal: more rounds may separate them. After three cases with rank "
     "1 comes rank 4.",
-    "availability": "The share of all requests that got a correct response.",
-    "CPU per trans": "CPU time of the server and all its processes for each correct response, as measured. On faster "
-    "CPUs it is lower.",
-    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts shared pages "
-    "only once.",
-    "speed": "CPU speed while this case was measured, compared with its mean over this run.",
     "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
     "computes a task, no other request is served.",
     "slices": "The task is cut into short pieces. It yields after each piece, so that other requests can run.",
@@ -187,6 +176,7 @@ GLOSSARY = {
     "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
     "threads take turns to compute. The event loop is a thread, too, and has to wait for the lock like all others. "
     "Each process has its own lock.",
+    **{metric.column: metric.meaning for metric in METRICS.values() if metric.column},
 }
 IN_TEXTS = (
     *("primes", "digest", "sign_up", "prefork", "slices", "sub-interpreter", "greenlet", "cluster", "job queue"),
@@ -195,13 +185,6 @@ IN_TEXTS = (
 _OTHER_FORMS = {
     "ping": ("pings", "Pings", "Ping", "health checks", "Health checks"),
     "sub-interpreter": ("sub-interpreters",),
-}
-_OF_HEADINGS = {
-    "ping p50": "p50",
-    "response p50": "p50",
-    "ping p99": "p99",
-    "response p99": "p99",
-    "of ceiling": "ceiling",
 }
 
 
@@ -221,4 +204,4 @@ def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
 
 def term_of(heading: str) -> str:
     """Return the glossary term that explains a column heading, or an empty string if there is none."""
-    return heading if heading in GLOSSARY else _OF_HEADINGS.get(heading, "")
+    return heading if heading in GLOSSARY else ""

@@ -15,7 +15,7 @@ from under_siege.load import DRIVERS
 from under_siege.load.body_rule import BodyRule
 from under_siege.record.case import axis
 from under_siege.record.record import Record, Result
-from under_siege.show.columns import COLUMNS, NO_SERVER, name_in_table
+from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.view import STAR
 
 
@@ -278,7 +278,8 @@ def _order(cases: Sequence[Summary]) -> str:
 
 def _lower_bounds(shown: Sequence[Summary]) -> str:
     """Return the meaning of `>`, or an empty string if no cell shows a lower bound."""
-    if not any(column.text(summary).startswith(">") for column in COLUMNS for summary in shown):
+    columns = columns_for(shown)
+    if not any(column.cell(summary).text.startswith(">") for column in columns for summary in shown):
         return ""
     return "> lower bound: too many requests were unanswered at the end"
 

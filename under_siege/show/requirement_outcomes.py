@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from under_siege import formatting
 from under_siege.judge.case_names import cases_of, full_name
+from under_siege.judge.metrics import METRICS, exact_share
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.show.text_tables import markdown_table, plain, plain_table
 from under_siege.show.view import Cell, Column, Row, Table, Tone
@@ -80,25 +80,9 @@ def _why_open(judged: Judged) -> str:
 
 
 def amount(value: float, judged: Judged) -> str:
-    """Format a value of the requirement's figure, with its unit and enough digits to compare it with the limit."""
-    figure = judged.goal.figure
-    if judged.goal.of_base or figure == "of_ceiling":
-        return f"{formatting.significant(100 * value)} %"
-    if figure == "rate_per_s":
-        return f"{formatting.significant(value)}/s"
-    if figure == "availability_pct":
-        return _availability(value)
-    if figure == "memory_bytes":
-        return f"{formatting.significant(value / 1e6)} MB"
-    return f"{formatting.significant(1000 * value)} ms" if value < 0.9995 else f"{formatting.significant(value)} s"
-
-
-def _availability(value: float) -> str:
-    """Format an availability in percent, rounded down, with enough decimal places to show its leading nines."""
-    if value >= 100:
-        return "100 %"
-    digits = max(2, 1 - math.floor(math.log10(100 - value)))
-    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f} %"
+    """Format a value of the requirement's metric, with its unit and enough digits to compare it with the limit."""
+    exact = exact_share if judged.goal.of_base else METRICS[judged.goal.figure].unit.exact
+    return exact(value)
 
 
 _TONES = {MET: Tone.GOOD, MISSED: Tone.WORST, UNDECIDED: Tone.WARNING}

@@ -1,15 +1,13 @@
 """Turn command-line arguments (strategies, an application, servers of a suite, or URLs) into the suite to measure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
-from under_siege.record.requirement import goal_names, required
 from under_siege.record.result_file import legible
 from under_siege.suite.application import is_application
 from under_siege.suite.first_suite import TargetOptions, suite_of_application
@@ -188,34 +186,3 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
         title="Servers that are already running",
         has_task=False,
     )
-
-
-def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
-    """Return the suite with more requirements; raise BadInputError if any is invalid or can't be measured."""
-    further = required(texts)
-    for requirement in further:
-        if requirement.goal.of_base and not has_base:
-            raise BadInputError(
-                f"{requirement.text!r}: needs a base; use it with --against, with {PROGRAM} compare, or in a suite"
-            )
-    requirements = tuple(dict.fromkeys((*suite.required, *further)))
-    unmeasured = dict(_unmeasured(suite))
-    for requirement in requirements:
-        if reason := unmeasured.get(requirement.goal.figure):
-            known = ", ".join(name for name, figure in goal_names().items() if figure not in unmeasured)
-            raise BadInputError(f"{requirement.text!r}: {reason}; metrics that can be measured: {known}")
-    return replace(suite, required=requirements)
-
-
-def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
-    """Yield each metric that no case of the suite will have, with the reason."""
-    driver = DRIVERS.get(suite.load.tool)
-    for figure in goal_names().values():
-        if figure.startswith("ping_") and suite.ping is None:
-            yield figure, "no pings are sent; name a path under [ping], or with --ping"
-        elif figure.startswith("response_") and driver and not driver.reports_percentiles:
-            yield figure, f"{suite.load.tool} reports no percentiles"
-        elif figure == "of_ceiling" and suite.ceiling is None:
-            yield figure, "there is no ceiling"
-        elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(each.command for each in suite.targets):
-            yield figure, "this metric can't be measured for servers that are already running"

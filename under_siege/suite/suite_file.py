@@ -15,7 +15,7 @@ from under_siege.formatting import listed
 from under_siege.load import DRIVERS
 from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, filled, filled_all, placeholders
 from under_siege.record.case import Value
-from under_siege.record.requirement import Required, required
+from under_siege.record.record import Required
 from under_siege.record.result_file import legible, read_limited
 from under_siege.suite.load_and_expect import (
     backlog_of,
@@ -219,12 +219,13 @@ def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
 
 
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
+    """Return the requirements; they are parsed when a plan is made, because their metrics are not known here."""
     requirements: list[Required] = []
     for name, texts in top.require.items():
         if name not in (ALL, *names):
             raise unknown_key("require", name, (ALL, *names))
-        with prefixed(f"require.{name}"):
-            requirements += required(texts, "" if name == ALL else name)
+        distinct = dict.fromkeys(" ".join(text.split()) for text in texts)
+        requirements += [Required(text, "" if name == ALL else name) for text in distinct]
     servers = ("", *(target.name for target in targets))
     return tuple(requirement for requirement in requirements if requirement.server in servers)
 
