@@ -16,6 +16,7 @@ from under_siege.judge.estimates import USUAL_DEVIATION, Estimate, share_between
 from under_siege.judge.round_statistics import CensoredSamples, Round, together
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.steady_rate import median_of
+from under_siege.record.record import Drain
 
 PING_TOLERANCE_S = 0.020
 
@@ -98,6 +99,11 @@ class MeasuredCase:
     @cached_property
     def responses(self) -> CensoredSamples:
         return together([run.responses for run in self.rounds])
+
+    @property
+    def drains(self) -> list[Drain]:
+        """Return what the server still did after each load, if the bench waited for it."""
+        return [run.record.drain for run in self.rounds if run.record.drain]
 
     @cached_property
     def pings(self) -> CensoredSamples:
@@ -418,6 +424,8 @@ _ROWS = (
         in_terminal="ready\nafter",
         is_wide=True,
     ),
+    Metric("backlog", COUNT, lambda case, _: median_of(drain.backlog for drain in case.drains)),
+    Metric("drain_s", TIME, lambda case, _: median_of(drain.lasted_s for drain in case.drains)),
 )
 METRICS = {metric.key: metric for metric in _ROWS}  # in the order of the columns
 ESTIMATED = tuple(metric for metric in _ROWS if metric.of_round)

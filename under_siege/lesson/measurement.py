@@ -104,7 +104,7 @@ def _undecided_cases(question: Question, result: Result) -> Collection[Case]:
         return cases
     if any(record.failure for record in result.records):
         return ()
-    claims = tuple(claim for claim in question.claims if claim.metric != IN_FLIGHT)
+    claims = tuple(claim for claim in question.claims if not claim.requires[0].startswith(IN_FLIGHT))
     decision = decide_question(msgspec.structs.replace(question, claims=claims), ResultView(result))
     return cases if decision.has_undecided else ()
 

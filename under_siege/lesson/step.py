@@ -5,6 +5,7 @@ import textwrap
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -28,21 +29,19 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
-    """A claim about how a figure of one case relates to a reference. A measured result decides whether it holds."""
+class Claim(_Strict, frozen=True):
+    """A claim about the figures of one case. A measured result decides whether it holds."""
 
-    metric: str  # metric name, as in ResultView.figure
     of: str  # case: `3`, or `3 digest` if 3 is measured with several tasks
-    # `same`, `more`, `less`, `about 2 times`, `at least 3 times` or `at most 2 times`; `undecided` (the interval of
-    # the ratio contains 1) or `decided` (it doesn't); for counts, `there` (at least 1) or `none` (0); for
-    # times, `never`; for displayed values, `identical` or `different`.
-    relation: str
-    against: str = ""  # a case, a capacity metric, `task` (its time without a server), `users`, or an amount: `50 ms`
+    # Limits of one metric, in the grammar of `--require`: `ping p50 <= 30ms`, `rate >= 1.1 of base`. Besides,
+    # `rate differs from base` and `rate does not differ from base` refer to the significance of a difference.
+    requires: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    base: str = ""  # another case, a figure such as `capacity ceiling`, `task` (its time without a server), or `users`
     name: str = ""  # name that answers use in `when`
     claim: str = ""  # the claim as a clause, for example after `whether`
-    says: str = ""  # text if the claim holds, with {of}, {against} and {times}; empty for a claim that only answers use
+    says: str = ""  # text if the claim holds, with {of}, {base} and {times}; empty for a claim that only answers use
     # Text if the claim does not hold.
-    otherwise: str = "On this machine it is not true that {claim}: {of} against {against}."
+    otherwise: str = "On this machine it is not true that {claim} ({figures})."
 
 
 class Choice(_Strict, frozen=True):
@@ -112,7 +111,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
 
     def is_about(self, case: Case) -> bool:
         """Return whether any claim is about the case or uses it as a reference."""
-        return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.against) if selector)
+        return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.base) if selector)
 
     def answer(self, letter: str) -> str:
         return " ".join(self.answers[LETTERS.index(letter)].text.split())
