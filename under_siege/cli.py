@@ -17,13 +17,17 @@ from under_siege import __version__
 from under_siege.cli_options import (
     EXAMPLES,
     FILE,
+    ONE_PICTURE,
     CommonOptions,
     Duration,
+    LazyChoice,
     OneLineErrors,
     Rounds,
     SiegeTime,
+    fault_names,
     measuring_options,
     one_line_read_errors,
+    picture_names,
     print_error,
     target_options,
     writable,
@@ -38,46 +42,15 @@ if TYPE_CHECKING:
 
 FORMATS = [*formats.FORMATS, "timeline", "profile"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
-PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
-ONE_PICTURE = (
-    f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
-    "along a numeric axis, such as rate-sweep or p99-sweep."
-)
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
 WIDE = "Show all columns, including workers and CPU time per transaction."
+FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
-
-
-class FaultChoice(click.Choice[str]):
-    """The choices of --fault, imported only when needed, because the import is slow."""
-
-    def __init__(self) -> None:
-        self.case_sensitive = True
-
-    @property
-    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Return all faults except the control."""
-        from under_siege.drill.fault_outcomes import FAULT_OPTIONS
-
-        return FAULT_OPTIONS
-
-
-class PictureChoice(click.Choice[str]):
-    """The choices of --picture, with a chart along a numeric axis for each metric that has one."""
-
-    def __init__(self) -> None:
-        self.case_sensitive = True
-
-    @property
-    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        from under_siege.judge.metrics import METRICS  # a slow import
-
-        return (*PICTURES, *(f"{metric.chart_name}-sweep" for metric in METRICS.values() if metric.chart_name))
 
 
 @click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere=ELSEWHERE)
@@ -212,7 +185,9 @@ def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
 
 
 @bench.command()
-@click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault; may be repeated.")
+@click.option(
+    "--fault", "faults", type=LazyChoice(fault_names), multiple=True, help="Inject only this fault; may be repeated."
+)
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How many times to inject each fault.")
 @target_options
 @measuring_options
@@ -274,7 +249,7 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
 @bench.command()
 @click.argument("result", type=FILE)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
-@click.option("--picture", type=PictureChoice(), metavar="NAME", help=ONE_PICTURE)
+@click.option("--picture", type=LazyChoice(picture_names), metavar="NAME", help=ONE_PICTURE)
 @click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")

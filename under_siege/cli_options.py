@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -297,3 +297,33 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
         raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
     check_writable(path)
     return path
+
+
+PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
+ONE_PICTURE = (
+    f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
+    "along a numeric axis, such as rate-sweep or p99-sweep."
+)
+
+
+class LazyChoice(click.Choice[str]):
+    """A choice from names that a function imports only when they are needed, because the import is slow."""
+
+    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
+        self._names, self.case_sensitive = names, True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self._names())
+
+
+def fault_names() -> Sequence[str]:
+    from under_siege.drill.fault_outcomes import FAULT_OPTIONS
+
+    return FAULT_OPTIONS
+
+
+def picture_names() -> Sequence[str]:
+    from under_siege.judge.metrics import METRICS
+
+    return [*PICTURES, *(f"{metric.chart_name}-sweep" for metric in METRICS.values() if metric.chart_name)]

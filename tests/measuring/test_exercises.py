@@ -19,7 +19,7 @@ from source_code import lines_of_code
 from common.errors import BadInputError
 from under_siege.judge.verdict_rules import Reason
 from under_siege.lesson import exercise_check
-from under_siege.lesson.claims import ResultView, limits_of
+from under_siege.lesson.claims import HOLDS, NOT_HERE, Figure, ResultView, decide, exact
 from under_siege.lesson.exercise_check import (
     NOT_DECIDED,
     NOT_SOLVED,
@@ -41,13 +41,11 @@ WAITING = sorted(name for name, one in all_exercises().items() if one.task == "s
 MOST_LINES = 25
 LIGHTER = "sample_tasks:a_little_work"
 PING = Claim(
-    metric="ping p50",
     of="it",
-    relation="at most 1 times",
-    against="50 ms",
+    requires=("ping p50 <= 50ms",),
     claim="pings are short",
     says="Pings took {of}.",
-    otherwise="Pings took {of}, and {against} would do.",
+    otherwise="Pings took {of}, and 50 ms would do.",
 )
 
 
@@ -109,15 +107,26 @@ def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -
             assert found.exit_code in (SOLVED, NOT_DECIDED), report
 
 
+class _Points:
+    """The figures of a result without their intervals."""
+
+    def __init__(self, view: ResultView) -> None:
+        self._view, self.cpus = view, view.cpus
+
+    def figure(self, metric: str, case: str) -> Figure:
+        return self._exact(self._view.figure(metric, case))
+
+    def base(self, metric: str, base: str, case: str) -> Figure:
+        return self._exact(self._view.base(metric, base, case))
+
+    def _exact(self, figure: Figure) -> Figure:
+        return figure if figure.value is None else exact(figure.value, figure.text)
+
+
 def keeps(found: CheckReport, claim: Claim) -> bool | None:
     """Return whether the figures satisfy the claim, ignoring their intervals; return None if a figure is missing."""
-    view = found._view
-    try:
-        one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
-    except LookupError:
-        return None  # the case to compare with was not measured
-    low, high = limits_of(claim.relation)
-    return low <= one.value / other.value <= high if one.value and other.value else None
+    outcome = decide(claim, _Points(found._view), trusted=True).outcome
+    return {HOLDS: True, NOT_HERE: False}.get(outcome)
 
 
 @pytest.mark.measures
@@ -149,9 +158,9 @@ def checked(**own) -> CheckReport:
 
 
 def slow_pings(found: CheckReport) -> CheckReport:
-    for record in found._view._result.records:
+    for record in found._view.result.records:
         record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
-    return CheckReport("own", found._exercise, ResultView(found._view._result), is_exercise=True)
+    return CheckReport("own", found._exercise, ResultView(found._view.result), is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
@@ -193,11 +202,15 @@ def test_any_flag_that_does_not_blame_the_server_except_wide_intervals_leaves_th
 
 
 def test_an_exercise_is_measured_until_every_claim_is_decided() -> None:
-    result = checked()._view._result
+    result = checked()._view.result
     cases = {record.case for record in result.records}
     wanted = partial(undecided_cases, "own", Exercise(claims=(PING,)))
     assert wanted(result) == ()
-    undecided = partial(undecided_cases, "own", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
+    undecided = partial(
+        undecided_cases,
+        "own",
+        Exercise(claims=(msgspec.structs.replace(PING, requires=("ping p50 <= 1 of base",), base="nobody"),)),
+    )
     assert set(undecided(result)) == cases
     result.records = [record for record in result.records if record.round == 1]
     assert set(wanted(result)) == cases

@@ -62,11 +62,8 @@ class TableView:
         cell = self._rows[case][metric]
         return exact(cell.value, cell.text)
 
-    def reference(self, metric: str, against: str, _case: str) -> Figure:
-        """Return the metric of the row `against` or, if there is no such row, the number in `against` (default: 1)."""
-        if against in self._rows:
-            return self.figure(metric, against)
-        return exact(float(against or 1), against)
+    def base(self, metric: str, base: str, _case: str) -> Figure:
+        return self.figure(metric, base)
 
 
 @cache

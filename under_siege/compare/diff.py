@@ -19,11 +19,10 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.judge.goal import goal as parsed_goal
 from under_siege.judge.metric_estimates import Estimates, estimates_for_changes
 from under_siege.judge.metrics import METRICS, MetricValue
 from under_siege.judge.ranking import Comparison, summarize
-from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, places_of
+from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import Slope, SpeedCorrection
@@ -385,12 +384,9 @@ def _is_base(case: Case, result: Result) -> bool:
 def _judge_relative(
     after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: Changes
 ) -> Iterator[Judged]:
-    for requirement in after.result.requirements:
-        goal = parsed_goal(requirement.text)
-        for index in places_of(requirement, after) if goal.of_base else ():
-            case, rounds = after.cases[index], after.rounds[index]
-            if _is_base(case.case, after.result):
-                continue
+    for goal, index in limits_in(after, of_base=True):
+        case, rounds = after.cases[index], after.rounds[index]
+        if not _is_base(case.case, after.result):
             before = base.get(case.case.without(ignored))
             change = before and _change(goal.figure, before, (case, rounds), changes)
             yield judged_beside(goal, case, before and before[0], _multiple(change) if change else None)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
-from under_siege.judge.metrics import METRICS, SHARES
-from under_siege.record.record import Required
+from under_siege.judge.metrics import METRICS
+from under_siege.judge.units import SHARES
+from under_siege.record.requirement import Required
 
 NAMES = {metric.name: metric for metric in METRICS.values() if metric.name}  # the metrics that goals can limit
 _FULL_NAMES = NAMES | {f"response {name}": each for name, each in NAMES.items() if each.key.startswith("response_")}
@@ -63,8 +64,17 @@ def in_table(name: str) -> tuple[str, Mapping[str, float]]:
     return (metric.key, metric.unit.factors) if metric else ("", {})
 
 
-def goal(text: str, lookup: Lookup = in_table) -> Goal:
+def goal(text: str) -> Goal:
     """Return the parsed goal; raise BadInputError if it is invalid."""
+    found = parsed(text, in_table)
+    if found.of_base and not has_base(found.figure):
+        names = ", ".join(name for name, metric in NAMES.items() if has_base(metric.key))
+        raise BadInputError(f"{found.text!r}: this metric can't be compared with the base; use one of {names}")
+    return found
+
+
+def parsed(text: str, lookup: Lookup) -> Goal:
+    """Return the parsed goal for a metric that the function finds; raise BadInputError if it is invalid."""
     normalized = " ".join(text[:_MAX_LENGTH].split())
     match = _GOAL.fullmatch(normalized.lower())
     figure, units = lookup(match["name"]) if match else ("", {})
@@ -72,13 +82,10 @@ def goal(text: str, lookup: Lookup = in_table) -> Goal:
         raise BadInputError(f"{text[:_MAX_LENGTH]!r} is not a goal: expected {_grammar()}; for example {_like(text)!r}")
     if match["of"]:
         figure, units = ("of_ceiling" if match["of"] == "ceiling" else figure), SHARES
-    of_base, unit = match["of"] == "base", match["unit"]
-    if of_base and not has_base(figure):
-        names = ", ".join(name for name, metric in NAMES.items() if has_base(metric.key))
-        raise BadInputError(f"{normalized!r}: this metric can't be compared with the base; use one of {names}")
+    unit = match["unit"]
     if unit not in units:
         raise BadInputError(_unit_error(normalized, unit, units, match.start("unit")))
-    return Goal(normalized, figure, match["operator"], float(match["amount"]) * units[unit], of_base)
+    return Goal(normalized, figure, match["operator"], float(match["amount"]) * units[unit], match["of"] == "base")
 
 
 def _grammar() -> str:
@@ -102,7 +109,7 @@ def _unit_error(text: str, unit: str, units: Mapping[str, float], position: int)
 
 def has_base(figure: str) -> bool:
     """Return whether the bench estimates how this metric changes between two results."""
-    return figure not in METRICS or METRICS[figure].of_round is not None
+    return METRICS[figure].of_round is not None
 
 
 def required(texts: Sequence[str], server: str = "") -> tuple[Required, ...]:

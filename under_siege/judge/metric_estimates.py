@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from under_siege.judge.estimates import Estimate, estimates, ratio, weighted_estimates
-from under_siege.judge.metrics import ESTIMATED, METRICS, MeasuredCase, Metric, MetricValue
+from under_siege.judge.measured_case import MeasuredCase
+from under_siege.judge.metrics import ESTIMATED, METRICS, Metric, MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 
@@ -83,7 +84,7 @@ def _with_lower_bounds(
     at_least = metric.at_least
     assert at_least is not None
     bounds = estimates([[at_least(run) for run in case.rounds] for case in cases])
-    edges = [bound and bound.interval() for bound in bounds]
+    edges = [bound.interval() if bound else None for bound in bounds]
     return [
         MetricValue(None, edge[0], math.inf) if value is not None and value.value is None and edge else value
         for value, edge in zip(values, edges, strict=True)

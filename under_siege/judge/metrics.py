@@ -5,71 +5,17 @@ this table. The tables in docs/reading.md are generated from it.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-from under_siege import formatting
-from under_siege.judge.estimates import USUAL_DEVIATION, Estimate, share_between
-from under_siege.judge.round_statistics import CensoredSamples, Round, together
+from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
+from under_siege.judge.measured_case import Edges, MeasuredCase
+from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.judge.steady_rate import median_of
-from under_siege.record.record import Drain
+from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME, Unit
 
 PING_TOLERANCE_S = 0.020
-
-
-class Unit(NamedTuple):
-    """A unit of metrics."""
-
-    factors: Mapping[str, float]  # its names in requirements, with the factor to the unit of the stored value
-    text: Callable[[float], str]  # format for tables
-    exact: Callable[[float], str]  # format for a value beside its limit, with enough digits to compare the two
-    suffix: str = ""  # what sentences add to `text`
-    chart_factor: float = 1.0  # from the unit of the stored value to that of a chart's axis
-
-
-def _exact_seconds(value: float) -> str:
-    significant = formatting.significant
-    return f"{significant(1000 * value)} ms" if value < 0.9995 else f"{significant(value)} s"
-
-
-def _exact_percent(value: float) -> str:
-    """Format a percentage, rounded down, with enough decimal places to show its leading nines."""
-    if value >= 100:
-        return "100 %"
-    digits = max(2, 1 - math.floor(math.log10(100 - value)))
-    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f} %"
-
-
-def exact_share(value: float) -> str:
-    return f"{formatting.significant(100 * value)} %"
-
-
-SHARES = {"%": 0.01, "": 1.0}
-TIME = Unit(
-    {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0},
-    formatting.seconds,
-    _exact_seconds,
-    chart_factor=1000,
-)
-RATE = Unit(
-    {"/s": 1.0, "/min": 1 / 60, "": 1.0},
-    formatting.rate,
-    lambda value: f"{formatting.significant(value)}/s",
-    suffix="/s",
-)
-SHARE = Unit(SHARES, formatting.share, exact_share)
-PERCENT = Unit({"%": 1.0, "": 100.0}, formatting.percent, _exact_percent)
-SIZE = Unit(
-    {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30},
-    formatting.megabytes,
-    lambda value: f"{formatting.significant(value / 1e6)} MB",
-    chart_factor=1e-6,
-)
-COUNT = Unit({"": 1.0}, "{:,.0f}".format, "{:,g}".format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,36 +31,10 @@ class MetricValue:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-class MeasuredCase:
-    """The rounds of a case, from which formulas compute its metrics."""
-
-    def __init__(self, rounds: Sequence[Round], correction: SpeedCorrection) -> None:
-        self.rounds, self.correction = rounds, correction
-
-    def mean(self, value_of: Callable[[Round], float | None]) -> float | None:
-        """Return the mean over the rounds with a value, or None if there is no such round."""
-        known = [value for run in self.rounds if (value := value_of(run)) is not None]
-        return fmean(known) if known else None
-
-    @cached_property
-    def responses(self) -> CensoredSamples:
-        return together([run.responses for run in self.rounds])
-
-    @property
-    def drains(self) -> list[Drain]:
-        """Return what the server still did after each load, if the bench waited for it."""
-        return [run.record.drain for run in self.rounds if run.record.drain]
-
-    @cached_property
-    def pings(self) -> CensoredSamples:
-        return together([run.pings for run in self.rounds])
-
-
 Formula = Callable[[MeasuredCase, Estimate | None], float | None]
-Interval = tuple[float, float] | None
 
 
-def _around(_: MeasuredCase, value: float, estimate: Estimate | None) -> Interval:
+def _around(_: MeasuredCase, value: float, estimate: Estimate | None) -> Edges:
     return estimate.interval(around=value) if estimate and value else None
 
 
@@ -137,7 +57,7 @@ class Metric:
     # Returns the values of a round, adjusted to the usual speed of the machine if possible. Most metrics have one value
     # per round. Without this function, the metric is neither compared nor ranked.
     of_round: Callable[[SpeedCorrection, Round], list[float | None]] | None = None
-    interval: Callable[[MeasuredCase, float, Estimate | None], Interval] = _around
+    interval: Callable[[MeasuredCase, float, Estimate | None], Edges] = _around
     # Returns the value of a round or, if it was not reached, a lower bound. If this function is set, a missing value
     # stands for a long wait, so a case has no estimate if any of its rounds lacks a value.
     at_least: Callable[[Round], float | None] | None = None
@@ -179,59 +99,16 @@ class Metric:
         return f"{self.unit.text(value)}{self.unit.suffix}"
 
 
-def _usual_rate(case: MeasuredCase, estimate: Estimate | None) -> float | None:
-    """Return the rate at the usual speed of the machine or, if the rate was not adjusted, as measured."""
-    is_corrected = estimate is not None and case.correction.coefficient(case.rounds[0]) != 0
-    measured_per_s = case.mean(lambda run: run.rate.per_s)
-    return estimate.mean if estimate and is_corrected and measured_per_s is not None else measured_per_s
-
-
-def _around_estimate(case: MeasuredCase, _: float, estimate: Estimate | None) -> Interval:
-    return estimate.interval(case.correction.shared_variance(case.rounds)) if estimate else None
-
-
-def _availability(case: MeasuredCase, _: Estimate | None) -> float | None:
-    attempts = sum(run.attempts for run in case.rounds)
-    return 100 * sum(run.completed for run in case.rounds) / attempts if attempts else None
-
-
-def _share_of_attempts(case: MeasuredCase, *_: object) -> Interval:
-    low, high = share_between([run.completed for run in case.rounds], [run.attempts for run in case.rounds])
-    return 100 * low, 100 * high
-
-
-def _response_percentile(case: MeasuredCase, percent: float) -> float | None:
-    """Return a percentile of all responses or, if the tool reports only percentiles, their median over the bursts."""
-    if bursts := [run.totals for run in case.rounds if run.totals]:
-        return median_of(burst.percentile(percent) for burst in bursts)
-    return case.responses.percentile(percent)
-
-
-def _longest_response(case: MeasuredCase, _: Estimate | None) -> float | None:
-    if bursts := [run.totals for run in case.rounds if run.totals]:
-        return max(burst.longest_s for burst in bursts) if _response_percentile(case, 50) is not None else None
-    return _longest(case.responses)
-
-
-def _longest(waits: CensoredSamples) -> float | None:
-    return waits.seen_up_to_s() if len(waits.waited_s) else None
-
-
-def _and_longer(_: MeasuredCase, value: float, __: Estimate | None) -> Interval:
-    """Return the interval of a maximum, because later requests may take longer."""
-    return value, math.inf
-
-
 def _response(percent: int, meaning: str, **shown: Any) -> Metric:
     def at_least(run: Round) -> float | None:
         if run.totals:
             return run.totals.percentile(percent)
-        return run.responses.percentile(percent) or _longest(run.responses)
+        return run.responses.percentile(percent) or run.responses.longest_s()
 
     return Metric(
         f"response_p{percent}_s",
         TIME,
-        lambda case, _: _response_percentile(case, percent),
+        lambda case, _: case.response_s(percent),
         meaning,
         f"p{percent}",
         percent=percent,
@@ -251,22 +128,23 @@ def _ping(percent: int, meaning: str, **shown: Any) -> Metric:
         f"ping p{percent}",
         percent=percent,
         of_round=lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
-        at_least=lambda run: run.pings.percentile(percent) or _longest(run.pings),
+        at_least=lambda run: run.pings.percentile(percent) or run.pings.longest_s(),
         tolerance=PING_TOLERANCE_S,
         usual_deviation=0.25,  # of the logarithm of 20 ms and the latency, in recorded runs
         **shown,
     )
 
 
-def _memory(case: MeasuredCase, _: Estimate | None) -> float | None:
-    size_bytes = median_of(run.memory_bytes() for run in case.rounds)
-    return None if size_bytes is None else int(size_bytes)
-
-
-def _workers(case: MeasuredCase, _: Estimate | None) -> float | None:
-    """Return the number of workers that the server reported or, if it reported none, that it was started with."""
-    given = case.rounds[0].case.get("workers")
-    return case.rounds[0].record.workers or (given if isinstance(given, int) else None)
+def _longest(key: str, name: str, longest_s: Callable[[MeasuredCase], float | None]) -> Metric:
+    """Return a metric whose interval has no upper end, because later requests may take longer."""
+    return Metric(
+        key,
+        TIME,
+        lambda case, _: longest_s(case),
+        name=name,
+        percent=100,
+        interval=lambda _, value, __: (value, math.inf),
+    )
 
 
 _LOWER_BOUND = (
@@ -278,7 +156,7 @@ _ROWS = (
     Metric(
         "rate_per_s",
         RATE,
-        _usual_rate,
+        MeasuredCase.usual_rate,
         "Transactions per second (siege's transaction rate): correct responses per second ± half the width of the "
         "95 % confidence interval. If the CPU speed changed, this is the rate at the mean speed of this run, also "
         "corrected for CPU time lost to noisy neighbours and other programs.",
@@ -288,7 +166,7 @@ _ROWS = (
         has_margin=True,
         more_is_better=True,
         of_round=lambda correction, run: [correction.rate(run)],
-        interval=_around_estimate,
+        interval=MeasuredCase.around_estimate,
         disturbance=SpeedCorrection.rate_variance,
         single_round=SpeedCorrection.single_round_variance,
         is_compared=True,
@@ -309,13 +187,13 @@ _ROWS = (
     Metric(
         "availability_pct",
         PERCENT,
-        _availability,
+        lambda case, _: case.availability_pct,
         "The share of all requests that got a correct response.",
         "availability",
         "availability",
         "avail-\nability",
         more_is_better=True,
-        interval=_share_of_attempts,
+        interval=lambda case, *_: case.availability_interval(),
     ),
     _response(
         50,
@@ -334,7 +212,7 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    Metric("response_max_s", TIME, _longest_response, name="max", percent=100, interval=_and_longer),
+    _longest("response_max_s", "max", MeasuredCase.longest_response_s),
     _ping(
         50,
         f"Half of all pings took no longer than this. {_PINGS}",
@@ -354,13 +232,11 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    Metric(
-        "ping_max_s", TIME, lambda case, _: _longest(case.pings), name="ping max", percent=100, interval=_and_longer
-    ),
+    _longest("ping_max_s", "ping max", lambda case: case.pings.longest_s()),
     Metric(
         "memory_bytes",
         SIZE,
-        _memory,
+        lambda case, _: case.memory_bytes(),
         "Peak memory of the server and all its processes. PSS (proportional set size) counts shared pages only once.",
         "memory",
         "memory",
@@ -373,7 +249,7 @@ _ROWS = (
     Metric(
         "workers",
         COUNT,
-        _workers,
+        lambda case, _: case.workers(),
         "How many tasks can be in progress at the same time, for example one in each thread or process. They can't "
         "always compute at the same moment: threads of one Python process take turns.",
         column="workers",
@@ -418,14 +294,22 @@ _ROWS = (
     Metric(
         "ready_s",
         TIME,
-        lambda case, _: median_of(run.record.ready_s for run in case.rounds),
+        lambda case, _: case.median(lambda run: run.record.ready_s),
         "Time from the start of the server to its first correct response to a ping.",
         column="ready",
         in_terminal="ready\nafter",
         is_wide=True,
     ),
-    Metric("backlog", COUNT, lambda case, _: median_of(drain.backlog for drain in case.drains)),
-    Metric("drain_s", TIME, lambda case, _: median_of(drain.lasted_s for drain in case.drains)),
+    Metric(
+        "backlog",
+        COUNT,
+        lambda case, _: case.backlog(),
+    ),
+    Metric(
+        "drain_s",
+        TIME,
+        lambda case, _: case.drain_s(),
+    ),
 )
 METRICS = {metric.key: metric for metric in _ROWS}  # in the order of the columns
 ESTIMATED = tuple(metric for metric in _ROWS if metric.of_round)

@@ -10,7 +10,7 @@ from under_siege.judge.metrics import MetricValue
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.record.record import Required
+from under_siege.record.requirement import Required
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
@@ -31,17 +31,16 @@ class Judged:
 
 def judged(comparison: Comparison) -> list[Judged]:
     """Judge each requirement that is not relative to a base, for each case that it applies to."""
-    return [
-        _judged(limit, comparison, place)
-        for required in comparison.result.requirements
-        if not (limit := goal(required.text)).of_base
-        for place in places_of(required, comparison)
-    ]
+    return [_judged(limit, comparison, place) for limit, place in limits_in(comparison, of_base=False)]
 
 
-def places_of(required: Required, comparison: Comparison) -> Iterator[int]:
-    """Yield the indices of the cases that a requirement applies to."""
-    yield from (place for place, case in enumerate(comparison.cases) if required.server in ("", case.server))
+def limits_in(comparison: Comparison, *, of_base: bool) -> Iterator[tuple[Goal, int]]:
+    """Yield the requirements that are (not) relative to a base, with the index of each case that they apply to."""
+    for required in comparison.result.requirements:
+        limit = goal(required.text)
+        for place, case in enumerate(comparison.cases):
+            if limit.of_base == of_base and required.server in ("", case.server):
+                yield limit, place
 
 
 def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:

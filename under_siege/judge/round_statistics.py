@@ -46,9 +46,9 @@ class CensoredSamples:
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
 
-    def seen_up_to_s(self) -> float:
-        """Return the longest wait, whether or not it ended with a response."""
-        return float(self.waited_s.max()) if len(self.waited_s) else 0.0
+    def longest_s(self) -> float | None:
+        """Return the longest wait, whether or not it ended with a response, or None if there are no waits."""
+        return float(self.waited_s.max()) if len(self.waited_s) else None
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:

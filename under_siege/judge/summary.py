@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from under_siege.judge.measured_case import MeasuredCase
 from under_siege.judge.metric_estimates import Values
-from under_siege.judge.metrics import MeasuredCase, MetricValue
+from under_siege.judge.metrics import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.suspicions import Evidence
@@ -162,9 +163,11 @@ def _latency(kind: str, values: Values) -> Latency | None:
     longest_s = _value(values, f"{kind}_max_s")
     if longest_s is None:
         return None
-    percentiles = [values.get(f"{kind}_{name}_s") or MetricValue(None) for name in ("p50", "p95", "p99")]
-    edges = (edge for one in percentiles for edge in ((one.low, one.high) if one.value is not None else (None, None)))
-    return Latency(*(one.value for one in percentiles), longest_s, *edges)
+    p50, p95, p99 = (values.get(f"{kind}_{name}_s") or MetricValue(None) for name in ("p50", "p95", "p99"))
+    edges = [
+        edge for one in (p50, p95, p99) for edge in (one.interval if one.value is not None else None) or (None, None)
+    ]
+    return Latency(p50.value, p95.value, p99.value, longest_s, *edges)
 
 
 def _speed(rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Speed | None:

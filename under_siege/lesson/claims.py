@@ -16,11 +16,12 @@ from under_siege import formatting
 from under_siege.capacity.capacity_estimate import Capacity, capacities_of
 from under_siege.drill.fault_outcomes import fault_outcomes
 from under_siege.judge.estimates import ACCURACY, Estimate, estimates, ratio
-from under_siege.judge.goal import Goal, goal, in_table
-from under_siege.judge.metrics import METRICS, TIME
+from under_siege.judge.goal import Goal, in_table, parsed
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import Summary
+from under_siege.judge.units import TIME
 from under_siege.judge.verdict_rules import FAILED, SUSPECT
 from under_siege.lesson.step import Claim, Question, fits
 from under_siege.record.record import Result
@@ -138,7 +139,8 @@ def _printed_rate(view: ResultView, case: str) -> Figure:
 
 def _users_inside(view: ResultView, case: str) -> Figure:
     """Return the mean number of requests in the server: rate times response time (Little's law)."""
-    summary, rounds = (several[view.index(case)] for several in (view.comparison.cases, view.comparison.rounds))
+    index = view.index(case)
+    summary, rounds = view.comparison.cases[index], view.comparison.rounds[index]
     steady = [run for run in rounds if run.rate.per_s and len(run.steady_s)]
     estimate = estimates([[(run.rate.per_s or 0.0) * float(run.steady_s.mean()) for run in steady]])[0]
     if estimate is None or summary.verdict == FAILED:
@@ -146,7 +148,8 @@ def _users_inside(view: ResultView, case: str) -> Figure:
     rate = float(np.exp(np.mean([np.log(run.rate.per_s or 1.0) for run in steady])))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
-    return Figure(text, estimate.mean, *(estimate.interval() or (None, None)), estimate, _doubt(summary))
+    low, high = estimate.interval() or (None, None)
+    return Figure(text, estimate.mean, low, high, estimate, _doubt(summary))
 
 
 def _in_flight(view: ResultView, case: str) -> Figure:
@@ -228,8 +231,8 @@ def requirement(text: str) -> tuple[str, Callable[[Ratio], str]]:
     if match := _DIFFERS.fullmatch(text):
         differs = match[2] == "differs"
         return _in_claims(match[1])[0], lambda between: HOLDS if _is_significant(between) is differs else NOT_HERE
-    parsed = goal(text, _in_claims)
-    return parsed.figure, lambda between: outcome_of(parsed, between)
+    limit = parsed(text, _in_claims)
+    return limit.figure, lambda between: outcome_of(limit, between)
 
 
 def _is_significant(between: Ratio) -> bool:
@@ -238,7 +241,7 @@ def _is_significant(between: Ratio) -> bool:
 
 def _in_claims(name: str) -> tuple[str, Mapping[str, float]]:
     key, units = in_table(name)
-    known = METRICS[name].unit.factors if name in METRICS else TIME.factors | {"": 1.0, "/s": 1.0}
+    known = METRICS[name].unit.factors if name in METRICS else {**TIME.factors, "": 1.0, "/s": 1.0}
     return (key, units) if key else (name, known)
 
 

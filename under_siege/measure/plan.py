@@ -154,8 +154,7 @@ def make_plan(
         time_s: duration of each load, or None for the value of the suite.
 
     Raises:
-        BadInputError: a Python does not exist, no target can run, one of `axes` is used by no target, or a requirement
-            of the suite is invalid.
+        BadInputError: a Python does not exist, no target can run, an axis is unused, or a requirement is invalid.
     """
     check_requirements(suite)
     given = {name: values for name, values in axes.items() if values}

@@ -22,6 +22,7 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.paths import PROGRAM
 from under_siege.record.case import Case, Value, case_of
+from under_siege.record.requirement import Required
 from under_siege.record.result_file import (
     LARGEST,
     LARGEST_INDEX,
@@ -392,13 +393,6 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
     choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
-
-
-class Required(msgspec.Struct, frozen=True):
-    """A requirement that the cases of a result, except the ceiling, must meet."""
-
-    text: str  # such as `ping p99 < 50ms`, in the grammar of `judge/goal.py`
-    server: str = ""  # empty: applies to all servers
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from under_siege import formatting
 from under_siege.judge.case_names import plain_name, with_file
-from under_siege.judge.ranking import MetricValue
+from under_siege.judge.metrics import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.steady_rate import Floats
 from under_siege.judge.summary import Summary, half_width

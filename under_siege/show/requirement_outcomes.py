@@ -8,8 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from under_siege.judge.case_names import cases_of, full_name
-from under_siege.judge.metrics import METRICS, exact_share
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
+from under_siege.judge.units import exact_share
 from under_siege.show.text_tables import markdown_table, plain, plain_table
 from under_siege.show.view import Cell, Column, Row, Table, Tone
 

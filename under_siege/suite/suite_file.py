@@ -15,7 +15,7 @@ from under_siege.formatting import listed
 from under_siege.load import DRIVERS
 from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, filled, filled_all, placeholders
 from under_siege.record.case import Value
-from under_siege.record.record import Required
+from under_siege.record.requirement import Required
 from under_siege.record.result_file import legible, read_limited
 from under_siege.suite.load_and_expect import (
     backlog_of,

@@ -38,7 +38,7 @@ def test_a_missing_figure_leaves_an_empty_cell() -> None:
     first, second = as_markdown(found).splitlines()[4:6]
     assert first.split("|")[1].strip() == "1_a"
     assert first.split("|")[3].strip() == ""
-    assert "MB" in first.split("|")[5]
+    assert "MB" in first.split("|")[4]
     assert [len(line.split("|")) for line in (first, second)] == [7, 7]
     assert judgements(found)["1_a"]["ping_p99_s"] is None
     assert found.exit_code == 0

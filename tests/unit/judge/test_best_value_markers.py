@@ -10,14 +10,14 @@ from noisy_machine import NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, differ, weighted_estimates
-from under_siege.judge.metrics import MEASURES, PING_TOLERANCE_S
+from under_siege.judge.metrics import ESTIMATED, METRICS, PING_TOLERANCE_S, Metric
 from under_siege.judge.ranking import leaders, summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.record import load
 from under_siege.run.view import view
 from under_siege.show.view import Tone
 
-WAIT = MEASURES["response_p50_s"]  # lower is better
+WAIT = METRICS["response_p50_s"]  # lower is better
 
 
 def marked(values: list[Estimate], shown: list[float] | None = None) -> list[bool]:
@@ -105,15 +105,15 @@ def test_no_value_marked_as_best_in_committed_results_is_worse_than_an_unmarked_
     cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json")).cases if one.rank]
     for case_load in {one.case.load for one in cases}:
         field = [one for one in cases if one.case.load == case_load]
-        for figure, measure in MEASURES.items():
-            losses = [(loss(one, figure, more=measure.more_is_better), figure in one.best) for one in field]
+        for metric in ESTIMATED:
+            losses = [(loss(one, metric), metric.key in one.best) for one in field]
             stars = [value for value, star in losses if star]
             assert max(stars, default=-np.inf) <= min((value for value, star in losses if not star), default=np.inf)
 
 
-def loss(case: Summary, figure: str, *, more: bool) -> float:
-    value = case.shown(figure)
-    return np.inf if value is None else -value if more else value
+def loss(case: Summary, metric: Metric) -> float:
+    value = case.shown(metric.key)
+    return np.inf if value is None else -value if metric.more_is_better else value
 
 
 def test_exactly_the_cases_of_rank_1_have_rates_marked_as_best() -> None:

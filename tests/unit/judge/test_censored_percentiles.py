@@ -23,7 +23,7 @@ def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
     steps = {12.4: 0.8, 12.6: 3.1, 29: 3.1, 31: 5.4, 47: 5.4, 48: 9.2, 73.7: 9.2}
     assert {percent: found.percentile(percent) for percent in steps} == steps
     assert found.percentile(74) is None
-    assert found.seen_up_to_s() == 12.1
+    assert found.longest_s() == 12.1
 
 
 def test_percentiles_without_censoring_match_ordinary_percentiles() -> None:
@@ -64,7 +64,7 @@ def test_a_median_response_time_longer_than_the_siege_is_unknown() -> None:
     spans = siege_of(queue(25, 1, constant(0.28)), 4.0)
     found = round_of(spans, 25, 4.0).responses
     assert found.percentile(50) is None
-    assert found.seen_up_to_s() == 4.0
+    assert found.longest_s() == 4.0
 
 
 def test_random_task_durations_do_not_bias_the_median_response_time() -> None:

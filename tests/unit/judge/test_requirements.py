@@ -13,13 +13,16 @@ from simulated_results import SERVERS, a_result, failing, suspicious
 from common.errors import BadInputError
 from under_siege.compare.diff import compare_results
 from under_siege.judge.estimates import estimates, more_needed, share_between
-from under_siege.judge.ranking import MetricValue, known, summarize
+from under_siege.judge.goal import goal
+from under_siege.judge.metrics import MetricValue
+from under_siege.judge.ranking import summarize
 from under_siege.judge.requirement_check import judged, outcome_of
 from under_siege.judge.stopping_rule import wanted
+from under_siege.measure.requirements import with_required
 from under_siege.record.record import Record, Result, load, save
-from under_siege.record.requirement import Required, goal
+from under_siege.record.requirement import Required
 from under_siege.result_output import Report
-from under_siege.suite.selection import suite_of, with_required
+from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
 
 SAVED = str(ROOT / "results" / "tasks.json")
@@ -105,7 +108,7 @@ def test_an_unknown_percentile_has_a_lower_bound() -> None:
             record.pings.waited_s[place] = 4.0
     comparison = summarize(result)
     assert comparison.cases[0].ping_s.p99 is None
-    found = known(comparison, 0, "ping_p99_s")
+    found = comparison.cases[0].metrics["ping_p99_s"]
     assert found.value is None
     assert 2.0 < found.low <= 4.0
     assert goal("ping p99 < 50ms").decided(*found.interval) is False
@@ -207,7 +210,7 @@ def test_the_report_command_checks_requirements_of_a_saved_result() -> None:
 def test_the_error_for_an_unmeasured_metric_lists_the_metrics_of_the_result(run_cli) -> None:
     refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "this result has no such metric; use one of p50, p95, p99, max, ping p50" in refused.stderr
+    assert "this result has no such metric; use one of rate, availability, p50, p95, p99, max" in refused.stderr
     assert "of ceiling" not in refused.stderr.partition("expected")[2]
     assert len(refused.stderr.splitlines()) == 1
 
@@ -219,7 +222,7 @@ def test_the_error_for_an_unmeasured_metric_lists_the_metrics_of_the_result(run_
         (("2", "--require", "rate >= 0.97 of base"), "needs a base; use it with --against, with bench.py compare"),
         (
             ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
-            "this metric can't be measured for servers that are already running; metrics that can be measured: p50",
+            "this metric can't be measured for servers that are already running; metrics that can be measured: rate",
         ),
         (("http://127.0.0.1:1/", "--require", "ping p99 < 1s"), "no pings are sent; name a path"),
         (("http://127.0.0.1:1/", "--require", "of ceiling > 9%"), "there is no ceiling"),
@@ -254,21 +257,29 @@ def test_a_suite_may_set_requirements_for_all_servers_and_for_single_servers(tmp
 @pytest.mark.parametrize(
     ("require", "error"),
     [
-        ('all = ["p99"]', r"require.all: 'p99' is not a goal"),
+        ('all = ["p99"]', r"shop.toml: require.all: 'p99' is not a goal"),
         ('three = ["p99 < 1s"]', r"require has an unknown key 'three'.*expected one of all, one, two"),
         ('all = "p99 < 1s"', r"require.all = 'p99 < 1s': expected a list"),
     ],
 )
 def test_an_invalid_requirement_in_a_suite_causes_a_one_line_error(require, error, tmp_path) -> None:
     with pytest.raises(BadInputError, match=error):
-        read_suite(a_suite(tmp_path, require))
+        with_required(read_suite(a_suite(tmp_path, require)), [])
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "capacity", "drill"])
+def test_every_command_rejects_a_suite_with_an_invalid_requirement(command: str, tmp_path) -> None:
+    refused = invoke(command, str(a_suite(tmp_path, 'two = ["p99 < 1"]')))
+    assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    assert "shop.toml: require.two: p99 < 1: missing unit" in refused.stderr
 
 
 def test_percentile_requirements_are_rejected_for_tools_without_percentiles(tmp_path) -> None:
     path = a_suite(tmp_path, 'all = ["p99 < 1s"]')
     path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
     with pytest.raises(
-        BadInputError, match="stressor reports no percentiles; metrics that can be measured: rate, availability, cpu"
+        BadInputError,
+        match=r"stressor reports no percentiles; .* measured: rate, availability, memory, cpu",
     ):
         with_required(suite_of([str(path)]), [])
 

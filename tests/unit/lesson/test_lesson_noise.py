@@ -17,11 +17,12 @@ RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
 # Possible numbers of other programs, and possible shares of a round during which each of them computes.
 LOADS = {"restless": ((1, 2, 3), (0.0, 0.2, 0.5, 1.0)), "always busy": ((1,), (1.0,)), "crowded": ((2, 3), (0.9,))}
 EQUAL, TWICE = (("1_a", 1), ("3_c", 1)), (("1_a", 1), ("3_c", 2))
+ALIKE, MORE = (">= 0.83", "<= 1.2"), (">= 1.1",)
 WRONG = {
-    EQUAL: ("more", "less", "at least 1.5 times", "about 2 times"),
-    TWICE: ("same", "less", "at most 1.5 times", "at least 3 times"),
+    EQUAL: ((">= 1.1",), ("<= 0.91",), (">= 1.5",), (">= 1.5", "<= 2.6")),
+    TWICE: (ALIKE, ("<= 0.91",), ("<= 1.5",), (">= 3",)),
 }
-RIGHT = {EQUAL: "same", TWICE: "more"}
+RIGHT = {EQUAL: ALIKE, TWICE: MORE}
 
 
 def busy(servers: tuple[tuple[str, int], ...], load: str, seed: int):
@@ -52,8 +53,9 @@ def seen(servers: tuple[tuple[str, int], ...], load: str) -> list[ResultView]:
     return [ResultView(busy(servers, load, seed)) for seed in range(RUNS)]
 
 
-def claim(is_: str) -> Claim:
-    return Claim("rate", "3", is_, "1", claim="so it is", says="So it is.", otherwise="It is not.")
+def claim(limits: tuple[str, ...]) -> Claim:
+    requires = tuple(f"rate {limit} of base" for limit in limits)
+    return Claim("3", requires, "1", claim="so it is", says="So it is.", otherwise="It is not.")
 
 
 def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
@@ -73,12 +75,12 @@ def test_claims_are_rarely_decided_wrongly_on_a_busy_machine(servers: tuple[tupl
 
 
 def test_a_claim_about_a_large_effect_is_decided_on_a_busy_machine() -> None:
-    found = [decide(claim("more"), each) for each in seen(TWICE, "always busy")]
+    found = [decide(claim(MORE), each) for each in seen(TWICE, "always busy")]
     assert {one.outcome for one in found} == {HOLDS}
-    page = Question("Which?", (Choice("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
+    page = Question("Which?", (Choice("So.", ("so",)),), "A", (replace(claim(MORE), name="so"),), result="r")
     assert decide_question(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
 
 
 def test_a_suspect_case_does_not_decide_a_claim_on_a_busy_machine() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
-    assert decide(claim("more"), ResultView(result)).outcome == UNDECIDED
+    assert decide(claim(MORE), ResultView(result)).outcome == UNDECIDED

@@ -11,7 +11,7 @@ from under_siege.lesson.step import Claim
 from under_siege.record.record import load
 
 TEXT = (ROOT / "lesson" / "questions.md").read_text()
-CLAIM = re.compile(r"<!-- (\S+): ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) -->")
+CLAIM = re.compile(r"<!-- (\S+): ([^:]+): ([^:]+?)(?:: ([^:]+?))? -->")
 QUESTIONS, ANSWERS = TEXT.split("\n---\n")
 
 
@@ -31,10 +31,10 @@ def test_each_of_the_ten_questions_has_an_answer_with_a_claim() -> None:
     assert len(CLAIM.findall(ANSWERS)) == ANSWERS.count("<!--")
 
 
-@pytest.mark.parametrize(("result", "what", "of", "is_", "against"), CLAIM.findall(ANSWERS))
+@pytest.mark.parametrize(("result", "of", "requires", "base"), CLAIM.findall(ANSWERS))
 def test_the_committed_result_confirms_each_claim_of_the_answers(
-    result: str, what: str, of: str, is_: str, against: str
+    result: str, of: str, requires: str, base: str
 ) -> None:
-    claim = Claim(metric=what, of=of, relation=is_, against=against, claim="it", says="{of} {against}")
+    claim = Claim(of, (requires,), base, claim="it", says="{of} {base}")
     found = decide(claim, seen(result))
     assert found.outcome == HOLDS, f"{found.sentence} {found.reason}"

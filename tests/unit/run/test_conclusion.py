@@ -7,7 +7,7 @@ import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate
-from under_siege.judge.metrics import MEASURES
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.case import case_of
@@ -64,7 +64,7 @@ def test_a_rank_is_one_plus_the_number_of_significantly_better_cases() -> None:
     assert ranks([load] * 4, rates) == [1, 1, 2, 4]
     assert ranks([load, load, None, load], rates) == [1, 1, None, 3]
     shown = [rate.mean for rate in rates]
-    assert leaders([load] * 4, rates, shown, MEASURES["rate_per_s"]) == [True, True, False, False]
+    assert leaders([load] * 4, rates, shown, METRICS["rate_per_s"]) == [True, True, False, False]
 
 
 def test_all_cases_not_significantly_worse_than_the_best_are_marked_as_best() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInputError
-from under_siege.record.requirement import EXAMPLES, Goal, goal
+from under_siege.judge.goal import EXAMPLES, Goal, goal
 
 
 @pytest.mark.parametrize(
