@@ -40,7 +40,7 @@ def main() -> None:
         Report(result).write_picture(name, options.out / f"{name}.svg", options.aspect)
         print(options.out / f"{name}.svg")
     result.traces = [trace for trace in result.traces if trace.server in TRACED] or result.traces
-    Report(result).write_picture("timeline", options.out / "timeline.svg", options.aspect, columns=2)
+    Report(result).write_picture("timeline", options.out / "timeline.svg", options.aspect, side_by_side=True)
     print(options.out / "timeline.svg")
 
 

@@ -337,20 +337,21 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """
     from common.task import BUILTIN_TASKS
     from under_siege.host.interpreter import interpreter
-    from under_siege.result_output import show
+    from under_siege.show.formats.table import show
     from under_siege.suite.strategies import all_strategies
-    from under_siege.try_task.recommendations import as_advice, is_worth_a_run
     from under_siege.try_task.task_profile import profile_task
+    from under_siege.try_task.view import view
 
-    strategies, are_all_worth_it = all_strategies(), True
+    strategies, exit_codes = all_strategies(), []
     for index, task in enumerate(tasks or BUILTIN_TASKS):
         profile, stopped_by = profile_task(task, interpreter(python), limit_s, print_error)
         if profile is None or stopped_by:
             sys.exit(128 + (stopped_by or 0))
         click.echo("\n" * bool(index), nl=False)
-        show(as_advice(profile, strategies))
-        are_all_worth_it = are_all_worth_it and is_worth_a_run(profile, strategies)
-    sys.exit(0 if are_all_worth_it else 1)
+        advice = view(profile, strategies)
+        show(advice)
+        exit_codes.append(advice.exit_code)
+    sys.exit(max(exit_codes))
 
 
 @bench.command()

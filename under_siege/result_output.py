@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege.capacity import capacity_estimate, capacity_table
@@ -19,7 +18,7 @@ from under_siege.judge.goal import goal, required
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, check_has, judged
 from under_siege.paths import PROGRAM
-from under_siege.profile.profile_text import as_text as profiles_as_text
+from under_siege.profile import view as profile_view
 from under_siege.record.record import Result, save
 from under_siege.record.result_file import write_atomically
 from under_siege.run.matrix import across_view
@@ -28,7 +27,7 @@ from under_siege.show.formats import rendered
 from under_siege.show.formats.table import WIDTH, renderable
 from under_siege.show.requirement_outcomes import required_table
 from under_siege.show.view import Cell, Column, Figure, Medium, Paragraph, Row, Table, Tone, View, with_all_columns
-from under_siege.trace.timeline_text import TimelinesAsText, steps
+from under_siege.trace import view as trace_view
 
 if TYPE_CHECKING:
     from under_siege.compare.diff import ResultComparison
@@ -66,13 +65,11 @@ class Report:
         """Return the result as a table, timelines or profiles; `wide` adds columns to the table of a comparison."""
         result = self.result
         if output_format == "profile":
-            return profiles_as_text(result)
+            return renderable(profile_view.view(result))
         if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
             exported: RenderableType | None = self._export("table")
             return exported or renderable(with_all_columns(self.view) if wide else self.view)
-        if result.traces:
-            return TimelinesAsText(result)
-        return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
+        return renderable(trace_view.view(result))
 
     def formatted(self, output_format: str) -> str:
         """Return the result as `table`, `timeline`, `profile`, `markdown`, `csv`, `json` or `html`."""
@@ -111,14 +108,14 @@ class Report:
             data["cells"] = drill_report.as_data(self.result)
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
-    def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
+    def write_picture(self, name: str, path: Path, aspect: str | None = None, *, side_by_side: bool = False) -> None:
         """Draw the picture with this name (if there are several, the first one) in the format given by the suffix.
 
         For `.html`, write the whole page instead; for `.json`, write the raw values.
 
         Args:
             aspect: the shape of a slide, such as `16:9`, or None for a picture that is as tall as needed.
-            columns: the number of timelines to draw side by side.
+            side_by_side: whether to draw two timelines side by side.
 
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
@@ -133,9 +130,8 @@ class Report:
         if path.suffix == ".json":
             save(self.result, path)
             return
-        from under_siege.run.figures import traced
-
-        pictures = [traced(self.result, columns)] if columns > 1 and self.result.traces else self._pictures()
+        has_pair = side_by_side and self.result.traces
+        pictures = [trace_view.figure(self.result, side_by_side=True)] if has_pair else self._pictures()
         picture = next((picture for picture in pictures if picture.name == name), None)
         if picture is None:
             remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
@@ -183,14 +179,14 @@ class Report:
     def show_traces(self, out: Path | None, *, side_by_side: bool = False, step: bool = False) -> None:
         """Print the timelines, or draw them to a file; with `step`, wait for a key after each request."""
         if out is not None:
-            self.write_picture("timeline", out, columns=min(2, len(self.result.traces)) if side_by_side else 1)
+            self.write_picture("timeline", out, side_by_side=side_by_side)
         elif step:
-            for number, state in enumerate(steps(self.result, side_by_side=side_by_side)):
+            for number, state in enumerate(trace_view.steps(self.result, side_by_side=side_by_side)):
                 if number > 1:
                     click.pause("(press a key for the next request)")  # does nothing without a terminal
                 show(state)
         elif self.result.traces:
-            show(TimelinesAsText(self.result, side_by_side=side_by_side))
+            show(renderable(trace_view.view(self.result, side_by_side=side_by_side)))
 
     def show_all(self, out: Path | None, page: Path | None, *, wide: bool = False) -> None:
         """Print the result on stdout and the names of the written files on stderr, and write the HTML page.
@@ -204,9 +200,9 @@ class Report:
         try:
             show(self.for_terminal(wide=wide))
             if self.result.traces:
-                show(TimelinesAsText(self.result))
+                show(renderable(trace_view.view(self.result)))
             if self.result.profiles:
-                show(profiles_as_text(self.result))
+                show(renderable(profile_view.view(self.result)))
         finally:  # even if writing to stdout fails, for example because the disk is full
             print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
         if page is not None:
@@ -215,10 +211,8 @@ class Report:
 
     def write_profiles(self, path: Path) -> None:
         """Write the profiles as raw values, a chart, a page, or a speedscope.app file, depending on the file name."""
-        from under_siege.profile.flame_graph import SPEEDSCOPE, as_speedscope
-
-        if path.name.endswith(SPEEDSCOPE):
-            write_atomically(path, as_speedscope(self.result))
+        if path.name.endswith(profile_view.SPEEDSCOPE):
+            write_atomically(path, profile_view.as_speedscope(self.result))
         else:
             self.write_picture("profile", path)
 

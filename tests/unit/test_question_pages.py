@@ -155,7 +155,7 @@ def test_result_pages_name_the_documentation_without_a_link_to_another_site() ->
 
 
 def test_the_pages_that_profile_recommends_exist() -> None:
-    advice = (ROOT / "under_siege" / "profile" / "profile_text.py").read_text()
+    advice = (ROOT / "under_siege" / "profile" / "view.py").read_text()
     pages = re.findall(r"docs/questions/[\w-]+\.md", advice)
     assert len(pages) >= 4
     assert [page for page in pages if not (ROOT / page).is_file()] == []

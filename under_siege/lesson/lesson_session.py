@@ -17,7 +17,8 @@ from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Q
 from under_siege.paths import INVOCATION, PROGRAM, ROOT
 from under_siege.record.record import Result, load
 from under_siege.record.result_file import write_atomically
-from under_siege.trace.timeline_text import TimelinesAsText
+from under_siege.show.formats.table import renderable
+from under_siege.trace import view as trace_view
 
 FAILED, NOT_DECIDED = 1, 3
 
@@ -146,8 +147,8 @@ class LessonSession:
     def _show_result(self, question: Question, result: Result, predicted: str) -> QuestionResult:
         view = ResultView(result)
         decision = decide_question(question, view)
-        for renderable in terminal.charts_and_tables(question, result, view):
-            self._show(renderable)
+        for shown in terminal.charts_and_tables(question, result, view):
+            self._show(shown)
         self._pause("Enter: what it means")
         self._print_wrapped(terminal.verdict(question, predicted, decision))
         lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in decision.sentences]
@@ -164,12 +165,12 @@ class LessonSession:
         self._print_wrapped(findings)
         if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
             self._pause("Enter: the chart from that machine")
-            self._show(TimelinesAsText(result))
+            self._show(renderable(trace_view.view(result)))
 
-    def _show(self, renderable: RenderableType) -> None:
+    def _show(self, shown: RenderableType) -> None:
         """Print a chart or table; on a terminal, one screen at a time."""
         with self._console.capture() as captured:
-            self._console.print(renderable)
+            self._console.print(shown)
         lines = captured.get().splitlines()
         height = self._console.height - 2 if self._is_interactive else len(lines)
         self._print("")

@@ -19,7 +19,8 @@ from under_siege.lesson.step import LessonStep, Question, committed_result
 from under_siege.paths import ROOT
 from under_siege.record.case import Case
 from under_siege.record.record import Result, load
-from under_siege.trace.timeline_text import TimelinesAsText
+from under_siege.show.formats.table import renderable
+from under_siege.trace import view as trace_view
 
 WIDTH = 80
 TRACES = ROOT / "results/sample.json"  # contains a trace of every strategy with the task primes
@@ -59,7 +60,7 @@ def question_text(step: LessonStep, question: Question, number: int) -> str:
 
 def charts_and_tables(question: Question, result: Result, view: ResultView) -> Iterator[RenderableType]:
     if "timeline" in question.show and result.traces:
-        yield TimelinesAsText(result)
+        yield renderable(trace_view.view(result))
     if "table" not in question.show:
         return
     if result.incidents:

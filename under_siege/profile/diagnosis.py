@@ -27,12 +27,18 @@ from under_siege.profile.hotspots import (
 from under_siege.profile.sampler import Frame, frames_of, stacks_of
 from under_siege.record.sampled_stacks import Profile
 
-LEAST, LEAST_SAMPLES = 0.05, 10  # minimum share of the time, and minimum number of samples, of a reported function
-LEAST_BLOCKED_S = 0.002  # a reported function blocks the event loop for at least this time per request
-BUSY, IDLE, AT_LOCK, WANTED = 0.8, 0.1, 0.3, 0.5  # thresholds: shares of time (IDLE: of the busiest process's CPU time)
-MANY = 1.3  # if more threads than this compute on average, they compete for the GIL
+# A function is reported if it takes this share of the time, occurs in this many samples and, on an event loop, blocks
+# it for this time per request.
+LEAST_REPORTED_SHARE, LEAST_REPORTED_SAMPLES, LEAST_BLOCKED_S = 0.05, 10, 0.002
+# Threads compete for the GIL if code that needs it runs for this share of the time, and either more threads than this
+# compute on average, or main threads wait in the kernel for this share of the time.
+GIL_IN_DEMAND, COMPETING_THREADS, MAIN_THREAD_WAITS = 0.5, 1.3, 0.3
+FULL_POOL = 0.8  # a pool is full if its threads are busy for this share of the time
+IDLE_PROCESS, BUSY_PROCESS = 0.1, 0.5  # CPU time of an idle process divided by that of the busiest; CPUs of the latter
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
+# What an event loop spends its time on: keys of `Diagnosis.loop_shares`, and their names in texts.
+LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
 
 
 class Diagnosis:
@@ -52,7 +58,7 @@ class Diagnosis:
         self.samples = max(1, min(profile.samples.get("wall", 1), max(totals.values(), default=1)))
         of_cpu, of_gil = (max(1, profile.samples.get(name, 1)) for name in ("cpu", "gil"))
         self._gil_samples = of_gil
-        self._least_told = LEAST_SAMPLES / min(of_cpu, of_gil)
+        self._least_told = LEAST_REPORTED_SAMPLES / min(of_cpu, of_gil)
         self.stacks = [
             Sampled(pid, thread, tuple(_above(frames)), wall / self.samples, cpu / of_cpu, gil / of_gil)
             for pid, thread, frames, wall, cpu, gil in rows
@@ -77,11 +83,11 @@ class Diagnosis:
         spots = hotspots(stacks, self._gil_samples, contended=True)
         spots = [spot for spot in spots if spot.state in (CPU_GIL, FOR_GIL)]
         computing = [stack for spot in spots for stack in spot.stacks]
-        does_main_wait = self._main_at_lock([pid]) >= AT_LOCK
+        does_main_wait = self._main_at_lock([pid]) >= MAIN_THREAD_WAITS
         # On busy CPUs, the GIL may be free while the next thread waits for a CPU. py-spy counts this thread as running.
         wanted = max(total(computing, "gil"), total(computing, "cpu"))
-        is_wanted = wanted >= WANTED and (total(computing) > MANY or does_main_wait)
-        return is_wanted or (does_main_wait and total(stacks, "gil") >= WANTED)
+        is_wanted = wanted >= GIL_IN_DEMAND and (total(computing) > COMPETING_THREADS or does_main_wait)
+        return is_wanted or (does_main_wait and total(stacks, "gil") >= GIL_IN_DEMAND)
 
     def _main_at_lock(self, processes: Collection[int]) -> float:
         """Return the share of the time in which main threads waited in the kernel for the GIL.
@@ -122,7 +128,7 @@ class Diagnosis:
 
     def _enough(self, spots: Sequence[Hotspot], threads: int) -> list[Hotspot]:
         """Return the functions that took enough of the threads' time, and occur in enough samples, to be named."""
-        least = max(LEAST * threads, LEAST_SAMPLES / self.samples)
+        least = max(LEAST_REPORTED_SHARE * threads, LEAST_REPORTED_SAMPLES / self.samples)
         # The CPU and GIL passes may have too few samples to determine what a function does.
         unknown = [replace(spot, state=UNKNOWN, detail="") if spot.wall < self._least_told else spot for spot in spots]
         return [spot for spot in unknown if spot.wall >= least]
@@ -159,8 +165,8 @@ class Diagnosis:
     @property
     def is_pool_full(self) -> bool:
         """Return whether blocking I/O occupies an event loop's entire thread pool, and users outnumber its threads."""
-        is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
-        return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
+        is_small = 2 <= self.threads < FULL_POOL * self.profile.users and bool(self.loop_processes)
+        return is_small and self.threads_busy >= FULL_POOL and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
         """Return how many processes that accept connections are idle while others are busy, and how many there are."""
@@ -168,7 +174,7 @@ class Diagnosis:
         listeners = self.profile.listeners or parts
         use = [total(part, "cpu") for pid, part in parts.items() if pid in listeners]
         most = max(use, default=0.0)
-        return sum(cpu < IDLE * most for cpu in use) if most > 0.5 else 0, len(use)
+        return sum(cpu < IDLE_PROCESS * most for cpu in use) if most > BUSY_PROCESS else 0, len(use)
 
     def margin(self, share: float) -> float:
         """Return the half-width of the 95 % Wilson interval of a share, counting at most one sample per request."""

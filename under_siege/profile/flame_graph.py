@@ -1,48 +1,17 @@
-"""Draw profiles as flame graphs with folded library frames, and export them for speedscope.app.
-
-A bar above each flame graph shows how the event loops spent their time.
-"""
+"""Draw profiles as flame graphs with folded library frames, below a bar that shows what the event loops did."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-import msgspec
-
-from under_siege.judge.case_names import full_name
-from under_siege.profile.diagnosis import Diagnosis
-from under_siege.profile.profile_text import LOOP_SHARES, diagnosed
-from under_siege.profile.sampler import Frame, stacks_of
-from under_siege.record.record import Result
+from under_siege.profile.diagnosis import LOOP_SHARES, Diagnosis
+from under_siege.profile.sampler import Frame
 from under_siege.show.canvas import Drawing, Rows, Sheet, Theme
-from under_siege.show.html_page import Picture
 
-SPEEDSCOPE = ".speedscope.json"
-_HOW = (
-    "The bar, if any, shows what the event loop did. Each box below is a function of your code (bold) or a library; "
-    "the boxes under it are what it called. A box is as wide as its share of the time in which threads were busy."
-)
 _BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
 _Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) for each frame; share of time
 _Box = tuple[bool, str, float, float, int]  # whether it is application code, label, left edge, width, level
-
-
-def profile_pictures(result: Result) -> Iterator[Picture]:
-    """Yield a flame graph for each profile that did not fail, with the diagnosis above it."""
-    cases = [profile.case for profile in result.profiles]
-    for number, profile in enumerate(result.profiles):
-        name, lines = full_name(profile.case, cases), diagnosed(profile)
-        if not profile.failure:
-            diagnosis = Diagnosis(profile)
-            yield Picture(
-                "profile",
-                "",
-                "\n".join([*lines[1:], *([] if number else [_HOW])]),
-                lambda theme, diagnosis=diagnosis: flame_graph(diagnosis, theme),  # type: ignore[misc]
-                f"Flame graph of {name}. {' '.join(lines)}",
-                headline=f"{name}: {lines[0].removesuffix('.')}",
-            )
 
 
 def flame_graph(diagnosis: Diagnosis, theme: Theme) -> Drawing:
@@ -119,28 +88,3 @@ def _placed(stacks: Sequence[_Folded], x: float, unit: float, level: int = 0) ->
 def _short(text: str, width: float) -> str:
     letters = int(width / _LETTER)
     return text if len(text) <= letters else f"{text[: letters - 1]}…" if letters > 4 else ""
-
-
-def as_speedscope(result: Result) -> bytes:
-    """Return the profiles in the file format of speedscope.app: one sampled profile for each thread."""
-    cases, indices = [profile.case for profile in result.profiles], dict[Frame, int]()
-    threads = defaultdict[str, list[tuple[list[int], int]]](list)
-    for profile in result.profiles:
-        for pid, thread, frames, wall, *_ in stacks_of(profile):
-            name = f"{full_name(profile.case, cases)}: process {pid}, {thread or 'thread'}"
-            threads[name] += [([indices.setdefault(frame, len(indices)) for frame in frames], wall)] if wall else []
-    profiles = [
-        {
-            "type": "sampled",
-            "name": name,
-            "unit": "none",
-            "startValue": 0,
-            "endValue": sum(wall for _, wall in rows),
-            "samples": [row for row, _ in rows],
-            "weights": [wall for _, wall in rows],
-        }
-        for name, rows in threads.items()
-    ]
-    shared = [{"name": frame.function, "file": frame.file, "line": frame.line} for frame in indices]
-    schema = "https://www.speedscope.app/file-format-schema.json"
-    return msgspec.json.encode({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles})

@@ -15,25 +15,18 @@ from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.profile.flame_graph import profile_pictures
-from under_siege.record.record import Result
+from under_siege.profile import view as profile_view
 from under_siege.run import chart_headlines
 from under_siege.run.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
 from under_siege.run.scatter import memory_chart, tradeoff_chart
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.canvas import Drawing, Theme
-from under_siege.show.notes import of_siege, of_traces
+from under_siege.show.notes import of_siege
 from under_siege.show.view import Figure
-from under_siege.trace.timeline import timelines
-from under_siege.trace.timeline_chart import timeline_chart
-from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
+from under_siege.trace import view as trace_view
 
 # If there are more than MOST_SETTINGS loads, only the first two have charts. A chart shows at most MOST_CASES cases.
 MOST_SETTINGS, MOST_CASES = 4, 24
-_ONE_SHOT = (
-    " This is a snapshot of one burst for each server. Another burst would differ a little, "
-    "so don't compare throughput here."
-)
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
@@ -52,8 +45,8 @@ _CEILING = "The dashed line is the ceiling, the rate that the same users reach {
 def figures(comparison: Comparison) -> Iterator[Figure]:
     """Yield all charts of a comparison."""
     if comparison.result.traces:
-        yield from _in_section("What ran when", [traced(comparison.result)])
-    yield from _in_section("Profiles", profile_pictures(comparison.result))
+        yield from _outside_terminal([trace_view.figure(comparison.result)])
+    yield from _outside_terminal(profile_view.figures(comparison.result))
     yield from _in_section("All cases", _overview(comparison))
     loads = comparison.loads()
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
@@ -70,28 +63,13 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
             yield from _in_section(in_words(field.cases[0].case, [name for name, _ in load]), siege_figures(field))
 
 
+def _outside_terminal(drawn: Iterable[Figure]) -> Iterator[Figure]:
+    """Yield the figures without their form for a terminal, which shows traces and profiles separately."""
+    yield from (replace(figure, in_terminal=None) for figure in drawn)
+
+
 def _in_section(section: str, drawn: Iterable[Figure]) -> Iterator[Figure]:
     yield from (replace(figure, section=section) for figure in drawn)
-
-
-def traced(result: Result, columns: int = 1) -> Figure:
-    drawn, absent = timelines(result.traces), missing(result)
-    untold = " A dotted line is a request to a server that doesn't report when its tasks ran."
-    untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
-    users = max((record.users for record in result.records), default=0)
-    who = "one user sends" if users == 1 else f"{users} users send"
-    longer = f" Under siege, {who} requests all the time, so requests take longer than here."
-    asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
-    return Figure(
-        "timeline",
-        "",
-        f"All requests to a server were sent at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
-        f"{longer if users else ''}" + (f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""),
-        lambda theme: timeline_chart(drawn, theme, columns, absent),
-        "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
-        headline=headline(drawn),
-        conditions=of_traces(result),
-    )
 
 
 def _overview(comparison: Comparison) -> Iterator[Figure]:

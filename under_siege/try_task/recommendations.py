@@ -1,29 +1,20 @@
-"""Show the profile of a task, and explain which strategies are worth measuring."""
+"""Judge from the profile of a task which strategies are worth measuring."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from under_siege import formatting
-from under_siege.paths import INVOCATION
 from under_siege.suite.suite import Kind, Target
-from under_siege.try_task.task_profile import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
+from under_siege.try_task.task_profile import TaskProfile
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
-_STYLES = {YES: "green", CANNOT: "red"}
-SHORTEST_S = 0.0001  # a shorter time is shown as less than this time
-IO_BOUND = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
+IO_BOUND_SHARE = 0.1  # a task whose CPU time is below this share of its duration is I/O-bound
+REQUEST_OVERHEAD_S = 0.001  # approximate duration of a request without a task
+OWN_THREADS_CPUS = 1.2  # a task that uses more CPUs than this, on average, has threads of its own
 # If no thread waits for a CPU, two threads take 1.7 to 2 times as long as one if the task holds the GIL, and 1 to 1.1
 # times as long otherwise; the threshold lies in between.
-HELD = 1.4
-BRIEF_S = 0.001  # approximate overhead of a request
+GIL_HELD_RATIO = 1.4
 # The first run may have filled a cache if it took over 10 times as long as the fastest later run, and over 5 ms longer.
-CACHED, CACHED_S = 10, 0.005
-MOST_CPUS = 0.75  # if a task uses more than this share of all CPUs, a second process gains nothing
-MULTITHREADED = 1.2  # a task that uses more CPUs than this, on average, has threads of its own
+CACHE_RATIO, CACHE_GAIN_S = 10, 0.005
 
 
 class TaskTraits:
@@ -32,15 +23,15 @@ class TaskTraits:
     def __init__(self, profile: TaskProfile) -> None:
         self.profile, threads = profile, profile.threads
         again = self.again = None if profile.again is None or profile.again.error else profile.again
-        self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
-        self.is_brief = again is not None and again.wall_s < BRIEF_S  # shorter than the overhead of a request
-        uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
+        self.is_io_bound = again is not None and again.cpu_s < IO_BOUND_SHARE * again.wall_s
+        self.is_brief = again is not None and again.wall_s < REQUEST_OVERHEAD_S
+        uses_threads = again is not None and not self.is_brief and again.cpu_s > OWN_THREADS_CPUS * again.wall_s
         self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0: at most one CPU
         self.yields = profile.yields is not None and profile.yields.yields > 0
         self.holds_gil: bool | None = None  # None if unknown
         is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
         if threads is not None and not threads.error and not is_unclear:
-            self.holds_gil = threads.two_s > HELD * threads.alone_s
+            self.holds_gil = threads.two_s > GIL_HELD_RATIO * threads.alone_s
 
     @property
     def is_cached(self) -> bool:
@@ -48,106 +39,7 @@ class TaskTraits:
         first_run, again = self.profile.alone, self.again
         if first_run is None or again is None or first_run.error:
             return False
-        return first_run.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
-
-
-def as_advice(profile: TaskProfile, strategies: Sequence[Target]) -> RenderableType:
-    facts, advice = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
-    for name, fact in _facts(TaskTraits(profile)):
-        facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
-    worth = []
-    for server, judgement, reason in recommendations(profile, strategies):
-        style = _STYLES.get(judgement, "")
-        advice.add_row(Text(server, no_wrap=True), Text(judgement, style=style, no_wrap=True), Text(reason))
-        worth += [server.split("_")[0]] if judgement == YES else []
-    command = f"{INVOCATION} run {' '.join(worth)} --task {shlex.quote(profile.task)}"
-    return Group(facts, Text(), advice, *([Text(f"\nMeasure these: {command}")] if worth else []))
-
-
-def is_worth_a_run(profile: TaskProfile, strategies: Sequence[Target]) -> bool:
-    return any(judgement == YES for _, judgement, _ in recommendations(profile, strategies))
-
-
-def _facts(task: TaskTraits) -> Iterator[tuple[str, str]]:
-    profile, yields = task.profile, task.profile.yields
-    yield "task", f"{profile.task}, under Python {profile.python}"
-    if profile.alone is not None:
-        yield from [("fails", profile.alone.error)] if profile.alone.error else _single_task(task, profile.alone)
-    if profile.threads is not None:
-        yield "GIL", profile.threads.error or _gil(task, profile.threads)
-    if yields is not None and not yields.error:
-        waiting = f", {yields.waits} of them to wait" if yields.waits else ""
-        longest = formatting.seconds(yields.longest_s)
-        times = f"{_count(yields.yields, 'time', 'times')}{waiting}; at most {longest} in between"
-        yield "yields", times if yields.yields else "never: it neither yields nor awaits"
-    for name, worker in (("other process", profile.process), ("sub-interpreter", profile.interpreter)):
-        if worker is not None:
-            costs, start = formatting.seconds(worker.costs_s), formatting.seconds(worker.start_s)
-            sending = f"sending the task and receiving {worker.sent_bytes:,} bytes takes {costs}"
-            started = f"{sending}; the first task took {start}, including the start of the worker"
-            yield name, f"does not work there: {worker.error}" if worker.error else started
-    yield from (("warning", warning) for warning in _warnings(profile))
-
-
-def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, str]]:
-    again, machine = task.again, task.profile.machine
-    best = again or first_run
-    time = formatting.seconds(max(best.wall_s, SHORTEST_S))
-    share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
-    if task.cpus:
-        share = f"using {formatting.significant(task.cpus, 2)} CPUs with threads of its own"
-    is_slower = first_run.wall_s > 1.5 * best.wall_s
-    slow_start = f"; the first run took {formatting.seconds(first_run.wall_s)}" if is_slower else ""
-    yield "takes", f"{'less than ' if best.wall_s < SHORTEST_S else ''}{time}, {share}{slow_start}"
-    if task.is_cached and first_run.has_cache:
-        path, bracket, rest = task.profile.task.partition("(")
-        uncached = f"{INVOCATION} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
-        yield "cached?", f"it has a cache, so all figures here are for cache hits; to avoid its cache, run: {uncached}"
-    elif task.is_cached:
-        hits = "later runs may be cache hits: try the task without its cache"
-        loads = "If the first run was slow because it loaded data, only a worker's first request takes that long"
-        yield "cached?", f"{hits}. {loads}"
-    if machine is not None and machine.is_busy:
-        remedy = "so all times are too long; close other programs and try again"
-        yield "machine", f"other programs used {machine.others_pct:.0f} % of the CPUs, {remedy}"
-    yield "memory", f"{formatting.megabytes(first_run.memory_bytes)} more at its peak"
-    same = f", the same in {again.runs} more runs" if again and again.answers == 1 else ""
-    yield "result", f"{first_run.answer!r} ({first_run.answer_bytes:,} bytes{same})"
-
-
-def _gil(task: TaskTraits, threads: ThreadRuns) -> str:
-    if task.is_io_bound:
-        state = "hardly needed: the task is I/O-bound"
-    elif task.holds_gil is not None:
-        times = formatting.significant(threads.two_s / threads.alone_s, 2)
-        state = f"{'held' if task.holds_gil else 'released or disabled'}: two threads take {times} times as long as one"
-    elif task.is_brief:
-        state = "unknown: the task is too short"
-    else:
-        state = f"unknown: {'the task has threads of its own' if task.cpus else 'there is only one CPU'}"
-    return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
-
-
-def _warnings(profile: TaskProfile) -> Iterator[str]:
-    again, effects = profile.again or RepeatedRuns(), profile.effects or SideEffects()
-    if profile.stopped:
-        yield profile.stopped
-    if again.error:
-        yield f"it worked once and then failed: {again.error}"
-    if again.answers > 1:
-        yield f"its result differs: {again.answers} results in {again.runs} runs; make it return the same result"
-    if effects.printed_bytes:
-        yield f"it prints ({effects.printed_bytes:,} bytes): under load, this is slow and mixes the output of the tasks"
-    if effects.forks:
-        yield "it forks: the child inherits the server's sockets, and may inherit locks that are never released"
-    if effects.children:
-        yield f"it leaves {_count(effects.children, 'process', 'processes')} behind"
-    if profile.threads and profile.threads.threads_left > 0:
-        yield f"it leaves {_count(profile.threads.threads_left, 'thread', 'threads')} behind"
-
-
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
+        return first_run.wall_s > max(CACHE_RATIO * again.wall_s, again.wall_s + CACHE_GAIN_S)
 
 
 def recommendations(profile: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
@@ -214,6 +106,10 @@ def _if_io_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     return NO, "it waits without yielding, which blocks the event loop"
 
 
+NEARLY_ALL_CPUS = 0.75  # if a task uses more than this share of all CPUs, a second process gains nothing
+COSTLY_TRANSFER = 0.2  # share of the task's time; a longer transfer of the task and its result is mentioned
+
+
 def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     again, process = task.again, task.profile.process
     match kind:
@@ -225,11 +121,11 @@ def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
             return NO, "it holds the GIL, so only one thread computes at a time"
         case Kind.THREADS:
             return YES, "it releases the GIL, so threads compute in parallel"
-        case Kind.PROCESSES | Kind.PREFORK if task.cpus > MOST_CPUS * task.profile.cpus:
+        case Kind.PROCESSES | Kind.PREFORK if task.cpus > NEARLY_ALL_CPUS * task.profile.cpus:
             return NO, "one task uses nearly all CPUs with threads of its own"
         case Kind.PREFORK:
             return YES, "every core computes, and nothing is sent between processes; but health checks queue"
-        case Kind.PROCESSES if again and process and process.costs_s > 0.2 * again.wall_s:
+        case Kind.PROCESSES if again and process and process.costs_s > COSTLY_TRANSFER * again.wall_s:
             return (
                 YES,
                 "every core computes, but sending the task and its result takes more than a fifth of the task's time",

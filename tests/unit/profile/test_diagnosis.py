@@ -3,15 +3,19 @@
 import pytest
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of
 
+from under_siege.profile import view
 from under_siege.profile.diagnosis import Diagnosis
 from under_siege.profile.flame_graph import flame_graph
-from under_siege.profile.profile_text import diagnosed
 from under_siege.profile.sampler import Frame
 from under_siege.record.record import append_row
 from under_siege.record.sampled_stacks import Profile
 from under_siege.show.canvas import FILE, as_svg
 
 IDLE = (1, MAIN, [LOOP, SELECT], (90, 5, 2))
+
+
+def diagnosed(profile: Profile) -> list[str]:
+    return view.diagnosed(Diagnosis(profile))
 
 
 def finding(profile: Profile) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -14,7 +15,6 @@ from under_siege.show.view import STAR, Cell, Column, Medium, Note, Paragraph, R
 
 WIDTH = 136  # width in characters if the output is not a terminal
 UNLIMITED = 10_000  # width of a terminal that never wraps lines
-LABEL_WIDTH = 14
 STYLES = {
     Tone.PLAIN: "",
     Tone.BEST: "bold green",
@@ -71,10 +71,17 @@ def _starred(lines: Iterable[str]) -> Iterator[str]:
     yield from (line.replace(STAR, "*") for line in lines)
 
 
-def _paragraph(paragraph: Paragraph) -> Text:
-    facts = [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in paragraph.facts]
-    parts = [part for part in ([paragraph.text], facts, [*paragraph.remarks]) if part]
-    return Text("\n\n".join("\n".join(part) for part in parts), STYLES[paragraph.tone])
+def _paragraph(paragraph: Paragraph) -> RenderableType:
+    style = STYLES[paragraph.tone]
+    parts: list[RenderableType] = [Text(paragraph.text, style)] if paragraph.text else []
+    if paragraph.facts:
+        facts = RichTable.grid(padding=(0, 2, 0, 0))
+        for label, text in paragraph.facts:
+            facts.add_row(Text(label, no_wrap=True), Text(text))
+        parts.append(Padding(facts, (0, 0, 0, 2), style, expand=False))
+    if paragraph.remarks:
+        parts.append(Text("\n".join(paragraph.remarks), style))
+    return Group(*_separated(iter(parts)))
 
 
 def _notes(notes: Iterable[Note]) -> RichTable:

@@ -1,11 +1,6 @@
-"""Patterns and texts of timelines, computed from requests and pings."""
+"""Timelines: patterns, workers, I/O waits, and the sentences about them."""
 
-from pathlib import Path
-
-import msgspec
 import pytest
-from command import invoke
-from conftest import TESTS
 from simulated_record import result_of
 from simulated_trace import (
     SENT_S,
@@ -15,18 +10,12 @@ from simulated_trace import (
     of_all_kinds,
     one_by_one,
     sequential_spans,
+    trace_of,
     traced,
 )
 
-from under_siege.record.record import Failure, Result, Trace, load, save
-from under_siege.result_output import Report
-from under_siege.trace.timeline import (
-    Timeline,
-    TimelinePattern,
-    grouped,
-    other_work,
-    timelines,
-)
+from under_siege.record.record import Failure, Pings, Result, Trace, TracedRequests
+from under_siege.trace.timeline import Timeline, TimelinePattern, grouped, timelines
 from under_siege.trace.timeline_text import heading, headline, request_sentence, summary_line
 
 
@@ -100,14 +89,6 @@ def test_a_trace_with_one_free_cpu_reports_that_it_cannot_show_parallel_tasks() 
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
     assert heading(crowded.pattern, [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
     assert CANT_SHOW in summary_line(crowded)
-    text = Report(result_with(beside_other_work(in_turn(), 0.5))).formatted("timeline")
-    assert CANT_SHOW[1:] in " ".join(text.split())
-
-
-def result_with(*traces: Trace) -> Result:
-    one = result_of([])
-    one.traces.extend(traces)
-    return one
 
 
 @pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
@@ -128,14 +109,6 @@ def test_the_headline_names_traces_that_cannot_show_parallel_tasks_unless_others
     assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
 
 
-def test_the_cpu_use_of_other_programs_during_a_trace_is_saved(tmp_path: Path) -> None:
-    trace = beside_other_work(in_turn(), 0.5)
-    trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
-    save(result_with(trace), tmp_path / "r.json")
-    assert other_work(load(tmp_path / "r.json").traces[0]) == pytest.approx(0.6)
-    assert other_work(load(TESTS / "data" / "schema-5.json").traces[0]) is None
-
-
 def test_better_patterns_are_listed_first(result: Result) -> None:
     found = grouped(timelines(result.traces))
     assert [[one.name for one in members] for _, members in found] == [
@@ -154,54 +127,66 @@ def test_the_headline_names_the_best_pattern_and_its_servers(result: Result) -> 
     assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
-def test_the_terminal_output_groups_timelines_by_pattern_and_lists_missing_strategies(result: Result) -> None:
-    shown = Report(result).formatted("timeline")
-    places = [
-        shown.index(text)
-        for text in ("Two at once, and", "Two at once, but", "One at a time, but", "One at a time, and")
-    ]
-    assert places == sorted(places)
-    assert "thread" in shown
-    assert "sub-interpreters · 7_sub is not drawn: it needs Python 3.14 or later" in shown
-    assert shown.splitlines()[-1] == "primes · Python 3.11.7 · 8 requests at the same moment · 2 cores"
-    lines = shown.splitlines()
-    threads = lines[lines.index("threads · 3_threads") :]
-    assert any("=====" in line for line in threads), "computed but unsent responses have their own mark"
-    assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
-
-
 def test_each_request_is_described_in_a_sentence(result: Result) -> None:
     told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
     assert "waited 50 ms for its turn on thread 1. Its task took 50 ms, without a pause, and used 50 ms" in told[1]
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
-def test_trace_with_step_prints_all_requests_if_stdout_is_not_a_terminal(
-    side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from under_siege.result_output import Report
-
-    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    Report(result).show_traces(None, side_by_side=side_by_side, step=True)
-    shown = capsys.readouterr().out
-    assert shown.count("Request 8 waited ") == 2
-    first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
-    assert "Request 1 waited" in shown[first + 1 : second] if side_by_side else "8 waited" not in shown[:second]
-    assert " 8\n" not in shown[:second], "later requests are not drawn yet"
-
-
-def test_traces_side_by_side_are_drawn_in_one_chart(result: Result, tmp_path) -> None:
-    from under_siege.result_output import Report
-
-    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    Report(result).show_traces(tmp_path / "p.svg", side_by_side=True)
-    text = (tmp_path / "p.svg").read_text()
-    for said in ("One at a time, and pings wait until all are done", "Two at once, and pings are quick"):
-        assert f">{said}<" in text
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (["1/MainThread"], ["thread 1"]),
+        (["1/Pool_0", "1/Pool_1"], ["thread 1", "thread 2"]),
+        (["1/MainThread", "2/MainThread"], ["process 1", "process 2"]),
+        (["1/InterpreterPoolExecutor-0_0", "1/InterpreterPoolExecutor-0_1"], ["interpreter 1", "interpreter 2"]),
+        (["1/a", "1/b", "2/a"], ["1/a", "1/b", "2/a"]),
+        ([""], ["thread 1"]),
+    ],
+)
+def test_workers_are_numbered_and_named_by_kind(workers: list[str], names: list[str]) -> None:
+    assert [lane.worker for lane in drawn(trace_of(workers)).lanes] == names
 
 
-def test_the_options_side_by_side_and_step_are_in_the_help_of_trace() -> None:
-    told = invoke("trace", "--help").stdout
-    assert "--side-by-side" in told
-    assert "--step" in told
+# Pauses within a task are I/O waits or queueing
+
+Span = tuple[float, float, float]
+
+
+def pausing(*requests: tuple[str, list[Span]]) -> Trace:
+    workers, ran_s = zip(*requests, strict=True)
+    told = TracedRequests([0.0] * len(ran_s), [ran[-1][1] for ran in ran_s], list(workers), list(ran_s))
+    pings = Pings([0.0], [0.0], [0.002], [""])
+    return Trace(server="5_asyncio", title="", values={"task": "t"}, requests=told, pings=pings)
+
+
+def waits(*requests: tuple[str, list[Span]]) -> list[list[tuple[float, float]]]:
+    [drawn] = timelines([pausing(*requests)])
+    return [list(bar.io_waits) for bar in sorted(drawn.bars)]
+
+
+PAUSING = [(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]
+
+
+def test_a_pause_while_nothing_computes_is_an_io_wait() -> None:
+    assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.02, 0.001), (0.32, 0.33, 0.001)])) == [
+        [(0.01, 0.31)],
+        [(0.02, 0.32)],
+    ]
+
+
+def test_a_pause_while_another_task_of_the_process_runs_is_queueing() -> None:
+    assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.31, 0.3)])) == [[], []]
+
+
+def test_work_in_other_processes_does_not_turn_an_io_wait_into_queueing() -> None:
+    assert waits(("1/a", PAUSING), ("2/a", [(0.01, 0.31, 0.3)])) == [[(0.01, 0.31)], []]
+
+
+def test_sleeping_without_yielding_is_an_io_wait() -> None:
+    assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.0)])) == [[(0.0, 0.3)], [(0.0, 0.3)]]
+    assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.3)])) == [[], []]
+
+
+def test_pauses_of_cpu_bound_tasks_are_not_io_waits() -> None:
+    assert waits(("1/a", [(0.0, 0.1, 0.1), (0.2, 0.3, 0.1)]), ("2/a", PAUSING)) == [[], [(0.01, 0.31)]]

@@ -1,11 +1,18 @@
-"""Describe, in at most six lines for each server, what blocks it and what to do about it."""
+"""Show profiles: in at most six lines for each server, what blocks it and what to do about it; and its flame graph."""
 
-from rich.console import Group, RenderableType
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+from rich.console import Group
 from rich.text import Text
 
 from under_siege import formatting
 from under_siege.judge.case_names import full_name
-from under_siege.profile.diagnosis import Diagnosis
+from under_siege.paths import PROGRAM
+from under_siege.profile.diagnosis import LOOP_SHARES, Diagnosis
+from under_siege.profile.flame_graph import flame_graph
 from under_siege.profile.hotspots import (
     CPU,
     CPU_GIL,
@@ -20,38 +27,65 @@ from under_siege.profile.hotspots import (
     WAITS,
     Hotspot,
 )
-from under_siege.profile.sampler import Frame
+from under_siege.profile.sampler import Frame, stacks_of
 from under_siege.record.record import Result
-from under_siege.record.sampled_stacks import Profile
+from under_siege.show.view import Figure, Note, Paragraph, Tone, View
 
-MUCH_OTHER_WORK = 0.3  # share of all CPUs; above it, threads that wait for a CPU seem to wait for something else
-MUCH_WAITING = 0.3  # locks are reported if threads wait for them for at least this share of the time
-LOOP_SHARES = {"app": "your code", "framework": "framework", "gil": "waiting for the GIL", "idle": "idle"}
-LEAST_MOVED_S = 0.01  # a process pool pays off for functions that take at least this time per request
-_BUSY_WITH = {
-    HOPS: "Thread hops for each chunk used",
-    MULTIPART: "Multipart parsing used",
-}
+QUESTION = "What blocks each server?"
+SPEEDSCOPE = ".speedscope.json"
+HOW_TO_READ = (
+    "The bar, if any, shows what the event loop did. Each box below is a function of your code (bold) or a library; "
+    "the boxes under it are what it called. A box is as wide as its share of the time in which threads were busy."
+)
 
 
-def as_text(result: Result) -> RenderableType:
-    """Return the name of each profiled case and, below it, the diagnosis."""
+def view(result: Result) -> View:
+    """Return what `profile` shows; the exit code is 1 if a server could not be profiled."""
+    if not result.profiles:
+        nothing = f"Nothing was profiled: run with --profile, or see {PROGRAM} profile."
+        return View(QUESTION, headline=(Paragraph(nothing),))
+    return View(
+        QUESTION,
+        figures=tuple(figures(result)),
+        notes=tuple(_failures(result)),
+        exit_code=int(any(profile.failure for profile in result.profiles)),
+    )
+
+
+def figures(result: Result) -> Iterator[Figure]:
+    """Yield a flame graph and the diagnosis of each profile that did not fail. A terminal shows only the diagnosis."""
     cases = [profile.case for profile in result.profiles]
-    parts: list[RenderableType] = []
+    for number, profile in enumerate(each for each in result.profiles if not each.failure):
+        name, diagnosis = full_name(profile.case, cases), Diagnosis(profile)
+        lines = diagnosed(diagnosis)
+        yield Figure(
+            "profile",
+            "",
+            "\n".join([*lines[1:], *([] if number else [HOW_TO_READ])]),
+            partial(flame_graph, diagnosis),
+            f"Flame graph of {name}. {' '.join(lines)}",
+            headline=f"{name}: {lines[0].removesuffix('.')}",
+            section="Profiles",
+            in_terminal=Group(Text(name, style="bold"), *(Text(f"  {line}") for line in lines)),
+        )
+
+
+def _failures(result: Result) -> Iterator[Note]:
+    cases = [profile.case for profile in result.profiles]
     for profile in result.profiles:
-        name, *lines = [full_name(profile.case, cases), *diagnosed(profile)]
-        parts += [Text(), Text(name, style="bold"), *(Text(f"  {line}") for line in lines)]
-    return Group(*parts[1:])
+        if profile.failure:
+            yield Note("failed", full_name(profile.case, cases), f"not profiled: {profile.failure}", Tone.BAD)
 
 
-def diagnosed(profile: Profile) -> list[str]:
+# Share of all CPUs; above it, threads that wait for a CPU seem to wait for something else.
+LARGEST_OTHER_WORK = 0.3
+
+
+def diagnosed(diagnosis: Diagnosis) -> list[str]:
     """Return what blocks the server, where, and what to do about it, in at most six lines."""
-    if profile.failure:
-        return [f"Not profiled: {profile.failure.removesuffix('.')}."]
-    diagnosis = Diagnosis(profile)
     headline, spots, advice = _finding(diagnosis)
-    if profile.other_work > MUCH_OTHER_WORK:
-        others = formatting.share(profile.other_work)
+    if diagnosis.profile.other_work > LARGEST_OTHER_WORK:
+        others = formatting.share(diagnosis.profile.other_work)
         headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
     lines = [f"{headline} ({diagnosis.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
     if spots and (entry := spots[0].entry):
@@ -83,6 +117,9 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     return _finding_in_threads(diagnosis)
 
 
+_BUSY_WITH = {HOPS: "Thread hops for each chunk used", MULTIPART: "Multipart parsing used"}
+
+
 def _finding_on_loop(diagnosis: Diagnosis, spots: list[Hotspot]) -> str:
     first = spots[0]
     alike = [spot for spot in spots if spot.is_in_steps == first.is_in_steps]
@@ -111,6 +148,9 @@ def _advice(spot: Hotspot, per_request_s: float) -> str:
     return (task if spot.is_background_task else "") + _move(spot.state, per_request_s)
 
 
+LEAST_MOVED_S = 0.01  # a process pool pays off for functions that take at least this time per request
+
+
 def _move(state: str, per_request_s: float) -> str:
     """Return how to move a function off the event loop, or an empty string if that may not pay off."""
     if state == CPU_GIL and per_request_s >= LEAST_MOVED_S:
@@ -121,11 +161,14 @@ def _move(state: str, per_request_s: float) -> str:
     return f"Use an async library, or {thread}" if state == WAITS else f"Move it to a thread: {thread}"
 
 
+LEAST_LOCKED_SHARE = 0.3  # locks are reported if threads wait for them for at least this share of the time
+
+
 def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     spots, threads, busy = diagnosis.thread_hotspots, diagnosis.threads, _percent(diagnosis.threads_busy)
     at_locks = [spot for spot in spots if spot.state == LOCK]
     waiting = sum(spot.wall for spot in at_locks) / threads
-    if waiting >= MUCH_WAITING:
+    if waiting >= LEAST_LOCKED_SHARE:
         return (
             f"{threads} {'thread' if threads == 1 else 'threads'} waited for a lock {_percent(waiting)} of the time",
             [*at_locks, *(spot for spot in spots if spot not in at_locks)],
@@ -162,3 +205,28 @@ def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * min(1.0, share):.0f} %"
+
+
+def as_speedscope(result: Result) -> bytes:
+    """Return the profiles in the file format of speedscope.app: one sampled profile for each thread."""
+    cases, indices = [profile.case for profile in result.profiles], dict[Frame, int]()
+    threads = defaultdict[str, list[tuple[list[int], int]]](list)
+    for profile in result.profiles:
+        for pid, thread, frames, wall, *_ in stacks_of(profile):
+            name = f"{full_name(profile.case, cases)}: process {pid}, {thread or 'thread'}"
+            threads[name] += [([indices.setdefault(frame, len(indices)) for frame in frames], wall)] if wall else []
+    profiles = [
+        {
+            "type": "sampled",
+            "name": name,
+            "unit": "none",
+            "startValue": 0,
+            "endValue": sum(wall for _, wall in rows),
+            "samples": [row for row, _ in rows],
+            "weights": [wall for _, wall in rows],
+        }
+        for name, rows in threads.items()
+    ]
+    shared = [{"name": frame.function, "file": frame.file, "line": frame.line} for frame in indices]
+    schema = "https://www.speedscope.app/file-format-schema.json"
+    return msgspec.json.encode({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles})

@@ -1,0 +1,162 @@
+"""What `trace` shows, on a terminal and on a page, and how it reads the times that servers report."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import CommandResult
+from plans import plan_of
+from rich.console import Console
+from simulated_record import record_of, result_of
+from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one, trace_of
+
+from under_siege.load.http_client import HttpResponse
+from under_siege.record.record import Pings, Result, Trace, TracedRequests, load, save
+from under_siege.result_output import Report
+from under_siege.show.formats.table import renderable, rendered
+from under_siege.show.progress_bar import ProgressBar
+from under_siege.trace.timeline import other_work
+from under_siege.trace.trace_run import RequestTracer, assumed_span, reported_spans
+from under_siege.trace.view import figure, view
+
+MARKS = "▁▂▃▄▅▆▇█"
+
+
+def result_with(*traces: Trace) -> Result:
+    result = result_of([])
+    result.traces.extend(traces)
+    return result
+
+
+def test_a_terminal_groups_timelines_by_pattern_and_lists_missing_strategies() -> None:
+    shown = rendered(view(of_all_kinds(result_of([]))))
+    headings = ("Two at once, and", "Two at once, but", "One at a time, but", "One at a time, and")
+    places = [shown.index(text) for text in headings]
+    assert places == sorted(places)
+    assert "sub-interpreters · 7_sub is not drawn: it needs Python 3.14 or later" in shown
+    lines = shown.splitlines()
+    assert lines[-1] == "primes · Python 3.11.7 · 8 requests at the same moment · 2 cores"
+    threads = lines.index("threads · 3_threads")
+    assert any("=====" in line for line in lines[threads:]), "computed but unsent responses have their own mark"
+    assert "=" not in "".join(lines[:threads])
+
+
+def test_the_height_of_a_ping_on_a_terminal_shows_its_latency() -> None:
+    """Pings that wait for all tasks get lower over time; pings that do not wait have the minimum height."""
+    shown = rendered(view(result_with(one_by_one(1.0), by_two(0.0))))
+    pings = [line for line in shown.splitlines() if line.startswith("pings ")]
+    served, stopped = ([mark for mark in line if mark in MARKS] for line in pings)  # the better server comes first
+    assert set(served) == {"▁"}
+    assert stopped == sorted(stopped, reverse=True)
+    assert {"█", "▆", "▃", "▁"} <= set(stopped)
+
+
+def test_io_waits_have_their_own_mark_and_no_line_is_wider_than_the_terminal() -> None:
+    requests = TracedRequests([0.0], [0.32], ["1/a"], [[(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]])
+    pings = Pings([0.0], [0.0], [0.002], [""])
+    trace = Trace(server="5_asyncio", title="", values={"task": "t"}, requests=requests, pings=pings)
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(renderable(view(result_with(trace))))
+    (bar,) = [line for line in captured.get().splitlines() if line.startswith("thread 1")]
+    assert bar.count("·") > 40
+    assert bar.count("░") <= 4  # the compute spans are very short
+    assert max(map(len, captured.get().splitlines())) <= 80
+
+
+def unreported() -> Trace:
+    """Return a trace of two requests to a server that doesn't report task times."""
+    trace = trace_of(["", ""])
+    trace.requests.ran_s[:] = [[], []]
+    return trace
+
+
+def test_requests_without_reported_task_times_are_dotted_lines_with_an_explanation() -> None:
+    shown = rendered(view(result_with(unreported())))
+    bars, legend = shown.split("█ computes")
+    assert "the server doesn't report when its tasks ran" in bars
+    assert not any(mark in bars for mark in "░▒▓")
+    assert len([line for line in bars.splitlines() if "┄" * 20 in line]) == 2  # one line for each request
+    assert "┄ not reported" in legend
+    assert "A dotted line is a request to a server that doesn't report" in figure(result_with(unreported())).how
+    assert "A dotted line" not in figure(result_with(by_two(0.0))).how
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_trace_with_step_prints_all_requests_if_stdout_is_not_a_terminal(
+    side_by_side: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Report(result_with(one_by_one(1.0), by_two(0.0))).show_traces(None, side_by_side=side_by_side, step=True)
+    shown = capsys.readouterr().out
+    assert shown.count("Request 8 waited ") == 2
+    first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
+    assert "Request 1 waited" in shown[first + 1 : second] if side_by_side else "8 waited" not in shown[:second]
+    assert " 8\n" not in shown[:second], "later requests are not drawn yet"
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".html", b"<!doctype html>")])
+def test_the_file_suffix_determines_the_format_of_a_chart(suffix: str, begins: bytes, tmp_path: Path) -> None:
+    out = tmp_path / f"picture{suffix}"
+    Report(result_with(one_by_one(1.0), by_two(0.0))).show_traces(out, side_by_side=True)
+    assert out.read_bytes().startswith(begins)
+
+
+def test_report_shows_saved_traces(run_cli: Callable[..., CommandResult], tmp_path: Path) -> None:
+    result = result_with(trace_of(["1/MainThread"]))
+    save(result, tmp_path / "r.json")
+    assert load(tmp_path / "r.json").traces == result.traces
+    assert run_cli("report", "r.json", "--format", "timeline").stdout == f"{rendered(view(result))}\n"
+    save(result_of([record_of("1_sync")]), tmp_path / "r.json")
+    assert "Nothing was traced: run with --trace" in run_cli("report", "r.json", "--format", "timeline").stdout
+
+
+def test_an_unknown_suffix_of_the_output_file_causes_a_one_line_error(run_cli: Callable[..., CommandResult]) -> None:
+    ended = run_cli("trace", "--out", "picture.gif")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert ".svg" in ended.stderr
+
+
+# Times that servers report
+
+
+def answer(**headers: str) -> HttpResponse:
+    return HttpResponse(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_task_spans_within_the_request_duration_are_accepted() -> None:
+    reported = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
+    expected = [(100.0, 100.02, 0.02), (100.03, 100.04, 0.005)]
+    assert reported_spans(reported, 99.9, 100.1) == list(map(pytest.approx, expected))
+
+
+@pytest.mark.parametrize(
+    "reported",
+    ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
+)
+def test_malformed_task_spans_and_spans_outside_the_request_duration_are_ignored(reported: str) -> None:
+    assert reported_spans(answer(x_ran=reported), 99.9, 100.1) == []
+
+
+def test_server_timing_is_converted_to_a_span_that_ends_with_the_response() -> None:
+    reported = answer(server_timing="queue;dur=10.0, task;dur=50.0")
+    assert assumed_span(reported, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    assert assumed_span(answer(), 99.9, 100.1) == []
+
+
+@pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
+def test_a_trace_disturbed_by_other_programs_is_repeated_once(
+    shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Trace] = []
+    each = iter(shares)
+    tracer = RequestTracer(plan_of("4"), None, {}, kept.append, 8)
+
+    async def send_all(_: object, trace: Trace) -> None:
+        trace.requests = by_two(0.0).requests
+        beside_other_work(trace, next(each))
+
+    monkeypatch.setattr(tracer, "_start_and_send_all", send_all)
+    asyncio.run(tracer.trace_remaining(None, ProgressBar(1, quiet=True)))
+    assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
+    assert len(list(each)) == len(shares) - traces
