@@ -32,6 +32,7 @@ from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.measure.plan import make_plan
 from under_siege.measure.session import run_plan
 from under_siege.record.record import Machine
+from under_siege.show.formats.table import rendered
 from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
@@ -97,7 +98,7 @@ def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -
     """
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
-        report = "\n".join(found.lines())
+        report = rendered(found.view())
         if name.startswith("exercises/"):
             too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # the siege is short
             assert found.faults or missed or too_slow, report
@@ -166,24 +167,25 @@ def slow_pings(found: CheckReport) -> CheckReport:
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
     found = checked()
     assert found.exit_code == SOLVED
-    report = list(found.lines())
-    assert "\nSolved: no fault was found." in report
-    assert "✓ Pings took 2.0 ms." in report
-    assert not any("Hint" in line for line in report)
+    report = rendered(found.view())
+    assert report.startswith("Solved: no fault was found.\n")
+    assert "✓  Pings took 2.0 ms." in report
+    assert "Hint" not in report
 
 
 def test_a_false_claim_leaves_the_exercise_unsolved_and_prints_a_hint() -> None:
     found = slow_pings(checked())
     assert found.exit_code == NOT_SOLVED
-    assert list(found.lines())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
+    lines = [line.strip() for line in rendered(found.view()).splitlines() if line]
+    assert lines[:3] == ["Not solved yet.", "✗  Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
 
 
 def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explained() -> None:
     found = checked(speed=5)
     assert found.exit_code == NOT_SOLVED
     assert "above_ceiling" in [one.code for one in found.faults]
-    report = "\n".join(found.lines())
-    assert "\nNot solved yet: more responses than this machine can compute.\n✗ " in report
+    report = rendered(found.view())
+    assert report.startswith("Not solved yet: more responses than this machine can compute.\n\n  ✗  ")
     assert "What that means: The ceiling is the throughput of the same users" in report
 
 

@@ -8,30 +8,30 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.judge.summary import Latency
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.lesson import terminal
-from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ResultView, decide
+from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ClaimResult, ResultView, decide
+from under_siege.lesson.lesson_session import lesson_console
 from under_siege.lesson.measurement import LessonProgressBar
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
+from under_siege.lesson.view import COLUMNS, MARKS
 from under_siege.measure.plan import Plan, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM
 from under_siege.record.case import Case, Value
 from under_siege.record.record import Result
 from under_siege.record.result_file import legible
+from under_siege.show.formats.table import renderable
+from under_siege.show.view import Cell, Column, Paragraph, Row, Table, View
 from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
 
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
 NOISE = {"wide_interval"}  # codes of reasons to ignore, because claims have their own intervals
-
-
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
 OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # texts by code, for reasons that are not the server's fault
 FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # texts by code, for all other reasons
@@ -59,10 +59,7 @@ def check(file: Path, folder: Path) -> int:
         if record.server == name and record.failure and record.ready_s is None:
             raise BadInputError(f"{file} does not start: {record.failure.message}")
     report = CheckReport(name, exercise, ResultView(result), is_exercise=is_exercise)
-    console = terminal.lesson_console()
-    for line in report.lines():
-        console.print(Text(line), soft_wrap=True)
-    console.print(Text(f"Raw values: {out}", style="dim"), soft_wrap=True)
+    lesson_console().print(renderable(replace(report.view(), footnotes=(f"Raw values: {out}",))))
     return report.exit_code
 
 
@@ -112,39 +109,45 @@ class CheckReport:
         doubts = {reason.code for reason in self.doubts} - NOISE
         return NOT_DECIDED if doubts or UNDECIDED in outcomes else SOLVED
 
-    def lines(self) -> Iterator[str]:
-        if self._case.verdict != FAILED:
-            yield from self._figures()
+    def view(self) -> View:
+        """Return the verdict, what it is based on, and a hint if the exercise is not solved."""
         fault = FAULTS.get(self.faults[0].code, UNEXPLAINED) if self.faults else {}
-        yield f"\n{self._verdict(fault)}"
+        remarks = [f"What that means: {fault['means']}"] if fault else []
+        if self.exit_code == NOT_SOLVED and (hint := self._exercise.hint or fault.get("hint")):
+            remarks.append(f"Hint: {hint}")
+        return View(
+            f"Is {self._case.server} correct?",
+            headline=(Paragraph(self._verdict(fault), list(self._findings()), remarks, is_main=True),),
+            tables=() if self._case.verdict == FAILED else (self._figures(),),
+            exit_code=self.exit_code,
+        )
+
+    def _findings(self) -> Iterator[tuple[str, str]]:
+        """Yield a mark and a sentence for each fault, each claim, and the first doubt."""
         for reason in self.faults:
             before, colon, message = reason.message.partition(": ")
-            yield terminal.paragraph(f"✗ {message if colon and before.startswith('round ') else reason.message}.")
-        for claim in self.claims:
-            mark, sentence = terminal.MARKS.get(claim.outcome, "?"), formatting.capitalized(claim.sentence)
-            because = f" is not decided: {claim.reason or claim.possible}." if claim.outcome == UNDECIDED else ""
-            yield terminal.paragraph(f"{mark} {sentence}{because}")
+            yield MARKS[NOT_HERE], f"{message if colon and before.startswith('round ') else reason.message}."
+        yield from ((MARKS[claim.outcome], _sentence(claim)) for claim in self.claims)
         if self.exit_code == NOT_DECIDED and self.doubts:
-            yield terminal.paragraph(f"? {OF_THE_MACHINE[self.doubts[0].code]}")
-        if fault:
-            yield terminal.paragraph(f"What that means: {fault['means']}")
-        if self.exit_code == NOT_SOLVED and (hint := self._exercise.hint or fault.get("hint")):
-            yield terminal.paragraph(f"Hint: {hint}")
+            yield MARKS[UNDECIDED], OF_THE_MACHINE[self.doubts[0].code]
 
-    def _figures(self) -> Iterator[str]:
-        yield terminal.paragraph(
+    def _figures(self) -> Table:
+        columns = [Column("server", is_text=True), *(Column(COLUMNS[name][0]) for name in ("rate", "p50", "ping p50"))]
+        rows = [
+            (
+                case.server,
+                _rate(case.rate_per_s.mean if case.rate_per_s else None),
+                _median(case.response_s),
+                _median(case.ping_s),
+            )
+            for case in self._cases
+        ]
+        rows.append(("ceiling", _rate(self._case.ceiling_per_s), "", ""))
+        caption = (
             f"{self._exercise.users} users sent requests for the task {self._exercise.task}, each user one request at "
             "a time, and the bench sent pings. The ceiling is the users' throughput if they run the task themselves."
         )
-        rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
-        for case in self._cases:
-            rate = _rate(case.rate_per_s.mean if case.rate_per_s else None)
-            rows.append((case.server, rate, _median(case.response_s), _median(case.ping_s)))
-        rows.append(("ceiling", _rate(self._case.ceiling_per_s), "", ""))
-        first, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for name, *cells in rows:
-            texts = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
-            yield "  ".join([name.ljust(first), *texts]).rstrip()
+        return Table("figures", "Measured", columns, [Row([*map(Cell, texts)]) for texts in rows], [caption], gap=2)
 
     def _verdict(self, fault: dict[str, str]) -> str:
         if self.exit_code == SOLVED:
@@ -153,6 +156,11 @@ class CheckReport:
             return "Not decided: no fault was found, but this run does not prove that there is none."
         state = "Not solved yet" if self._is_exercise else "Fault found"
         return f"{state}: {fault['short']}." if fault else f"{state}."
+
+
+def _sentence(claim: ClaimResult) -> str:
+    because = f" is not decided: {claim.reason or claim.possible}." if claim.outcome == UNDECIDED else ""
+    return f"{formatting.capitalized(claim.sentence)}{because}"
 
 
 def _rate(per_s: float | None) -> str:

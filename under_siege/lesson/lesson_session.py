@@ -1,26 +1,33 @@
 """Run the steps of the lesson: ask for predictions, measure, show the result, and save the progress."""
 
 import sys
+import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Console
 
 from common.errors import BadInputError
-from under_siege.lesson import terminal
-from under_siege.lesson.claims import QuestionResult, ResultView, decide_question
-from under_siege.lesson.lesson_page import lesson_as_html
 from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
+from under_siege.lesson.view import Answered, asked, committed_traces, exercise, page
 from under_siege.paths import INVOCATION, PROGRAM, ROOT
 from under_siege.record.record import Result, load
 from under_siege.record.result_file import write_atomically
+from under_siege.show.formats import html
 from under_siege.show.formats.table import renderable
-from under_siege.trace import view as trace_view
+from under_siege.show.view import View
 
 FAILED, NOT_DECIDED = 1, 3
+WIDTH = 80  # maximum width of the output, in characters
+
+
+def lesson_console() -> Console:
+    console = Console()
+    return Console(width=min(WIDTH, console.width) if console.is_terminal else WIDTH, highlight=False)
 
 
 class LessonSession:
@@ -29,7 +36,7 @@ class LessonSession:
     def __init__(self, progress: LessonProgress, html: Path | None, answers: Sequence[str]) -> None:
         self._progress, self._html = progress, html
         self._answers, self._is_asking = list(answers), not answers
-        self._console = terminal.lesson_console()
+        self._console = lesson_console()
         self._exit_codes = {0}
 
     def run(self, steps: Sequence[LessonStep]) -> int:
@@ -41,7 +48,7 @@ class LessonSession:
                 self._print(f"Stopped at step {step.number}. To continue, run: {INVOCATION} lesson {step.number}")
                 return stopped.exit_code
             if self._html is not None:
-                write_atomically(self._html, lesson_as_html(all_steps(), self._progress).encode())
+                write_atomically(self._html, html.rendered(page(all_steps(), self._progress)).encode())
             following = self._progress.next_of(all_steps())
             next_step = (
                 f"For step {following.number}, run: {INVOCATION} lesson" if following else "This was the last step."
@@ -63,19 +70,32 @@ class LessonSession:
     def _step(self, step: LessonStep) -> None:
         predictions, right, instead, file = "", "", "", ""
         for number, question in enumerate(step.questions, 1):
-            self._print(f"\n{terminal.question_text(step, question, number)}\n")
-            prediction = self._prediction(question)
+            self._show(asked(step, question), is_titled=True)
+            predicted = self._prediction(question)
             result, instead, result_file = self._result_for(step, question)
-            decision = self._show_result(question, result, prediction)
-            if decision.has_undecided:
+            answered = Answered(step, question, predicted, result, instead)
+            self._explain(answered)
+            if answered.decision.has_undecided:
                 self._exit_codes.add(NOT_DECIDED)
-                if not instead:
-                    self._show_committed(step, question)
             if number < len(step.questions):
                 self._pause("Enter: the next question")
-            predictions, right, file = predictions + prediction, right + (decision.right or "?"), file or result_file
-        self._print_wrapped(f"Exercise. {step.exercise}")
+            predictions, right = predictions + predicted, right + (answered.decision.right or "?")
+            file = file or result_file
+        self._show(exercise(step), is_titled=True)
         self._progress.save(step, CompletedStep(predictions, right, file, instead))
+
+    def _explain(self, answered: Answered) -> None:
+        """Show what was measured and, after a pause, what it means."""
+        view = answered.view()
+        _, *meaning = view.headline  # the user has read the question
+        self._show(replace(view, headline=()))
+        self._pause("Enter: what it means")
+        self._show(View(view.title, headline=meaning))
+        if elsewhere := answered.committed():
+            self._show(replace(elsewhere, figures=()))
+            if elsewhere.figures:
+                self._pause("Enter: the chart from that machine")
+                self._show(replace(elsewhere, headline=()))
 
     def _prediction(self, question: Question) -> str:
         if not self._is_asking:
@@ -136,7 +156,7 @@ class LessonSession:
     def _committed(self, step: LessonStep, question: Question, reason: str) -> tuple[Result, str, str]:
         path = committed_result(step, question)
         result = load(path)
-        if not result.traces and (traced := terminal.committed_traces(step, question)):
+        if not result.traces and (traced := committed_traces(step, question)):
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
         file = path.relative_to(ROOT)
@@ -144,34 +164,11 @@ class LessonSession:
         self._print_wrapped(reason)
         return result, reason, ""
 
-    def _show_result(self, question: Question, result: Result, predicted: str) -> QuestionResult:
-        view = ResultView(result)
-        decision = decide_question(question, view)
-        for shown in terminal.charts_and_tables(question, result, view):
-            self._show(shown)
-        self._pause("Enter: what it means")
-        self._print_wrapped(terminal.verdict(question, predicted, decision))
-        lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in decision.sentences]
-        lines += filter(None, [decision.reasons, terminal.why(question, decision)])
-        self._print("\n".join(map(terminal.paragraph, lines)))
-        if question.code:
-            self._print(f"In the code:\n{terminal.code_text(question)}")
-        return decision
-
-    def _show_committed(self, step: LessonStep, question: Question) -> None:
-        """Show the committed result, which was measured on a quieter machine."""
-        if not (findings := terminal.committed_findings(step, question)):
-            return
-        self._print_wrapped(findings)
-        if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
-            self._pause("Enter: the chart from that machine")
-            self._show(renderable(trace_view.view(result)))
-
-    def _show(self, shown: RenderableType) -> None:
-        """Print a chart or table; on a terminal, one screen at a time."""
+    def _show(self, view: View, *, is_titled: bool = False) -> None:
+        """Print the view; on a terminal, one screen at a time."""
         with self._console.capture() as captured:
-            self._console.print(shown)
-        lines = captured.get().splitlines()
+            self._console.print(renderable(view))
+        lines = [*([view.title] if is_titled else []), *(line.rstrip() for line in captured.get().splitlines())]
         height = self._console.height - 2 if self._is_interactive else len(lines)
         self._print("")
         for first in range(0, len(lines), height):
@@ -192,7 +189,7 @@ class LessonSession:
                 raise click.exceptions.Exit(0)
 
     def _print_wrapped(self, text: str) -> None:
-        self._print(f"\n{terminal.paragraph(text)}")
+        self._print(f"\n{textwrap.fill(text, WIDTH - 2)}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

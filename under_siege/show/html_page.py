@@ -59,7 +59,7 @@ def _template(name: str, folders: tuple[Path, ...]) -> Template:
 _WHOLE = Markup('<span class="whole">{}</span>')
 _MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these characters
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
-_DOCS_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)\b")
+_VERBATIM = re.compile(r"(`[^`]+`|\bdocs/[\w/-]+\.md\b)")  # code, or the name of a page in docs/
 
 
 class Explained:
@@ -69,9 +69,9 @@ class Explained:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
-        """Return the text as HTML, with buttons for glossary terms, but none in the names of pages in docs/."""
-        parts = _DOCS_PAGE.split(text)
-        return Markup().join(escape(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
+        """Return the text as HTML, with buttons for glossary terms outside code and names of pages in docs/."""
+        parts = _VERBATIM.split(text)
+        return Markup().join(_verbatim(part) if place % 2 else self._terms(part) for place, part in enumerate(parts))
 
     def _terms(self, text: str) -> Markup:
         """Return the text with a button for each term that occurs for the first time on the page."""
@@ -101,6 +101,10 @@ class Explained:
         self._used.add(term)
         button = Markup('<button type="button" class="term" popovertarget="{}">{}</button>')
         return button.format(_place(term), shown)
+
+
+def _verbatim(part: str) -> Markup:
+    return Markup("<code>{}</code>").format(part[1:-1]) if part.startswith("`") else escape(part)
 
 
 def _place(term: str) -> str:

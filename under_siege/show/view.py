@@ -92,6 +92,7 @@ class Paragraph:
     text: str
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
+    code: str = ""  # lines of source code
     is_main: bool = False  # whether it answers the question of the view
     tone: Tone = Tone.PLAIN
 
@@ -146,6 +147,7 @@ class View:
     facts: Sequence[tuple[str, str]] = ()  # how and where the figures were measured
     limits: Sequence[str] = ()  # what the figures do not show
     made_at: str = ""
+    parts: Sequence[View] = ()  # such as the steps of the lesson, below everything else
     exit_code: int = 0
 
     def tables_in(self, medium: Medium) -> list[Table]:

@@ -2,24 +2,33 @@
 
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from under_siege.show import html_page
-from under_siege.show.view import Medium, View
+from under_siege.show.view import Medium, Table, View
 
 MOST_ROWS = 400  # maximum number of rows of a table; with more, the page would be slow
 
 
 def rendered(view: View) -> str:
-    """Return the page. The caption of its first table includes the footnotes."""
+    """Return the page."""
+    explained = html_page.Explained()
+    return html_page.rendered("page.html", view=view, page=_part(view), explained=explained, most_rows=MOST_ROWS)
+
+
+class Part(NamedTuple):
+    """A view with its charts drawn. The caption of its first table includes the footnotes."""
+
+    view: View
+    tables: list[Table]
+    sections: list[tuple[str, list[html_page.PageFigure]]]
+    parts: "list[Part]"
+
+
+def _part(view: View) -> Part:
     tables = view.tables_in(Medium.PAGE)
     if tables:
         tables[0] = replace(tables[0], caption=[*tables[0].caption, *view.footnotes])
     sections = groupby((figure for figure in view.figures if figure.on_page), key=lambda figure: figure.section)
-    return html_page.rendered(
-        "page.html",
-        view=view,
-        explained=html_page.Explained(),
-        tables=tables,
-        most_rows=MOST_ROWS,
-        sections=[(title, list(map(html_page.drawn, figures))) for title, figures in sections],
-    )
+    drawn = [(title, list(map(html_page.drawn, figures))) for title, figures in sections]
+    return Part(view, tables, drawn, list(map(_part, view.parts)))

@@ -16,6 +16,7 @@ def rendered(view: View) -> str:
         *(part for table in view.tables_in(Medium.DOCUMENT) for part in _table(table)),
         "\n".join(map(_note, view.notes)),
         "<br>".join(f"<sub>{plain(line.replace(STAR, 'bold:'))}</sub>" for line in view.footnotes),
+        *(part for inner in view.parts for part in (f"## {plain(inner.title)}", rendered(inner))),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -24,6 +25,7 @@ def _paragraph(paragraph: Paragraph) -> Iterator[str]:
     text = plain(paragraph.text)
     yield f"**{text}**" if text and (paragraph.is_main or paragraph.tone) else text
     bullets = [*(f"{label}: {text}" for label, text in paragraph.facts), *paragraph.remarks]
+    yield f"```\n{paragraph.code}\n```" if paragraph.code else ""
     yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
 
 

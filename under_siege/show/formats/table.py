@@ -65,6 +65,9 @@ def _blocks(view: View) -> Iterator[RenderableType]:
         yield _notes(notes)
     if view.footnotes:
         yield Text("\n".join(_starred(view.footnotes)), STYLES[Tone.QUIET])
+    for part in view.parts:
+        yield Text(part.title, "bold")
+        yield renderable(part)
 
 
 def _starred(lines: Iterable[str]) -> Iterator[str]:
@@ -78,7 +81,9 @@ def _paragraph(paragraph: Paragraph) -> RenderableType:
         facts = RichTable.grid(padding=(0, 2, 0, 0))
         for label, text in paragraph.facts:
             facts.add_row(Text(label, no_wrap=True), Text(text))
-        parts.append(Padding(facts, (0, 0, 0, 2), style, expand=False))
+        parts.append(Padding(facts, (0, 0, 0, 2), style=style, expand=False))
+    if paragraph.code:
+        parts.append(Padding(Text(paragraph.code), (0, 0, 0, 4), style=style, expand=False))
     if paragraph.remarks:
         parts.append(Text("\n".join(paragraph.remarks), style))
     return Group(*_separated(iter(parts)))
