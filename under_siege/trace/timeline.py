@@ -13,15 +13,15 @@ from under_siege.record.case import axis
 from under_siege.record.record import Trace
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
-ROOM_FOR_TWO = 1.5  # number of CPUs; if fewer are available, two parallel tasks seem to run one at a time
-PARALLEL = 1.2  # tasks ran in parallel if more than this number ran at once on average; less can be a clock error
-IO_BOUND = 0.1  # number of CPUs; if the tasks together use fewer, each counts as running from its start to its end
-BUSY = 0.7  # number of CPUs; if tasks used fewer, they were waiting, or other programs used the CPUs
-STUCK = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
-LATE = 0.2  # share of the trace's duration; if a response was ready for longer before it was sent, it was delayed
-IDLE = 0.05  # number of CPUs; if tasks used more, other programs may have caused their pauses
-QUEUED = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
-SHORT_S = 0.001  # shorter pauses are invisible in the chart
+CPUS_FOR_TWO_TASKS = 1.5  # if fewer CPUs are available, two parallel tasks seem to run one at a time
+PARALLEL_TASKS = 1.2  # tasks ran in parallel if more than this number ran at once on average; less can be a clock error
+IO_BOUND_CPUS = 0.1  # if the tasks together use fewer CPUs, each counts as running from its start to its end
+COMPUTING_CPUS = 0.7  # if tasks used fewer CPUs, they were waiting, or other programs used the CPUs
+STUCK_PING = 0.25  # share of the trace's duration; if 10 % of the pings take longer, pings wait for tasks
+LATE_RESPONSE = 0.2  # share of the trace's duration; a response that was ready for longer was delayed
+IDLE_CPUS = 0.05  # if tasks used more CPUs, other programs may have caused their pauses
+QUEUED_PAUSE = 0.5  # share of a pause; if other tasks of the process ran for longer, the task was queued
+INVISIBLE_PAUSE_S = 0.001
 
 
 def other_work(trace: Trace) -> float | None:
@@ -38,7 +38,7 @@ def is_crowded(trace: Trace) -> bool:
     if share is None or trace.machine is None or not requests.sent_s:
         return False
     cpus = round(trace.machine.total_s / max(1e-9, max(requests.answered_s) - min(requests.sent_s)))
-    return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
+    return cpus > 1 and cpus * (1 - share) < CPUS_FOR_TWO_TASKS
 
 
 class TaskSpan(NamedTuple):
@@ -151,12 +151,12 @@ class Timeline(NamedTuple):
         if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
             return None
         running, computing = _running(bars), sum(bar.cpu_s for bar in bars) / _duration_s(bars)
-        if running <= PARALLEL or (computing >= IO_BOUND and len(self.lanes) == 1):
+        if running <= PARALLEL_TASKS or (computing >= IO_BOUND_CPUS and len(self.lanes) == 1):
             return 1
-        count = running if computing < IO_BOUND else computing
-        if count > PARALLEL:
+        count = running if computing < IO_BOUND_CPUS else computing
+        if count > PARALLEL_TASKS:
             return max(2, round(count))
-        return 1 if computing >= BUSY and self.other_work is None else None
+        return 1 if computing >= COMPUTING_CPUS and self.other_work is None else None
 
     @property
     def pattern(self) -> TimelinePattern:
@@ -165,7 +165,7 @@ class Timeline(NamedTuple):
         if (count := self.parallelism) is None and self.other_work is not None:
             return TimelinePattern(is_crowded=True)
         waited_s = [ping.waited_s for ping in self.pings if 0 <= ping.due_s <= self.done_s]
-        is_stuck = bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * self.done_s
+        is_stuck = bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK_PING * self.done_s
         return TimelinePattern(None if count is None else count > 1, is_stuck)
 
     @property
@@ -177,7 +177,7 @@ class Timeline(NamedTuple):
     def longest_late_s(self) -> float:
         """Return the longest time between the end of a task and its response, or 0 if that time is negligible."""
         late_s = max((bar.late_s for bar in self.bars), default=0.0)
-        return late_s if late_s > LATE * self.done_s else 0.0
+        return late_s if late_s > LATE_RESPONSE * self.done_s else 0.0
 
     def described(self) -> str:
         """Describe the timeline in a sentence, which is used as the alternative text of the chart."""
@@ -261,7 +261,7 @@ def _duration_s(bars: Sequence[Bar]) -> float:
 
 def _with_io_waits(lane: Lane, lanes: Sequence[Lane]) -> Iterator[Bar]:
     bars = [bar for other in lanes if other.process == lane.process for bar in other.bars]
-    is_known = all(bar.spans for bar in bars) and sum(bar.cpu_s for bar in bars) < IDLE * _duration_s(bars)
+    is_known = all(bar.spans for bar in bars) and sum(bar.cpu_s for bar in bars) < IDLE_CPUS * _duration_s(bars)
     for bar in lane.bars:
         others = [(*span[:2], span.cpu_share) for each in bars if each is not bar for span in each.spans]
         waits = _io_waits_of(bar, np.array(others).reshape(-1, 3)) if is_known else ()
@@ -270,12 +270,13 @@ def _with_io_waits(lane: Lane, lanes: Sequence[Lane]) -> Iterator[Bar]:
 
 def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
     for span in bar.spans:
-        is_idle = span.share is not None and span.share < IDLE and span.to_s - span.from_s > SHORT_S
-        if is_idle and _overlap(others, span.from_s, span.to_s)[1] < IDLE:
+        is_idle = span.share is not None and span.share < IDLE_CPUS and span.to_s - span.from_s > INVISIBLE_PAUSE_S
+        if is_idle and _overlap(others, span.from_s, span.to_s)[1] < IDLE_CPUS:
             yield span.from_s, span.to_s
     for before, after in pairwise(bar.spans):
-        if after.from_s - before.to_s > SHORT_S and _overlap(others, before.to_s, after.from_s)[0] < QUEUED:
-            yield before.to_s, after.from_s
+        pause = before.to_s, after.from_s
+        if pause[1] - pause[0] > INVISIBLE_PAUSE_S and _overlap(others, *pause)[0] < QUEUED_PAUSE:
+            yield pause
 
 
 def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
