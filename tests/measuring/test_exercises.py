@@ -237,13 +237,6 @@ def test_an_invalid_server_is_rejected_with_a_one_line_error(
     assert why in ended.stderr
 
 
-@pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
-def test_lesson_check_requires_exactly_one_server_file(words: tuple[str, ...]) -> None:
-    ended = invoke("lesson", "check", *words)
-    assert ended.returncode == 2
-    assert "check needs one file" in ended.stderr
-
-
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the checks use short sieges and a light task."""

@@ -36,10 +36,6 @@ def counts_its_runs():
     return counter
 
 
-def returns_unpicklable_answer():
-    return threading.Lock().locked
-
-
 recurses_and_is_not_picklable = lambda: f"{depth(900)} {LOCK.locked()}"  # noqa: E731
 
 
@@ -103,9 +99,3 @@ def only_once():
 def waits_without_yielding():
     time.sleep(0.05)
     return "waited"
-
-
-def yields_nothing():
-    for _ in range(3):
-        yield
-    return "all the same"

@@ -379,6 +379,7 @@ def test_lesson_list_shows_every_step(tmp_path: Path) -> None:
         (["12", "--answer", "?"], "is not a letter"),
         (["12"], "no prediction on stdin: expected one of A, B, C"),
         (["check"], "check needs one file"),
+        (["check", "one.py", "two.py"], "check needs one file"),
     ],
 )
 def test_invalid_lesson_arguments_are_rejected_with_a_one_line_error(
