@@ -14,13 +14,11 @@ import pytest
 from conftest import ROOT, SUPPORT, gone, wait_until
 from plans import plan_of
 
-from common.workers import usable_cpus
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.load.pings import check_interval_s
-from under_siege.measure import load_run
-from under_siege.measure.load_run import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
-from under_siege.measure.plan import LEAST_S, Length, new_record
+from under_siege.measure.load_run import compute_bare, processes_for
+from under_siege.measure.plan import Length, new_record
 from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
@@ -145,18 +143,6 @@ def test_users_of_the_ceiling_are_spread_evenly_over_processes(users, processes)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-@pytest.mark.slow
-def test_400_users_of_the_ceiling_share_a_fixed_number_of_processes_per_cpu() -> None:
-    task, looks = write_task("jobs"), []
-    record = run_until_all_users_answered(task, 400, lambda: looks.append(offspring(os.getpid())))
-    assert processes_for(400) == PROCESSES_PER_CPU * usable_cpus()
-    assert 1 < len(looks[0]) <= processes_for(400) + OTHER_PROCESSES
-    assert record.failure is None
-    assert record.ready_s < ready_limit_s(processes_for(400), Expectation(b"done", 0.1, 0.0))
-    with_users = {pid for pid, _ in diary("began")} & {process.pid for process in looks[0]}
-    assert processes_for(400) <= len(with_users) <= processes_for(400) + 2  # the checker and the main process
-
-
 def test_a_single_user_has_its_own_process() -> None:
     assert processes_for(1) == 1
     looks: list[int] = []
@@ -213,11 +199,8 @@ CHILD_EXITS = (
     ("body", "how", "reason"),
     [
         pytest.param(BREAKS, *RAISES, id="raises under load"),
-        pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits under load"),
         pytest.param(BREAKS, *KILLED, id="is killed under load"),
-        pytest.param(BREAKS, *CHILD_EXITS, id="exits under load and leaves a child"),
         pytest.param(IN_CHILDREN, *RAISES, id="raises before the users start"),
-        pytest.param(IN_CHILDREN, *KILLED, id="is killed before the users start"),
         pytest.param(IN_CHILDREN, *CHILD_EXITS, id="exits before the users start and leaves a child"),
     ],
 )
@@ -228,12 +211,6 @@ def test_a_failing_task_fails_the_ceiling_and_the_error_contains_the_cause(body,
     assert failed.value.code == "died"
     assert str(failed.value).endswith(reason)
     assert not offspring(os.getpid())
-
-
-def test_a_task_that_always_fails_is_reported_in_one_line() -> None:
-    case, record = new_bare(write_task("jobs", "raise ValueError('never')"), 2)
-    with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
-        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
 def test_a_process_forked_by_the_task_does_not_run_the_task_as_a_user() -> None:
@@ -250,36 +227,6 @@ def test_all_processes_of_the_ceiling_exit_when_the_main_process_is_killed(task,
         assert len(family) >= 3
         process.kill()
         wait_until(lambda: all(gone(one) for one in family))
-
-
-def test_the_readiness_timeout_grows_with_the_task_duration_and_the_number_of_processes() -> None:
-    short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
-    assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
-    assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
-
-
-def test_malformed_output_lines_of_ceiling_processes_are_ignored() -> None:
-    record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
-    length = Length(None, 1, Expectation(b"", 60.0, 60.0))
-    lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
-    ignored = [
-        "7,101.0,103.5",
-        "7,101.0,103.5,9,1",
-        "a,101.0,103.5,9",
-        "go,1",
-        "check,101.0,103.5",
-        "\u0667,1.0,2.0,3",
-        "",
-    ]
-    bare = load_run._BaselineLines(record, length, lambda: told.append(1))
-    for line in (*lines, *ignored):
-        bare.take(line, 0.0)
-    columns = record.transactions
-    assert (bare.began_s, record.load_began_s, len(told)) == (100.5, 100.5, 2)
-    assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
-    assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
-    assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
-    assert length.end_s == LEAST_S  # the only user has a result
 
 
 def test_response_checks_are_recorded_separately_from_user_transactions() -> None:

@@ -18,15 +18,12 @@ import psutil
 import pytest
 from bench_runs import MeasuredCase, run_once
 from conftest import LIMIT_S, TESTS, is_free, wait_until
-from plans import plan_of
 
-from under_siege.host import ports
 from under_siege.host.ports import must_be_its_own
-from under_siege.host.services import Services, _last_error, services
+from under_siege.host.services import Services, services
 from under_siege.judge.ranking import summarize
 from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse, client, fetch
-from under_siege.measure import server
 from under_siege.measure.plan import make_plan
 from under_siege.measure.server import running as server_running
 from under_siege.record.record import CaseFailedError, Result
@@ -252,116 +249,6 @@ def test_responses_of_processes_that_the_run_did_not_start_are_rejected() -> Non
     must_be_its_own(os.getpid(), port)  # no process listens any more, which another check reports
 
 
-class FakeProcess:
-    """A process with its listening ports. Its own object serves as its id."""
-
-    def __init__(self, *listens: int, below: tuple["FakeProcess", ...] = (), error: type | None = None) -> None:
-        self.pid, self._listens, self._below, self._error = self, listens, below, error
-
-    def children(self) -> list["FakeProcess"]:
-        return [*self._below, *(two for one in self._below for two in one.children())]
-
-    def sockets(self) -> tuple[int, ...]:
-        if self._error is not None:
-            raise self._error(1)
-        return self._listens
-
-
-OURS = 5000
-OWN = {
-    "the server itself": (FakeProcess(OURS), FakeProcess()),
-    "a grandchild": (FakeProcess(below=(FakeProcess(below=(FakeProcess(OURS),)),)), FakeProcess()),
-    "a child next to one that has just ended": (
-        FakeProcess(below=(FakeProcess(error=psutil.NoSuchProcess), FakeProcess(OURS))),
-        FakeProcess(),
-    ),
-    "a daemon": (FakeProcess(), FakeProcess(below=(FakeProcess(OURS),))),
-    "access denied": (FakeProcess(error=psutil.AccessDenied), FakeProcess()),
-    "a zombie": (FakeProcess(error=psutil.ZombieProcess), FakeProcess()),
-}
-STRANGERS = {
-    "no listener": (FakeProcess(), "; the server does not listen on any port"),
-    "other ports": (
-        FakeProcess(4, 2, below=(FakeProcess(1, 3),)),
-        "; the server listens on port 1 and port 2 and port 3 instead",
-    ),
-}
-
-
-def patch_processes(monkeypatch: pytest.MonkeyPatch, of_server: FakeProcess, of_supervisor: FakeProcess) -> None:
-    known = {name: getattr(psutil, name) for name in ("Error", "NoSuchProcess", "ZombieProcess")}
-    process = {7: of_server, 8: of_supervisor}.__getitem__
-    monkeypatch.setattr(ports, "psutil", SimpleNamespace(**known, Process=process))
-    monkeypatch.setattr(ports, "offspring", lambda pid: process(pid).children())
-    monkeypatch.setattr(ports, "_listening", lambda: {port: port for port in (1, 2, 3, 4, OURS)})
-    monkeypatch.setattr(ports, "_sockets", FakeProcess.sockets)
-    monkeypatch.setattr(ports, "port_is_free", lambda _: False)
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_responses_of_any_process_of_the_server_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    patch_processes(monkeypatch, *OWN[name])
-    must_be_its_own(7, OURS, 8)
-
-
-@pytest.mark.parametrize("name", STRANGERS)
-def test_a_foreign_listener_is_reported_with_the_ports_of_the_server(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process, told = STRANGERS[name]
-    patch_processes(monkeypatch, process, FakeProcess())
-    with pytest.raises(CaseFailedError) as failed:
-        must_be_its_own(7, OURS, 8)
-    assert failed.value.code == "stranger"
-    assert f"another process, which this run did not start, listens on port {OURS}{told}" in str(failed.value)
-
-
-TABLES = {
-    "tcp": """\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1388 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0
-   1: 0100007F:1389 0100007F:1388 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0 20 4 30 10 -1
-   2: 0100007F:138A 0100007F:1388 06 00000000:00000000 03:00001733 00000000     0        0 0 3 0
-""",
-    "tcp6": """\
-  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when
- 100: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 \
-00000000  1000        0 13 1 0 100 0 0 10 0
-""",
-}
-
-
-def test_only_listening_sockets_are_read_from_proc_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_NET", tmp_path)
-    for name, table in TABLES.items():
-        (tmp_path / name).write_text(table)
-    assert ports._listening() == {"11": 0x1388, "13": 80}
-
-
-def test_a_response_of_a_foreign_process_ends_the_readiness_wait_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_for = []
-
-    def reject(*checked: int) -> None:
-        asked_for.append(checked)
-        raise CaseFailedError("stranger", "a foreign process")
-
-    async def answered(*_: object) -> HttpResponse:
-        return HttpResponse(200, b"", {})
-
-    process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8))
-    monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
-    monkeypatch.setattr(server, "Tail", lambda _: None)
-    monkeypatch.setattr(server, "listeners", lambda *_: [7])
-    monkeypatch.setattr(server, "must_be_its_own", reject)
-    monkeypatch.setattr(server, "fetch", answered)
-    plan = plan_of("2")
-    one = server.Server(plan, plan.cases[0], "http://here", OURS, SimpleNamespace(own_folder=""))
-    monkeypatch.setattr(one, "_is_right", lambda _: True)
-    with pytest.raises(CaseFailedError, match="a foreign process"):
-        asyncio.run(one.ready(None))
-    assert asked_for == [(7, OURS, 8)]
-
-
 @pytest.mark.parametrize("name", ["redis", "postgresql"])
 def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None:
     async def go() -> list[int]:
@@ -383,11 +270,6 @@ def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None
             pytest.skip(str(failed))
         raise
     assert [_listener(port) for port in ports] == [None, None]
-
-
-def test_the_error_of_a_failed_service_setup_shows_the_cause_not_the_last_line() -> None:
-    output = "initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"
-    assert _last_error(output) == "its last error: initdb: error: could not write: No space left on device"
 
 
 async def _death_is_noticed(needed: Services, name: str) -> None:

@@ -14,7 +14,7 @@ from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 
 from under_siege.host import machine_speed, resource_usage
 from under_siege.host.interpreter import interpreter
-from under_siege.host.machine_speed import MOST_RUNS, SpeedProbe, lone_task_timer, speed_probe, watching_machine
+from under_siege.host.machine_speed import MOST_RUNS, lone_task_timer, speed_probe, watching_machine
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage, used_cpu_s
 from under_siege.paths import script
@@ -115,63 +115,6 @@ def test_baseline_runs_after_a_case_are_reused_before_the_next_case(monkeypatch)
     since_s = asyncio.run(go())
     assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
     assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
-
-
-@pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
-def test_baseline_runs_older_than_a_second_are_repeated(
-    ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The CPU speed may have changed since then. Speed samples taken at the time of those runs are still kept."""
-    monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    alone, one, other = machine_speed.LoneTaskTimer(LIMIT_S), new_record(), new_record()
-    alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
-    assert alone.fresh_since_s(one) == math.inf
-    assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
-    ticking = SpeedProbe()
-    for at_s in (1000.0 - ago_s, 1000.0):
-        ticking.take(f"{at_s},0,0.001", at_s)
-    assert len(ticking._recent) == 2
-
-
-class FakeWorker(machine_speed.LoneTaskTimer):
-    """A timer whose runs take a fixed time on a fake clock."""
-
-    def __init__(self, run_s: float) -> None:
-        super().__init__(LIMIT_S)
-        self.now_s, self._run_s = 0.0, run_s
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    async def _run_once(self) -> bool:
-        self.take(f"{self.now_s},{self._run_s},{self._run_s},0", self.now_s)
-        self.now_s += self._run_s
-        return True
-
-
-@pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
-def test_at_most_three_baseline_runs_start_within_a_quarter_of_a_second(
-    run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone, record = FakeWorker(run_s), new_record()
-    monkeypatch.setattr(machine_speed, "time", alone)
-    asyncio.run(alone.perform(record))
-    assert record.alone_wall_s == [run_s] * runs
-
-
-def test_malformed_output_lines_of_the_baseline_worker_are_ignored() -> None:
-    alone = machine_speed.LoneTaskTimer(LIMIT_S)
-    for line in (
-        "1.5,0.2,1e-05,-1",
-        "1,2,3",
-        "a,b,c,d",
-        "1.5,0.2,nan,0",
-        "1.5,0.2,0.1,0 ",
-        "-1.5,0.2,0.1,0",
-        "1,1,1,1.5",
-    ):
-        alone.take(line, 0.0)
-    assert alone._lines == [[1.5, 0.2, 1e-05, -1]]
 
 
 class FakeProcess:
