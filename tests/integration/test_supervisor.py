@@ -21,7 +21,7 @@ from plans import plan_of
 
 from under_siege.host import supervisor_client
 from under_siege.host.managed_process import ManagedProcess, offspring
-from under_siege.host.supervisor_client import SUPERVISOR, another_supervisor, kept
+from under_siege.host.supervisor_client import SUPERVISOR, another_supervisor, current_supervisor
 from under_siege.paths import script, server_environment
 
 HIDES = TESTS / "servers" / "starts_a_daemon.py"
@@ -111,7 +111,7 @@ def test_a_daemon_is_ended_only_when_the_process_that_started_it_is_stopped(tmp_
     first = started("-c", DAEMON)
     second = started("-c", f"import os, pathlib\nif not os.fork():\n  os.setsid()\n  {write_pid}\n  {DAEMON}")
     marked = wait_until(lambda: daemon(file))
-    wait_until(lambda: marked in kept().orphans())
+    wait_until(lambda: marked in current_supervisor().orphans())
     asyncio.run(first.stop())
     assert not gone(marked)
     asyncio.run(second.stop())
@@ -123,7 +123,7 @@ def test_the_supervisor_reaps_ended_orphans() -> None:
     forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
     process = ManagedProcess([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
     assert process.process.stdout.readline() == b"forked\n"
-    wait_until(lambda: not kept().orphans())  # the supervisor adopts orphans
+    wait_until(lambda: not current_supervisor().orphans())  # the supervisor adopts orphans
     asyncio.run(process.stop())
 
 
@@ -206,16 +206,16 @@ def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervi
 ) -> None:
     """The temporary supervisor would remove these directories only if the bench were killed."""
     outer = SimpleNamespace(folders=[tmp_path], is_lost=lambda: False)
-    monkeypatch.setattr(supervisor_client, "_KEPT", [outer])
+    monkeypatch.setattr(supervisor_client, "_SUPERVISORS", [outer])
     with another_supervisor():
-        inner = kept()
+        inner = current_supervisor()
         assert inner is not outer
         assert inner.folders == [tmp_path]
         os.kill(inner.pid, signal.SIGSTOP)  # one of its processes might do so
         wait_until(lambda: psutil.Process(inner.pid).status() == psutil.STATUS_STOPPED)
     assert not psutil.pid_exists(inner.pid)
     assert tmp_path.is_dir()
-    assert kept() is outer
+    assert current_supervisor() is outer
 
 
 def test_a_bench_killed_under_load_leaves_no_processes_and_no_files(daemon_pid: Path, tmp_path: Path) -> None:

@@ -145,16 +145,11 @@ class FakeProcess:
 @pytest.mark.parametrize(
     ("memory", "size", "kind"),
     [
-        ({"rss": 9, "uss": 3, "pss": 5}, 5, "pss"),  # shared memory is counted once
-        ({"rss": 9, "uss": 3}, 3, "uss"),
-        ({"rss": 9, "uss": 3, "pss": 0}, 3, "uss"),
-        ({"rss": 9, "uss": 0, "pss": 0}, 9, "rss"),
+        ({"rss": 9, "pss": 5}, 5, "pss"),  # shared memory is counted once
         ({"rss": 9}, 9, "rss"),  # a process of another user
     ],
 )
-def test_memory_is_measured_as_pss_uss_or_rss(
-    memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_measured_as_pss_or_rss(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
         patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(**memory))
@@ -165,7 +160,7 @@ def test_memory_is_measured_as_pss_uss_or_rss(
 def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
-        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, uss=3, pss=5))
+        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, pss=5))
         patched.setattr(resource_usage, "offspring", lambda _: [FakeProcess(rss=40), FakeProcess()])
         assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
         assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)

@@ -28,7 +28,7 @@ from under_siege.host.interpreter import (
     package_directories,
 )
 from under_siege.host.managed_process import COMMAND_LIMIT_S, run_command
-from under_siege.host.supervisor_client import kept
+from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import ROOT, cache_directory
 
 DIRECTORY = cache_directory() / ".pythons"  # ignored by git
@@ -160,7 +160,7 @@ async def _environment(
     which = f"Python {python.version}{' with ' * bool(packages)}{', '.join(packages)}"
     tell(f"creating a virtual environment for {which}; this is done once")
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=DIRECTORY) as temporary, kept().removing(Path(temporary)):
+    with TemporaryDirectory(dir=DIRECTORY) as temporary, current_supervisor().removing(Path(temporary)):
         with contextlib.suppress(FileNotFoundError):
             directory.rename(Path(temporary, "broken"))
         place = Path(temporary, "environment")

@@ -19,7 +19,7 @@ from common.workers import usable_cpus
 from under_siege.host.installed_tool import isolated_tool
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
-from under_siege.host.resource_usage import tree_usage
+from under_siege.host.resource_usage import tree_usage, words_in
 from under_siege.load.siege import Siege
 from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
 from under_siege.record.record import Environment
@@ -146,7 +146,7 @@ def _cpus() -> Iterator[Finding]:
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on battery power and may slow down", "plug it in")
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()
-    if _settings("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == ["powersave"] and not has_pstate:
+    if words_in(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")) == ["powersave"] and not has_pstate:
         yield Finding("the CPUs are in power-saving mode", "cpupower frequency-set -g performance")
 
 
@@ -154,14 +154,14 @@ BACKLOG = 2048  # the default of gunicorn and uvicorn
 
 
 def _network() -> Iterator[Finding]:
-    somaxconn = _settings("/proc/sys/net/core/somaxconn")
+    somaxconn = words_in(Path("/proc/sys/net/core/somaxconn"))
     if somaxconn and int(somaxconn[0]) < BACKLOG:
         yield Finding(
             f"somaxconn is {somaxconn[0]}: if more connections arrive at once, some are delayed by seconds",
             f"sysctl -w net.core.somaxconn={BACKLOG}",
         )
-    span = _settings("/proc/sys/net/ipv4/ip_local_port_range")
-    if _settings("/proc/sys/net/ipv4/tcp_tw_reuse") == ["0"] and len(span) == 2:
+    span = words_in(Path("/proc/sys/net/ipv4/ip_local_port_range"))
+    if words_in(Path("/proc/sys/net/ipv4/tcp_tw_reuse")) == ["0"] and len(span) == 2:
         ports = int(span[1]) - int(span[0]) + 1
         yield Finding(
             f"{ports:,} local ports, each usable once per minute, allow only {ports // TIME_WAIT_S} connections per "
@@ -179,11 +179,3 @@ def _limits() -> Iterator[Finding]:
         yield Finding(
             f"a process may open only {files} files, and each user needs an open file", f"ulimit -n {FEW_FILES}"
         )
-
-
-def _settings(path: str) -> list[str]:
-    """Return the words of a settings file, or an empty list if the file can't be read."""
-    try:
-        return Path(path).read_text().split()
-    except OSError:
-        return []

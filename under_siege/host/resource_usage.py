@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from under_siege.host.managed_process import offspring
+from under_siege.host.process_tree import descendants
 from under_siege.load.pings import in_background
 from under_siege.record.record import Record, append_row
 
@@ -40,7 +41,7 @@ class Wakefulness:
 
     def sample(self) -> None:
         """Record the time awake until now, if the process still exists."""
-        awake_s = sum(sum(_scheduled_s(pid)) for pid in _family(self._pid))
+        awake_s = sum(sum(_scheduled_s(pid)) for pid in (self._pid, *descendants(self._pid)))
         if awake_s and awake_s >= (self._samples[-1][1] if self._samples else 0.0):
             self._samples.append((time.monotonic(), awake_s))
 
@@ -53,23 +54,18 @@ class Wakefulness:
         return (after_s - before_s) / (to_s - from_s) if to_s > from_s else None
 
 
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    for child in _words(_PROC / str(pid) / "task" / str(pid) / "children"):
-        yield from _family(int(child))
-
-
 def _scheduled_s(pid: int) -> tuple[float, float]:
     """Return the total running time of the threads and their total wait for a CPU, in seconds, or zeros if unknown."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
         return 0.0, 0.0
-    counts = [words for thread in threads if len(words := _words(thread / "schedstat")) >= 2]  # in nanoseconds
+    counts = [words for thread in threads if len(words := words_in(thread / "schedstat")) >= 2]  # in nanoseconds
     return sum(int(words[0]) for words in counts) / 1e9, sum(int(words[1]) for words in counts) / 1e9
 
 
-def _words(path: Path) -> list[str]:
+def words_in(path: Path) -> list[str]:
+    """Return the words of a file of the system, or an empty list if it can't be read."""
     try:
         return path.read_text().split()
     except OSError:  # the process has ended
@@ -139,21 +135,17 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:
-    """Return the memory and its kind: PSS if the system has it, because RSS counts shared memory once per process."""
+    """Return the memory and its kind: PSS if the system shows it, because RSS counts shared memory once per process."""
     try:
-        full = process.memory_full_info()
-    except psutil.AccessDenied:
+        return process.memory_full_info().pss, "pss"
+    except (psutil.AccessDenied, AttributeError):  # of another user, or a kernel without /proc/PID/smaps
         return process.memory_info().rss, "rss"
-    for kind in ("pss", "uss"):
-        if (size := getattr(full, kind, 0)) > 0:
-            return int(size), kind
-    return full.rss, "rss"
 
 
 @contextlib.asynccontextmanager
 async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
     """Record how many local ports are in use while the context is active, because a load tool may exhaust them."""
-    span, reuse = (_words(_PROC / "sys/net/ipv4" / name) for name in ("ip_local_port_range", "tcp_tw_reuse"))
+    span, reuse = (words_in(_PROC / "sys/net/ipv4" / name) for name in ("ip_local_port_range", "tcp_tw_reuse"))
     if len(span) == 2 and all(word.isdecimal() for word in span):
         record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
         record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface
@@ -169,5 +161,5 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
 
 def _taken_ports() -> int | None:
     """Return the number of TCP sockets with a port, including those in TIME_WAIT, or None if it is unknown."""
-    counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(_words(_PROC / "net/sockstat")))
+    counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(words_in(_PROC / "net/sockstat")))
     return int(counts[1]) + int(counts[2]) if counts else None

@@ -18,7 +18,7 @@ from common.errors import BadInputError
 from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command, until
 from under_siege.host.ports import claimed_port
 from under_siege.host.resource_usage import tree_usage
-from under_siege.host.supervisor_client import kept
+from under_siege.host.supervisor_client import current_supervisor
 from under_siege.host.system_packages import install_command
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
@@ -131,7 +131,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
     with contextlib.ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(prefix=f"{service.name}-", dir="/tmp", ignore_cleanup_errors=True)
         folder = Path(stack.enter_context(temporary))
-        stack.enter_context(kept().removing(folder))
+        stack.enter_context(current_supervisor().removing(folder))
         if uid is not None:
             os.chown(folder, uid, -1)
         claim = stack.enter_context(claimed_port(service.first_port))

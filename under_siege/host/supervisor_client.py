@@ -120,14 +120,14 @@ class SupervisorClient:
             self._socket.send(json.dumps(order).encode())
 
 
-_KEPT: list[SupervisorClient] = []
+_SUPERVISORS: list[SupervisorClient] = []
 
 
-def kept() -> SupervisorClient:
+def current_supervisor() -> SupervisorClient:
     """Return the supervisor of this process; start it on first use, or again if it was killed."""
-    if not _KEPT or _KEPT[-1].is_lost():
-        _KEPT.append(SupervisorClient())
-    return _KEPT[-1]
+    if not _SUPERVISORS or _SUPERVISORS[-1].is_lost():
+        _SUPERVISORS.append(SupervisorClient())
+    return _SUPERVISORS[-1]
 
 
 @contextlib.contextmanager
@@ -136,17 +136,17 @@ def another_supervisor() -> Iterator[None]:
 
     The new supervisor removes the same directories, because the processes that it kills may still write into them.
     """
-    former = _KEPT[:]
-    _KEPT[:] = [SupervisorClient()]
+    former = _SUPERVISORS[:]
+    _SUPERVISORS[:] = [SupervisorClient()]
     try:
         with contextlib.ExitStack() as stack:
             for folder in [folder for supervisor in former for folder in supervisor.folders]:
-                stack.enter_context(_KEPT[0].removing(folder))
+                stack.enter_context(_SUPERVISORS[0].removing(folder))
             yield
     finally:
-        for supervisor in _KEPT:
+        for supervisor in _SUPERVISORS:
             supervisor.end_if_idle()
-        _KEPT[:] = former
+        _SUPERVISORS[:] = former
 
 
 class Child:
@@ -161,7 +161,7 @@ class Child:
         stdout: int | IO[bytes],
         folder: Path | None,
     ) -> None:
-        self.supervisor = kept()
+        self.supervisor = current_supervisor()
         self.returncode: int | None = None
         with contextlib.ExitStack() as theirs:
             self.stdin, reads = _stream(stdin, theirs, we_write=True)

@@ -22,7 +22,7 @@ from under_siege.host.machine import OtherWork, describe_environment, examine, i
 from under_siege.host.managed_process import until_signal
 from under_siege.host.ports import own_network
 from under_siege.host.services import Services, services
-from under_siege.host.supervisor_client import kept
+from under_siege.host.supervisor_client import current_supervisor
 from under_siege.load import DRIVERS
 from under_siege.load.request import OPEN
 from under_siege.load.siege import Siege
@@ -217,7 +217,7 @@ def _home() -> Iterator[Path]:
 
     Killed processes leave temporary files behind, such as multiprocessing's sockets.
     """
-    with TemporaryDirectory(prefix="under-siege-") as name, kept().removing(home := Path(name)):
+    with TemporaryDirectory(prefix="under-siege-") as name, current_supervisor().removing(home := Path(name)):
         is_short = len(name) <= LONGEST_FOLDER
         with environment_variable("TMPDIR", name) if is_short else contextlib.nullcontext():
             yield home

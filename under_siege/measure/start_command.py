@@ -9,7 +9,7 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
-from under_siege.host.supervisor_client import kept
+from under_siege.host.supervisor_client import current_supervisor
 from under_siege.host.system_packages import SYSTEM, install_command
 from under_siege.load.request import filled, filled_all
 from under_siege.measure.plan import Plan
@@ -58,7 +58,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         raise CaseFailedError("not_prepared", why)
     with (
         tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder,
-        kept().removing(Path(folder)),
+        current_supervisor().removing(Path(folder)),
     ):
         values = {**_values(plan, case, environment), **values, "folder": folder}
         completed = [_completed(word, plan.folder_of(case), Path(folder), values) for word in words]

@@ -293,7 +293,7 @@ class Record(_CaseMeasurement, kw_only=True):
     beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
-    memory_kind: str = ""  # "pss", or "uss" or "rss" if the system has no PSS
+    memory_kind: str = ""  # "pss", or "rss" if the system has no PSS
     server_said: str = ""  # the end of the server's stderr
     failure: Failure | None = None
 
