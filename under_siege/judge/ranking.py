@@ -31,6 +31,8 @@ LOOKS = 4
 LEAST_COMPARISONS = 10
 
 CPU_TIME = "cpu_s_per_transaction"
+OBVIOUSLY_WORSE = 10  # a value this many times as bad as the best gets no star
+OBVIOUS_BEYOND_TOLERANCE = 3  # likewise, after the metric's tolerance has been added to both values
 
 
 def ranks(
@@ -86,7 +88,7 @@ def stars_of(
     """Return whether each case gets a star, given the ranks of all cases.
 
     A case with a wide interval may rank first even though its value is bad. Therefore, a case gets no star if a case
-    that does not rank first has a better value.
+    that does not rank first has a better value, or if its value is obviously worse than the best.
     """
     stars = [False] * len(case_ranks)
     for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
@@ -94,8 +96,16 @@ def stars_of(
         losses = {index: -value if metric.more_is_better else value for index in field if (value := shown[index])}
         beaten = min((loss for index, loss in losses.items() if case_ranks[index] != 1), default=None)
         for index, loss in losses.items():
-            stars[index] = case_ranks[index] == 1 and beaten is not None and loss <= beaten
+            is_first = case_ranks[index] == 1 and beaten is not None and loss <= beaten
+            stars[index] = is_first and not _is_obviously_worse(loss, min(losses.values()), metric)
     return stars
+
+
+def _is_obviously_worse(loss: float, least: float, metric: Metric) -> bool:
+    """Return whether no reader would call two values similar, whatever their intervals are."""
+    worse, better = (abs(least), abs(loss)) if metric.more_is_better else (loss, least)
+    tolerance = metric.tolerance
+    return worse > OBVIOUSLY_WORSE * better or worse + tolerance > OBVIOUS_BEYOND_TOLERANCE * (better + tolerance)
 
 
 @dataclass(frozen=True, slots=True)

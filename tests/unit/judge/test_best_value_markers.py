@@ -33,6 +33,17 @@ def test_an_uncertain_case_is_not_marked_as_best_if_a_better_case_is_unmarked() 
     assert marked([best, worse, unknown]) == [True, False, False]
 
 
+@pytest.mark.parametrize(("factor", "is_marked"), [(2.5, True), (12.0, False)])
+def test_a_value_many_times_as_bad_as_the_best_is_never_marked_however_wide_its_interval(
+    factor: float, is_marked: bool
+) -> None:
+    best, wide, worst = (
+        Estimate(log, variance, degrees=3.0)
+        for log, variance in ((0.0, 1e-4), (np.log(factor), 4.0), (np.log(20), 1e-4))
+    )
+    assert marked([best, wide, worst]) == [True, is_marked, False]
+
+
 def test_no_case_marked_as_best_has_a_worse_value_than_an_unmarked_case() -> None:
     values = [Estimate(log, 1e-6, degrees=9.0) for log in (0.0, 0.001, 0.5, 0.9)]
     assert marked(values) == [True, True, False, False]
@@ -100,7 +111,7 @@ def test_a_ping_of_445_ms_is_not_marked_beside_one_of_8_ms_if_their_noise_differ
     assert [name for name, metrics in best.items() if "ping_p99_s" in metrics] == ["1_quick"]
 
 
-@pytest.mark.parametrize("name", ["sample", "deployments", "published", "tasks"])
+@pytest.mark.parametrize("name", ["sample", "deployments", "published", "tasks", "pythons"])
 def test_no_value_marked_as_best_in_committed_results_is_worse_than_an_unmarked_value(name: str) -> None:
     cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json")).cases if one.rank]
     for case_load in {one.case.load for one in cases}:
@@ -109,6 +120,7 @@ def test_no_value_marked_as_best_in_committed_results_is_worse_than_an_unmarked_
             losses = [(loss(one, metric), metric.key in one.best) for one in field]
             stars = [value for value, star in losses if star]
             assert max(stars, default=-np.inf) <= min((value for value, star in losses if not star), default=np.inf)
+            assert metric.more_is_better or max(stars, default=0) <= 10 * min(stars, default=0)
 
 
 def loss(case: Summary, metric: Metric) -> float:
