@@ -1,8 +1,7 @@
-"""The lesson: claims, questions, steps, the command and the HTML page."""
+"""The lesson: its steps, the command and the HTML page."""
 
 import functools
 import json
-import math
 import re
 from pathlib import Path
 
@@ -13,24 +12,16 @@ from markupsafe import escape
 from msgspec.structs import replace
 from rich.console import Console
 from simulated_record import result_of
-from simulated_results import a_result, suspicious
+from simulated_results import a_result
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_table import as_markdown
 from under_siege.host.interpreter import Interpreter
-from under_siege.judge.goal import goal
-from under_siege.judge.verdict_rules import UNCLEAR
 from under_siege.lesson import measurement, step
 from under_siege.lesson import view as lesson_view
 from under_siege.lesson.claims import (
     HOLDS,
-    NOT_HERE,
-    SIMILAR,
-    UNDECIDED,
     ResultView,
-    decide,
     decide_question,
-    outcome_of,
     requirement,
 )
 from under_siege.lesson.lesson_session import WIDTH, overview
@@ -45,9 +36,9 @@ from under_siege.lesson.step import (
     committed_result,
     read_step,
 )
-from under_siege.lesson.view import Answered, asked, verdict, why
+from under_siege.lesson.view import Answered, asked
 from under_siege.measure import plan
-from under_siege.record.record import Failure, Pings, Result, Trace, TracedRequests, load, save
+from under_siege.record.record import Failure, Result, load, save
 from under_siege.show.formats import html
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import View
@@ -58,217 +49,6 @@ PAGES = [
 ]
 MOST_LINES, MOST_WORDS = 13, 125  # maximum number of lines of a question, and of words of its explanation
 ANSWER = re.compile(r"You said (\w)")
-
-
-ALIKE, MORE, LESS = (">= 0.83 of base", "<= 1.2 of base"), (">= 1.1 of base",), ("<= 0.91 of base",)
-
-
-def a_claim(*limits: str, metric: str = "rate", of: str = "3", base: str = "1", **words: str) -> Claim:
-    requires = tuple(f"{metric} {limit}" for limit in limits)
-    return Claim(of, requires, base, claim="so it is", says="{of} and {base}: {times}", **words)
-
-
-def outcome(claim: Claim, result) -> str:
-    return decide(claim, ResultView(result)).outcome
-
-
-def without_ceiling(result):
-    """Return the result without its ceiling, because steps of the lesson measure no ceiling."""
-    result.records = [one for one in result.records if not one.is_ceiling]
-    for one in result.records:
-        one.has_ceiling = False
-    return result
-
-
-EQUAL = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
-TWICE = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0))
-NOISY = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.1), noise=0.2))
-ONE_ROUND = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
-ONE_ROUND.records = [one for one in ONE_ROUND.records if one.round == 1]
-
-
-@pytest.mark.parametrize(
-    ("limits", "result", "expected"),
-    [
-        (ALIKE, EQUAL, HOLDS),
-        (ALIKE, TWICE, NOT_HERE),
-        (MORE, TWICE, HOLDS),
-        (MORE, EQUAL, NOT_HERE),
-        (LESS, TWICE, NOT_HERE),
-        ((">= 3 of base",), TWICE, NOT_HERE),
-        (("<= 1.5 of base",), EQUAL, HOLDS),
-        (("<= 1.5 of base",), TWICE, NOT_HERE),
-        (("does not differ from base",), TWICE, NOT_HERE),
-        (("differs from base",), TWICE, HOLDS),
-        (("does not differ from base",), NOISY, HOLDS),
-        (("differs from base",), NOISY, NOT_HERE),
-    ],
-)
-def test_the_confidence_interval_decides_whether_a_claim_holds(limits: tuple[str, ...], result, expected: str) -> None:
-    assert outcome(a_claim(*limits), result) == expected
-
-
-@pytest.mark.parametrize("limits", [ALIKE, LESS])
-def test_a_claim_is_undecided_if_its_interval_includes_a_limit(limits: tuple[str, ...]) -> None:
-    found = decide(a_claim(*limits), ResultView(NOISY))
-    assert found.outcome == UNDECIDED
-    assert re.search(r"the ratio is [\d.]+ to [\d.]+", found.possible)
-
-
-@pytest.mark.parametrize(
-    ("limit", "between", "expected"),
-    [
-        ("rate >= 1.1 of base", (1.02, 1.15, 1.3), HOLDS),  # significant and large enough
-        ("rate >= 1.1 of base", (0.97, 1.15, 1.4), UNDECIDED),
-        ("rate >= 1.1 of base", (1.01, 1.05, 1.09), NOT_HERE),  # significant, but too small to matter
-        ("rate >= 1.1 of base", (0.9, 1.0, 1.25), UNDECIDED),
-        ("rate <= 1.2 of base", (0.7, 0.95, 1.33), UNDECIDED),
-        ("rate <= 1.2 of base", (1.12, 1.25, 1.4), NOT_HERE),
-        ("rate <= 1.2 of base", (1.02, 1.25, 1.5), UNDECIDED),
-        ("rate >= 1.5 of base", (2.0, 3.8, 7.0), HOLDS),  # a wide interval, but entirely above the limit
-        ("ping p50 <= 30ms", (0.0, 0.003, 0.027), HOLDS),
-        ("p99 >= 60min", (math.inf,) * 3, HOLDS),
-        ("p99 >= 60min", (1.9, 2.0, 2.1), NOT_HERE),
-    ],
-)
-def test_the_limits_of_a_claim_include_a_margin(limit: str, between: tuple[float, float, float], expected: str) -> None:
-    assert outcome_of(goal(limit), between) == expected
-
-
-def test_a_claim_about_pings_is_undecided_after_one_round() -> None:
-    found = decide(a_claim(*MORE, metric="ping p50"), ResultView(ONE_ROUND))
-    assert (found.outcome, found.reason) == (UNDECIDED, "one round is not enough to estimate the noise")
-
-
-def test_a_claim_about_a_suspect_case_is_undecided() -> None:
-    found = decide(a_claim(*MORE), ResultView(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
-    assert found.outcome == UNDECIDED
-    assert "3_c is suspect" in found.reason
-    assert "no correct response" in found.reason
-
-
-def test_a_claim_about_an_unclear_case_is_decided_by_the_confidence_interval() -> None:
-    """The servers of the lesson are honest, so only noise can make them unclear."""
-    result = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=0.5)
-    assert {case.verdict for case in ResultView(result).comparison.cases} == {UNCLEAR}
-    assert outcome(a_claim("<= 20 of base"), result) == HOLDS
-    assert outcome(a_claim(*ALIKE), result) == UNDECIDED
-
-
-def test_a_claim_about_a_case_that_was_not_measured_is_undecided() -> None:
-    found = decide(a_claim(*MORE, of="7"), ResultView(EQUAL))
-    assert (found.outcome, found.reason) == (UNDECIDED, "7 was not measured")
-
-
-def test_the_sentence_of_a_claim_contains_the_measured_figures() -> None:
-    rates = {one.server: one.rate_per_s.mean for one in ResultView(TWICE).comparison.cases}
-    of, against, times = re.fullmatch(
-        r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", decide(a_claim(*MORE), ResultView(TWICE)).sentence
-    ).groups()
-    assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
-    assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
-
-
-def test_equal_and_slightly_different_figures_are_described_by_different_sentences() -> None:
-    said = replace(a_claim(*ALIKE), says="{same}")
-    several = {
-        quality: decide(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
-        for quality in (1.0, 1.1)
-    }
-    assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
-    assert [one.sentence for one in several.values()] == [SIMILAR[True], SIMILAR[False]]
-
-
-@pytest.mark.parametrize("text", ["rate is faster", "rate >= of base", "rate >= 2 of it", ""])
-def test_a_claim_with_an_unknown_requirement_is_rejected(text: str) -> None:
-    with pytest.raises(BadInputError, match="is not a goal"):
-        decide(Claim("3", (text,)), ResultView(EQUAL))
-
-
-def test_the_metric_users_inside_follows_littles_law() -> None:
-    assert outcome(a_claim(*ALIKE, metric="users inside", base="users"), EQUAL) == HOLDS
-    assert outcome(a_claim(*LESS, metric="users inside", base="users"), EQUAL) == NOT_HERE
-
-
-def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) -> Trace:
-    count = len(ran_s)
-    requests = TracedRequests(
-        [0.0] * count, [to for _, to in ran_s], ["1/t"] * count, [[(*one, None)] for one in ran_s]
-    )
-    pings = Pings([0.0] * len(pings_s), [0.0] * len(pings_s), list(pings_s), [""] * len(pings_s))
-    return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
-
-
-def test_the_at_once_metric_is_the_maximum_number_of_overlapping_tasks() -> None:
-    one_by_one, together = result_of([]), result_of([])
-    one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
-    together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
-    claim = a_claim("<= 1", metric="at once", of="2", base="")
-    assert (outcome(claim, one_by_one), outcome(claim, together)) == (HOLDS, NOT_HERE)
-
-
-# The right answer
-
-
-def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Question:
-    told = tuple(Choice(" ".join(when), when) for when in answers)
-    return Question("Which?", told, "A", claims, result="results/sample.json", why="Because.")
-
-
-IS_SAME, IS_MORE = a_claim(*ALIKE, name="same"), a_claim(*MORE, name="more")
-BOTH = a_page(("same",), ("more",), claims=(IS_SAME, IS_MORE))
-
-
-def test_claims_about_a_capacity_use_the_figures_of_the_capacity_table() -> None:
-    result = load(ROOT / "results" / "capacity.json")
-    table, view = as_markdown(result), ResultView(result)
-    for metric in ("capacity", "capacity lower"):
-        assert f"| {view.figure(metric, '4').text} |" in table
-
-
-def test_the_capacity_of_a_server_that_misses_the_goals_in_every_step_is_unknown() -> None:
-    result = load(ROOT / "results" / "capacity.json")
-    result.steps = [step for step in result.steps if step.case.server != "2_async" or step.arrivals_per_s > 10]
-    assert ResultView(result).figure("capacity", "2").doubt
-
-
-def test_the_right_answer_follows_from_the_claims() -> None:
-    assert [decide_question(BOTH, ResultView(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
-
-
-def test_an_unusual_answer_is_right_only_if_the_usual_answer_is_disproved() -> None:
-    a_little = ResultView(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
-    assert (decide(IS_MORE, a_little).outcome, decide(IS_SAME, a_little).outcome) == (HOLDS, UNDECIDED)
-    found = decide_question(BOTH, a_little)
-    assert (found.right, found.undecided) == ("", True)
-
-
-def test_an_answer_whose_claims_do_not_hold_is_not_right() -> None:
-    found = decide_question(a_page(("same", "more"), (), claims=(IS_SAME, IS_MORE)), ResultView(TWICE))
-    assert (found.right, found.undecided) == ("", False)
-    assert "None of the answers fits" in verdict(BOTH, "A", found)
-
-
-def test_no_answer_is_right_while_the_claims_are_undecided() -> None:
-    found = decide_question(BOTH, ResultView(NOISY))
-    assert (found.right, found.undecided) == ("", True)
-    assert "does not decide whether that is right" in verdict(BOTH, "A", found)
-
-
-def test_the_feedback_on_an_unusual_right_answer_names_the_usual_answer() -> None:
-    found = decide_question(BOTH, ResultView(TWICE))
-    assert "You said B, and that is right. On most machines it is A" in verdict(BOTH, "B", found)
-    assert why(BOTH, found) == "Why it is A on most machines: Because."
-
-
-def test_each_reason_for_an_undecided_claim_is_printed_once() -> None:
-    pings = tuple(a_claim(*limits, metric="ping p50", name=name) for limits, name in ((ALIKE, "same"), (MORE, "more")))
-    found = decide_question(a_page(("same",), ("more",), claims=pings), ResultView(ONE_ROUND))
-    assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
-    assert found.reasons == "One round is not enough to estimate the noise."
-
-
-# The steps
 
 
 def test_the_lesson_has_thirteen_steps_in_order() -> None:
@@ -552,6 +332,9 @@ def test_a_step_of_the_lesson_is_measured_shown_and_saved(tmp_path: Path, monkey
 # The HTML page
 
 
+ALIKE = Claim("3", ("rate >= 0.83 of base", "rate <= 1.2 of base"), "1", name="same", claim="they are alike")
+
+
 def completed(folder: Path, text: str) -> tuple[LessonStep, LessonProgress]:
     """Return a step with two questions, in which every text is `text`, as completed in a folder."""
     result = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
@@ -559,7 +342,7 @@ def completed(folder: Path, text: str) -> tuple[LessonStep, LessonProgress]:
         record.title = record.title if record.is_ceiling else text
     save(result, folder / "01_x.json")
     choices, run = (Choice(text, ("same",)),), step.Run(("1", "3"))
-    question = Question(text, choices, "A", (IS_SAME,), run=run, pictures=("throughput",), show=("table",))
+    question = Question(text, choices, "A", (ALIKE,), run=run, pictures=("throughput",), show=("table",))
     done, progress = LessonStep("01_x", text, (question, replace(question, why=text)), text), LessonProgress(folder)
     progress.save(done, CompletedStep("AA", "AA", "01_x.json"))
     return done, progress

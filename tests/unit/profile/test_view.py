@@ -1,0 +1,58 @@
+"""What `profile` shows of profiles with known stacks."""
+
+import json
+from pathlib import Path
+
+from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, profile_of
+from simulated_record import result_of
+
+from under_siege.profile.view import figures, view
+from under_siege.record.record import Result
+from under_siege.record.sampled_stacks import Profile
+from under_siege.result_output import Report
+from under_siege.show.formats.table import rendered
+
+
+def result_with(*profiles: Profile) -> Result:
+    result = result_of([])
+    result.profiles.extend(profiles)
+    return result
+
+
+def blocked() -> Profile:
+    idle = (1, MAIN, [LOOP, SELECT], (10, 0, 0))
+    return profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (90, 90, 90)), idle)
+
+
+def failed() -> Profile:
+    return Profile(server="node", title="", values={"users": 25}, failure="none of its processes runs CPython")
+
+
+def test_a_terminal_shows_each_diagnosis_and_each_failure() -> None:
+    shown = view(result_with(failed(), blocked()))
+    name, headline, *_, last = rendered(shown).splitlines()
+    assert name == "shop"
+    assert headline.startswith("  The event loop was blocked 90 % ± ")
+    assert last == "failed node: not profiled: none of its processes runs CPython"
+    assert shown.exit_code == 1
+    assert view(result_with(blocked())).exit_code == 0
+
+
+def test_a_result_without_profiles_says_how_to_get_them() -> None:
+    assert "Nothing was profiled: run with --profile" in rendered(view(result_with()))
+
+
+def test_the_first_flame_graph_on_a_page_is_explained() -> None:
+    first, second = figures(result_with(blocked(), failed(), blocked()))
+    assert "Each box below is a function" in first.how
+    assert "Each box below is a function" not in second.how
+    assert RENDER.place in second.how
+
+
+def test_a_speedscope_file_contains_function_names_and_valid_samples(tmp_path: Path) -> None:
+    Report(result_with(blocked())).write_profiles(tmp_path / "p.speedscope.json")
+    data = json.loads((tmp_path / "p.speedscope.json").read_text())
+    assert {"report", "render"} <= {frame["name"] for frame in data["shared"]["frames"]}
+    (thread,) = data["profiles"]
+    assert thread["endValue"] == sum(thread["weights"]) == 100
+    assert all(index < len(data["shared"]["frames"]) for sample in thread["samples"] for index in sample)
