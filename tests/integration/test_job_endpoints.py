@@ -18,7 +18,8 @@ from load_tool_checks import skip_version_lookup
 
 from common.errors import BadInputError
 from under_siege.load import DRIVERS
-from under_siege.load.http_client import HttpResponse, fetch_job, pause_s
+from under_siege.load.http_client import HttpResponse
+from under_siege.load.jobs import fetch_job, pause_s
 from under_siege.load.request import Request
 from under_siege.load.tool import ToolResponse
 from under_siege.measure.plan import make_plan

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
-from urllib.parse import urljoin, urlsplit
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import aiohttp
 import h11
@@ -18,9 +18,6 @@ from under_siege.record.result_file import legible
 from under_siege.record.secrets import masked
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
-ACCEPTED, BUSY = 202, 503  # states of a job: unfinished, and unknown because the server is busy
-PREFER = ("Prefer", "wait=10")  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
-POLL_S, SOONEST_S, LATEST_S = 0.05, 0.01, 60.0  # pause before the next poll of a check, minimum and maximum
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
@@ -63,7 +60,7 @@ def raw_url(url: str) -> URL:
 
 
 @contextlib.contextmanager
-def _case_fails(request: str, timeout_message: str, limit_s: float | None) -> Iterator[None]:
+def case_fails(request: str, timeout_message: str, limit_s: float | None) -> Iterator[None]:
     """Convert every failure, except a failed attempt to connect, to a CaseFailedError."""
     try:
         yield
@@ -89,7 +86,7 @@ async def fetch(
         CaseFailedError: the response did not arrive in time, is too long, or is not HTTP.
     """
     name = f"{request.method} {url}"
-    with _case_fails(name, f"{name} was not answered", limit_s):
+    with case_fails(name, f"{name} was not answered", limit_s):
         async with open_request(session, url, request, limit_s) as response:
             return await read_response(response, expected_bytes)
 
@@ -117,54 +114,6 @@ async def must_accept_connections(url: str) -> None:
         raise ConnectionError(str(error)) from None
     writer.close()
     await writer.wait_closed()
-
-
-async def fetch_job(
-    session: aiohttp.ClientSession,
-    url: str,
-    limit_s: float | None = None,
-    expected_bytes: int = 0,
-    request: Request = GET,
-) -> HttpResponse:
-    """Post a job and return the response with its result; raise the same errors as `fetch`."""
-    with _case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
-        async with asyncio.timeout(limit_s):
-            return await job_result(session, url, request, expected_bytes, POLL_S)
-
-
-async def job_result(
-    session: aiohttp.ClientSession, url: str, request: Request, expected_bytes: int, usual_pause_s: float = 1.0
-) -> HttpResponse:
-    """Post a job, and poll until it is done; return the response with its result.
-
-    Args:
-        usual_pause_s: the pause before the next poll, if the server does not ask for another one.
-
-    Raises:
-        CaseFailedError: a response is too long, or the job is on another server.
-        aiohttp.ClientError, ValueError: a response did not arrive, or is not HTTP.
-    """
-    async with open_request(session, url, replace(request, method="POST")) as response:
-        posted = await read_response(response, expected_bytes)
-    if posted.status != ACCEPTED:
-        return posted
-    job_url = urljoin(url, posted.headers.get("location", "nowhere:"))
-    if urlsplit(job_url)[:2] != urlsplit(url)[:2]:
-        raise CaseFailedError("wrong_answer", f"POST {url}: the Location header is missing or names another server")
-    kept = [header for header in request.headers if header[0].lower() != "content-type"]
-    poll = Request(headers=(*kept, PREFER))
-    while True:
-        async with open_request(session, job_url, poll) as response:
-            answer = await read_response(response, expected_bytes)
-        if answer.status not in (ACCEPTED, BUSY):
-            return answer
-        await asyncio.sleep(pause_s(answer.headers.get("retry-after", ""), usual_pause_s))
-
-
-def pause_s(retry_after: str, usual_s: float) -> float:
-    """Return the pause that Retry-After asks for (RFC 9110, 10.2.3), or `usual_s` if it is missing or a date."""
-    seconds = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else usual_s
-    return min(LATEST_S, max(SOONEST_S, seconds))
 
 
 async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -> HttpResponse:

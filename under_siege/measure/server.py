@@ -38,7 +38,8 @@ from under_siege.host.ports import (
 from under_siege.host.process_tree import descendants
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
+from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
+from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, filled
 from under_siege.measure.plan import Plan
 from under_siege.measure.start_command import Start, start_of

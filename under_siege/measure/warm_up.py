@@ -18,7 +18,8 @@ from common.options import MOST_WORKERS
 from common.workers import usable_cpus
 from under_siege.host.installed_tool import Tool
 from under_siege.host.managed_process import ManagedProcess, Tail
-from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, fetch_job, read_raw_response
+from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, read_raw_response
+from under_siege.load.jobs import fetch_job
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server

@@ -20,7 +20,8 @@ from pathlib import Path
 import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from under_siege.load.http_client import client, job_result
+from under_siege.load.http_client import client
+from under_siege.load.jobs import job_result
 from under_siege.load.request import Request
 from under_siege.record.record import CaseFailedError
 

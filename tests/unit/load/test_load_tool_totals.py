@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from under_siege.load import JobsTool
 from under_siege.load.ab import Ab
+from under_siege.load.jobs import JobsTool
 from under_siege.load.locust import Locust
 from under_siege.load.siege import Siege
 from under_siege.load.stressor import Stressor
