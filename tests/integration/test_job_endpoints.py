@@ -21,9 +21,8 @@ from under_siege.load import DRIVERS
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.jobs import fetch_job, pause_s
 from under_siege.load.request import Request
-from under_siege.load.tool import ToolResponse
+from under_siege.load.tool import LoadSpec, ToolResponse
 from under_siege.measure.plan import make_plan
-from under_siege.paths import script
 from under_siege.record.record import CaseFailedError, load, save
 from under_siege.suite.selection import in_style, suite_of
 from under_siege.suite.strategies import all_strategies, strategies_suite
@@ -44,7 +43,7 @@ def test_the_response_time_of_a_job_is_measured_from_the_post_to_the_final_respo
     assert set(record.transactions.status) == {200}
     assert min(record.transactions.took_s) >= 0.28  # the task waits for 0.28 s
     assert (record.socket_failures, record.tool_unknown) == (0, 0)
-    with Users(1, LIMIT_S) as users:
+    with Users(1, LIMIT_S, tmp_path) as users:
         assert record.tool_cpu_s < users.start_cpu_s  # the CPU time for starting the load tool is not counted
     (case,) = json.loads(run_cli("report", "jobs.json", "--format", "json").stdout)["cases"][-1:]
     assert (case["server"], case["parameters"]) == ("takes_jobs", {"style": "jobs"})
@@ -72,9 +71,11 @@ def test_a_wrong_job_result_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch
 class Users:
     """A process that runs the load tool for jobs."""
 
-    def __init__(self, port: int, timeout_s: float) -> None:
-        words = ("--users", "2", "--timeout", str(timeout_s), f"http://127.0.0.1:{port}/jobs")
-        command = [sys.executable, *script("job_load"), *words]
+    def __init__(self, port: int, timeout_s: float, folder: Path) -> None:
+        driver, spec = DRIVERS["jobs"], LoadSpec(2, 1.0, f"http://127.0.0.1:{port}/jobs", timeout_s=timeout_s)
+        for name, text in driver.files(spec).items():
+            (folder / name).write_text(str(text))
+        command = driver.command(sys.executable, folder, spec)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
         assert self._process.stdout.readline() == "ready\n"
@@ -101,26 +102,28 @@ class Users:
         return DRIVERS["jobs"].failures(errors, [])
 
 
-def test_users_wait_for_the_retry_after_time_before_they_poll_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_wait_for_the_retry_after_time_before_they_poll_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JOBS_ARE", "impatient")
-    with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S) as users:
+    with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S, tmp_path) as users:
         arrival = users.parse_line()
         assert (arrival.status, arrival.size_bytes) == (200, len("at last"))
         assert arrival.took_s >= 1  # as the Retry-After header asks
         assert users.end() == 0
 
 
-def test_a_lost_job_is_reported_with_status_404(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_job_is_reported_with_status_404(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "lost")
-    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, LIMIT_S) as users:
+    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, LIMIT_S, tmp_path) as users:
         assert users.parse_line().status == 404
         assert users.end() == 0
 
 
 @pytest.mark.parametrize("behaviour", ["never", "elsewhere"])
-def test_a_job_without_a_result_is_counted_as_failed(behaviour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_result_is_counted_as_failed(behaviour: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("JOBS_ARE", behaviour)
-    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, timeout_s=0.2) as users:
+    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, 0.2, tmp_path) as users:
         wait_until(lambda: int(served.request("/posted").body) > 2)
         assert users.end() > 0
 

@@ -1,6 +1,7 @@
 """Post jobs (`POST`, 202, `Location`) and poll for their results, in a check or as a load tool."""
 
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -11,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-from under_siege.load.http_client import HttpResponse, open_request, read_response
+from under_siege.load.http_client import HttpResponse, case_fails, open_request, read_response
 from under_siege.load.request import GET, JOBS, Request
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.paths import script
@@ -20,7 +21,7 @@ from under_siege.record.record import CaseFailedError
 ACCEPTED, BUSY = 202, 503  # states of a job: unfinished, and unknown because the server is busy
 PREFER = ("Prefer", "wait=10")  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
 POLL_S, SOONEST_S, LATEST_S = 0.05, 0.01, 60.0  # pause before the next poll of a check, minimum and maximum
-_BODY, _HEADERS = "body", "headers.json"
+_ORDER = "order.json"
 
 
 class JobsTool(Driver):
@@ -40,12 +41,18 @@ class JobsTool(Driver):
         return "the jobs tool accepts no load-tool options; remove `options`" if spec.options else super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
-        return {_BODY: spec.request.body, _HEADERS: json.dumps(dict(spec.request.headers))}
+        order = {
+            "url": spec.url,
+            "users": spec.users,
+            "timeout_s": spec.timeout_s,
+            "keep_alive": spec.keep_alive,
+            "headers": list(spec.request.headers),
+            "body": base64.b64encode(spec.request.body).decode(),
+        }
+        return {_ORDER: json.dumps(order)}
 
-    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
-        options = ["--users", str(spec.users), "--timeout", f"{spec.timeout_s:.1f}"]
-        options += ["--headers", str(home / _HEADERS), "--body", str(home / _BODY)]
-        return [program, *script("job_load"), *options, *["--keep-alive"] * spec.keep_alive, spec.url]
+    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:  # noqa: ARG002
+        return [program, *script("job_load"), str(home / _ORDER)]
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
         match = re.search(r"^lost: (\d{1,9})\s*$", report, re.MULTILINE | re.ASCII)

@@ -1,12 +1,15 @@
 """Load a server with jobs: each user posts a job, polls for its result, and posts the next job.
 
-The script prints `ready`, and starts when it reads a line. For each finished job, it prints
-`user,status,seconds,bytes`, where the seconds count from the post to the result. After SIGTERM, or when stdin is
-closed, the script drops unfinished jobs, and prints to stderr how many earlier jobs had no result, as in `lost: 3`.
+usage: python -P job_load.py ORDER
+
+The JSON file ORDER has the keys `url`, `users`, `timeout_s`, `keep_alive`, `headers` (pairs) and `body` (base64). The
+script prints `ready`, and starts when it reads a line. For each finished job, it prints `user,status,seconds,bytes`,
+where the seconds count from the post to the result. After SIGTERM, or when stdin is closed, the script drops unfinished
+jobs, and prints to stderr how many earlier jobs had no result, as in `lost: 3`.
 """
 
-import argparse
 import asyncio
+import base64
 import contextlib
 import gc
 import json
@@ -16,6 +19,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -32,8 +36,10 @@ MOST_BYTES = 64_000_000  # maximum size of a result; a job with a longer result 
 class JobLoad:
     """Users that each post one job after another to a URL."""
 
-    def __init__(self, url: str, timeout_s: float, request: Request) -> None:
-        self._url, self._timeout_s, self._request, self.lost = url, timeout_s, request, 0
+    def __init__(self, order: dict[str, Any]) -> None:
+        headers = tuple((name, value) for name, value in order["headers"])
+        self._request = Request("POST", headers, base64.b64decode(order["body"]))
+        self._url, self._timeout_s, self.lost = order["url"], order["timeout_s"], 0
 
     async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
         """Post jobs, one after the other, until cancelled."""
@@ -50,16 +56,16 @@ class JobLoad:
                 os.write(1, f"{user},{result.status},{took_s:.6f},{len(result.body)}\n".encode())
 
 
-async def _main(load: JobLoad, users: int, *, keep_alive: bool) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+async def _main(order: dict[str, Any]) -> None:
+    loop, stop, load = asyncio.get_running_loop(), asyncio.Event(), JobLoad(order)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     os.write(1, b"ready\n")
     if not await asyncio.to_thread(sys.stdin.readline):
         return
     loop.add_reader(0, stop.set)
     gc.freeze()
-    async with client(keep_alive=keep_alive) as session:
-        visits = [asyncio.create_task(load.visit(session, user)) for user in range(users)]
+    async with client(keep_alive=order["keep_alive"]) as session:
+        visits = [asyncio.create_task(load.visit(session, user)) for user in range(order["users"])]
         await stop.wait()
         for visit in visits:
             visit.cancel()
@@ -68,19 +74,8 @@ async def _main(load: JobLoad, users: int, *, keep_alive: bool) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--users", type=int, required=True)
-    parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("--keep-alive", action="store_true")
-    parser.add_argument("--headers", type=Path, help="a JSON file")
-    parser.add_argument("--body", type=Path)
-    parser.add_argument("url")
-    options = parser.parse_args()
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.suppress(BrokenPipeError):
-        headers = json.loads(options.headers.read_text()) if options.headers else {}
-        request = Request("POST", tuple(headers.items()), options.body.read_bytes() if options.body else b"")
-        jobs = JobLoad(options.url, options.timeout, request)
-        asyncio.run(_main(jobs, options.users, keep_alive=options.keep_alive))
+        asyncio.run(_main(json.loads(Path(sys.argv[1]).read_text())))
