@@ -49,7 +49,7 @@ WIDE = "Show all columns, including workers and CPU time per transaction."
 FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
-ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profile_command"}
+ELSEWHERE = {"lesson": "under_siege.lesson.command", "profile": "under_siege.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 

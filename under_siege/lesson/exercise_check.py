@@ -14,8 +14,8 @@ from under_siege import formatting
 from under_siege.judge.summary import Latency
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ClaimResult, ResultView, decide
-from under_siege.lesson.lesson_session import lesson_console
 from under_siege.lesson.measurement import LessonProgressBar
+from under_siege.lesson.session import lesson_console
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
 from under_siege.lesson.view import COLUMNS, MARKS
 from under_siege.measure.plan import Plan, make_plan

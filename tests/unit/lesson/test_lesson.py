@@ -24,7 +24,7 @@ from under_siege.lesson.claims import (
     decide_question,
     requirement,
 )
-from under_siege.lesson.lesson_session import WIDTH, overview
+from under_siege.lesson.session import WIDTH, overview
 from under_siege.lesson.step import (
     Choice,
     Claim,
@@ -270,7 +270,7 @@ def not_begun(*_: object) -> None:
 def test_a_step_whose_measurement_fails_shows_the_committed_result(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
+    monkeypatch.setattr("under_siege.lesson.session.measure", measured)
     pythons_are(monkeypatch, PYTHONS)
     ended = invoke("lesson", "7", "--answer", "B", folder=tmp_path)
     said = " ".join(ended.stdout.split())
@@ -284,7 +284,7 @@ def test_a_step_whose_measurement_fails_shows_the_committed_result(
 def test_an_error_of_the_default_python_ends_the_step_with_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
+    monkeypatch.setattr("under_siege.lesson.session.measure", not_begun)
     assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 

@@ -40,7 +40,7 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
         sys.exit(check(Path(args[1]), keep))
     if len(args) > 1:
         raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number or --all")
-    from under_siege.lesson.lesson_session import LessonSession, overview
+    from under_siege.lesson.session import LessonSession, overview
     from under_siege.lesson.step import LessonProgress, all_steps, find_step
 
     progress, steps = LessonProgress(keep), all_steps()
