@@ -31,9 +31,6 @@ from under_siege.suite.selection import suite_of
 from under_siege.trace.trace_run import RequestTracer, trace_servers
 
 SEED = 1
-USUAL_S = 0.08  # usual duration of a CPU-bound task; on a slower machine, sieges are longer
-LONGEST = 3.0  # largest factor for the duration of a step; the step then takes about a minute
-NOTICEABLE_S = 2.0  # minimum extension of a step; a shorter one is omitted
 CPU_SAMPLE_S = 0.3
 MORE_ROUNDS = 3  # maximum number of extra rounds while a claim is undecided
 
@@ -109,22 +106,29 @@ def _undecided_cases(question: Question, result: Result) -> Collection[Case]:
     return cases if decision.has_undecided else ()
 
 
+USUAL_TASK_S = 0.08  # usual duration of a CPU-bound task; on a slower machine, sieges are longer
+
+
 def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:
     """Return the plan with longer sieges if the machine is slow, or busy with other programs."""
     tasks = {case.task: expectations[case.work] for case in plan.cases}
     for name, task in tasks.items():
         say(f"A single task ({name}) takes {formatting.seconds(task.task_s)} on this machine.")
-    slow = max([1.0, *(task.task_s / USUAL_S for task in tasks.values() if task.cpu_s > task.task_s / 2)])
+    slow = max([1.0, *(task.task_s / USUAL_TASK_S for task in tasks.values() if task.cpu_s > task.task_s / 2)])
     time_s = plan.load.time_s or 0.0
     times = _slowdown(slow, plan.turns() * time_s, say)
     return replace(plan, load=replace(plan.load, time_s=round(times * time_s, 1)))
 
 
+LARGEST_SLOWDOWN = 3.0  # a step then takes about a minute
+LEAST_EXTENSION_S = 2.0  # a step is not extended by less time
+
+
 def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
     """Return the factor by which to lengthen a step if the machine is slow or busy, and announce the extra time."""
     other_work = min(0.99, psutil.cpu_percent(CPU_SAMPLE_S) / 100)
-    times = min(LONGEST, slow / (1 - other_work))
-    if (more_s := (times - 1) * total_s) < NOTICEABLE_S:
+    times = min(LARGEST_SLOWDOWN, slow / (1 - other_work))
+    if (more_s := (times - 1) * total_s) < LEAST_EXTENSION_S:
         return 1.0
     busy = f"Other programs use {formatting.share(other_work)} of the CPUs"
     say(f"{busy if other_work > OTHER_WORK else 'This machine is slow'}, so this step takes {more_s:.0f} s longer.")
