@@ -29,7 +29,7 @@ from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.host.system_packages import unmet
 from under_siege.judge.summary import Summary
-from under_siege.show import canvas, html_page
+from under_siege.show import html_page
 from under_siege.suite.strategies import read_strategy
 
 pytest_plugins = ("rerun",)
@@ -306,7 +306,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Chart specifications are still created; test_charts.py tests that they can be drawn.
     """
-    monkeypatch.setattr(canvas, "as_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(html_page, "for_page", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -120,7 +120,7 @@ class Report:
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
         """
-        from under_siege.show.canvas import as_png, check_aspect
+        from under_siege.show.charts import as_png, check_aspect
 
         check_suffix(path)
         check_aspect(aspect)
@@ -138,7 +138,7 @@ class Report:
             remedy = remedies.get(name, "use a result in which at least one case did not fail")
             raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
         svg = picture.alone(aspect)
-        write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
+        write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, aspect))
 
     def _pictures(self) -> Iterator[Figure]:
         if self.result.steps:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command import invoke
 from conftest import ROOT, SERVERS
-from golden_file import what_is_drawn
+from golden_file import texts_of
 
 from bench import bench
 
@@ -103,7 +103,7 @@ def test_documented_charts_are_up_to_date(
     drawn = ROOT / out if renew else tmp_path / Path(out).name
     assert invoke(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
     assert (page.parent / shown).resolve() == ROOT / out
-    assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
+    assert texts_of(ROOT / out) == texts_of(drawn)
 
 
 @pytest.mark.parametrize(("page", "name", "said"), on_every_page(QUOTED))

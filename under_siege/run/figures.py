@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from under_siege import formatting
 from under_siege.formatting import capitalized
@@ -16,11 +17,9 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.profile import view as profile_view
-from under_siege.run import chart_headlines
-from under_siege.run.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
-from under_siege.run.scatter import memory_chart, tradeoff_chart
+from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
-from under_siege.show.canvas import Drawing, Theme
+from under_siege.show.charts import Chart
 from under_siege.show.notes import of_siege
 from under_siege.show.view import Figure
 from under_siege.trace import view as trace_view
@@ -31,15 +30,12 @@ MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of
 MOST_STEPS = 600  # maximum number of points of a curve
 MOST_ON_SLIDE = 12
 _BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best in both metrics."
-_BRACKET = (
-    "Names at a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
-    "if the points are side by side."
-)
+_NUMBERS = "The numbers are those of the servers; faint points do not have rank 1."
 _WHY = (
     "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
     "run Python code. Each process has its own GIL."
 )
-_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
+_CEILING = "The dark line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
 def figures(comparison: Comparison) -> Iterator[Figure]:
@@ -82,7 +78,7 @@ def _overview(comparison: Comparison) -> Iterator[Figure]:
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
             "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
             "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
-            lambda theme: heat_map(cases, theme),
+            partial(heat_map, cases),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
         )
@@ -104,9 +100,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
                     f"{over.chart_name}-sweep",
                     _title(over, sweep, what),
                     _how(over, sweep, comparison),
-                    lambda theme, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
-                        comparison, places, along, over, theme
-                    ),
+                    partial(curves, comparison, places, sweep.along, over),
                     f"{capitalized(over.chart_title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.is_on_page,
                     conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
@@ -139,12 +133,10 @@ class Field:
     places: list[int]
     detail: float  # share of the marks to draw
 
-    def of(self, theme: Theme) -> Field:
-        """Return the field unchanged or, for a slide, a field with only its fastest cases, fastest first."""
-        if not theme.is_slide:
-            return self
+    def fastest(self, most: int = MOST_ON_SLIDE) -> Field:
+        """Return a field with only the fastest cases, fastest first."""
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
-        return Field(self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
+        return Field(self.comparison, by_rate[:most], self.detail)
 
     @property
     def cases(self) -> list[Summary]:
@@ -187,21 +179,23 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
         "Correct responses per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
         f"confidence interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does "
         f"not make them equal: more rounds may separate them.{_why(field)}",
-        lambda theme: throughput_chart(field.of(theme).cases, theme, field.of(theme).ceilings),
+        partial(_throughput, field),
         "Requests per second: " + _each(cases, _rate),
         headline=chart_headlines.of_throughput(cases),
+        on_slide=partial(_throughput, field.fastest()),
         conditions=conditions,
     )
     yield Figure(
         "pings",
         "Health-check latency under load",
-        f"How long a ping to the same server took under load. Each dot is {100 // dots} % of the pings, and "
-        "the solid line is the median. Further left is better. The ticks of the logarithmic axis are at powers of ten. "
+        f"How long a ping to the same server took under load. Each thin line is {100 // dots} % of the pings, and "
+        "the dark line is the median. Further left is better. The ticks of the logarithmic axis are at powers of ten. "
         + ("The dashed line shows how long one task takes without a server." if alone else ""),
-        lambda theme: _pings(field.of(theme), dots, theme),
+        partial(_pings, field, dots),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
         headline=chart_headlines.of_pings(cases, alone),
+        on_slide=partial(_pings, field.fastest(), dots),
         conditions=conditions,
     )
     if any(case.ping_s for case in cases):
@@ -214,8 +208,8 @@ def _tradeoff(field: Field, conditions: str) -> Figure:
         "tradeoff",
         "Throughput and health-check latency",
         "Further up means more throughput, and further left means shorter pings (p99): the upper left corner is best. "
-        f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_BRACKET}",
-        lambda theme: _scattered(field, theme),
+        f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_NUMBERS}",
+        partial(_tradeoff_chart, field),
         "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
         headline=chart_headlines.of_tradeoff(field.cases),
         conditions=conditions,
@@ -227,17 +221,16 @@ def _moments(field: Field, conditions: str) -> Figure:
     return Figure(
         "moments",
         "The course of the siege",
-        "The blue line counts responses, so its slope is the rate. The table's rate excludes the time before "
-        "nine of ten users have had a response. A step is a batch of responses that arrived at the same moment. Each "
-        "bar below the line is a ping, and its height is the latency: tall bars show that the server was blocked. At "
-        "the end, users send no new requests, so the bars get shorter. Dotted lines mark the scales; all rows have the "
-        "same scales. A siege lasts longer if responses take longer. The chart shows the first round without speed "
-        "adjustment; the table covers all rounds.",
-        lambda theme: moments_chart(
-            field.of(theme).cases, field.of(theme).rounds, int(MOST_STEPS * field.detail), theme
-        ),
+        "The blue line counts responses, so its slope is the rate. The table's rate excludes the time before nine of "
+        "ten users have had a response. A step is a batch of responses that arrived at the same moment. Each bar that "
+        "hangs below the line is a ping, and its length is the latency: long bars show that the server was blocked. "
+        "At the end, users send no new requests, so the bars get shorter. All rows have the same scales: responses on "
+        "the left, pings on the right. A siege lasts longer if responses take longer. The chart shows the first round "
+        "without speed adjustment; the table covers all rounds.",
+        partial(_moments_chart, field),
         "Correct responses in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
         headline=chart_headlines.of_moments(cases, field.rounds),
+        on_slide=partial(_moments_chart, field.fastest(MOST_ON_SLIDE // 2), columns=2),
         conditions=conditions,
     )
 
@@ -250,10 +243,11 @@ def _costs(field: Field, conditions: str) -> Iterator[Figure]:
     yield Figure(
         "memory",
         "Cost: memory",
-        f"Further up means more throughput, and further left means less memory.{star} {_BRACKET}",
-        lambda theme: memory_chart(field.of(theme).cases, theme),
+        f"Further up means more throughput, and further left means less memory.{star} {_NUMBERS}",
+        partial(charts.memory, cases),
         "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
         headline=chart_headlines.of_memory(cases),
+        on_slide=partial(charts.memory, field.fastest().cases),
         conditions=conditions,
     )
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
@@ -266,10 +260,11 @@ def _costs(field: Field, conditions: str) -> Iterator[Figure]:
         if task
         else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "
         "confidence interval.",
-        lambda theme: _cpu(field.of(theme), task, theme),
+        partial(_cpu, field, task),
         f"CPU time per response {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
+        on_slide=partial(_cpu, field.fastest(), task),
         conditions=conditions,
     )
 
@@ -286,19 +281,27 @@ def _why(field: Field) -> str:
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
 
-def _pings(field: Field, dots: int, theme: Theme) -> Drawing:
-    return pings_chart(field.cases, field.rounds, field.alone_s, dots, theme)
+def _throughput(field: Field) -> Chart:
+    return charts.throughput(field.cases, field.ceilings)
 
 
-def _scattered(field: Field, theme: Theme) -> Drawing:
+def _pings(field: Field, marks: int) -> Chart:
+    return charts.pings(field.cases, field.rounds, field.alone_s, marks)
+
+
+def _tradeoff_chart(field: Field) -> Chart:
     ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
-    return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, theme)
+    return charts.tradeoff(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None)
 
 
-def _cpu(field: Field, task: Estimate | None, theme: Theme) -> Drawing:
+def _moments_chart(field: Field, columns: int = 1) -> Chart:
+    return charts.moments(field.cases, field.rounds, int(MOST_STEPS * field.detail), columns)
+
+
+def _cpu(field: Field, task: Estimate | None) -> Chart:
     places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
     cases = [field.comparison.cases[place] for place in places]
-    return cpu_chart(cases, spent_beside(field.comparison, places, task), theme, beside_task=task is not None)
+    return charts.cpu(cases, spent_beside(field.comparison, places, task), beside_task=task is not None)
 
 
 def _first(field: Field, case: Summary) -> Round:

@@ -2,12 +2,13 @@
 
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import vl_convert
 
-from common.errors import BadInputError
 from under_siege.formatting import unbroken
 from under_siege.show import canvas
 
@@ -75,11 +76,10 @@ def as_svg(drawing: Drawing, theme: Theme) -> str:
     return re.sub("<[^>]+>", _in_tenths, svg)
 
 
-def for_page(drawing: Drawing, theme: Theme, alternative: str) -> str:
-    """Return the drawing as SVG for an HTML page: as wide as its container, with a text alternative."""
+def for_page(drawing: Drawing, theme: Theme) -> str:
+    """Return the drawing as SVG for an HTML page: as wide as its container."""
     svg = as_svg(drawing, theme)
-    inner = re.sub(r'^<svg\b(.*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg, count=1)
-    return inner.replace("<svg", f'<svg role="img" aria-label="{escaped(alternative)}"', 1)
+    return re.sub(r'^<svg\b(.*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg, count=1)
 
 
 def _in_tenths(tag: re.Match[str]) -> str:
@@ -288,13 +288,6 @@ class ChartFile:
         return _EDGE * 0.8 + self._conditions.height
 
 
-def as_png(svg: str, *, is_slide: bool) -> bytes:
-    """Return the image as PNG, with more pixels than the nominal size of the SVG, so that text is sharp."""
-    png: bytes = vl_convert.svg_to_png(svg, scale=1.5 if is_slide else 2)
-    return png
-
-
-def check_aspect(aspect: str | None) -> None:
-    """Raise BadInputError if the aspect ratio is neither None nor one of ASPECTS."""
-    if aspect is not None and aspect not in ASPECTS:
-        raise BadInputError(f"--aspect {aspect!r} is unknown; expected one of {', '.join(ASPECTS)}")
+def is_drawn(chart: Callable[..., Any]) -> bool:
+    """Return whether the function returns a Drawing for a theme, and not yet a Vega-Lite specification."""
+    return "theme" in signature(chart).parameters

@@ -13,7 +13,8 @@ from markupsafe import Markup, escape
 from under_siege.formatting import unbroken
 from under_siege.judge.metrics import METRICS
 from under_siege.record.record import Result
-from under_siege.show.canvas import NARROW, WIDE, for_page
+from under_siege.show import canvas
+from under_siege.show.charts import PAGE, PHONE, for_page
 from under_siege.show.view import Figure
 
 HERE = Path(__file__).parent
@@ -126,6 +127,7 @@ class PageFigure:
     names: str
     how: str
     conditions: str
+    alternative: str
     wide: Markup
     narrow: Markup
 
@@ -144,12 +146,15 @@ class Section:
 
 def drawn(picture: Figure) -> PageFigure:
     """Draw the chart for a page."""
-    wide, narrow = (
-        Markup(for_page(picture.draw(theme), theme, picture.alternative))  # noqa: S704 (escaped there)
-        for theme in (WIDE, NARROW)
-    )
+    if canvas.is_drawn(picture.chart):
+        drawings = [canvas.for_page(picture.chart(theme), theme) for theme in (canvas.WIDE, canvas.NARROW)]
+    else:
+        drawings = [for_page(picture.chart(), size) for size in (PAGE, PHONE)]
+    wide, narrow = map(Markup, drawings)  # Vega escapes texts
     headline, _, names = unbroken(picture.headline).partition("\n")
-    return PageFigure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
+    return PageFigure(
+        picture.title, headline, names, picture.how, picture.conditions, picture.alternative, wide, narrow
+    )
 
 
 GLOSSARY = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # slow imports, because of the charts
     from rich.console import RenderableType
 
-    from under_siege.show.canvas import Drawing, Theme
+    from under_siege.show.charts import Chart
 
 CsvValue = str | float | None
 STAR = "★"  # marks cells with Tone.BEST; in texts, each output format replaces it with its own mark
@@ -115,21 +115,26 @@ class Figure:
     name: str  # file name
     title: str  # title on the page
     how: str  # how to read the chart
-    draw: Callable[[Theme], Drawing]
+    chart: Callable[..., Any]  # returns a Chart or, for a theme, a Drawing
     alternative: str  # text alternative
     on_page: bool = True  # whether the page shows the chart; every chart can be written to a file
     headline: str = ""  # the finding; a second line may list names
     conditions: str = ""  # conditions of the measurement
+    on_slide: Callable[[], Chart] | None = None  # a chart with fewer marks, or None to show the same chart
     section: str = ""  # heading of the section of the page
     in_terminal: RenderableType | None = None  # the chart in block characters, or None if a terminal lacks it
 
     def alone(self, aspect: str | None = None) -> str:
         """Return the chart with its headline and conditions as SVG, for a file or a slide."""
-        from under_siege.show.canvas import ChartFile
+        from under_siege.show import canvas
+        from under_siege.show.charts import for_file
 
-        title, _, under = (self.headline or self.title).partition("\n")
-        frame = ChartFile(title, self.conditions, aspect, under)
-        return frame.around(self.draw(frame.theme))
+        title, _, names = (self.headline or self.title).partition("\n")
+        if canvas.is_drawn(self.chart):
+            frame = canvas.ChartFile(title, self.conditions, aspect, names)
+            return frame.around(self.chart(frame.theme))
+        chart = self.on_slide if aspect is not None and self.on_slide is not None else self.chart
+        return for_file(chart(), title, [names, self.conditions], aspect)
 
 
 @dataclass(frozen=True, slots=True)

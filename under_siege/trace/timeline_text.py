@@ -11,14 +11,14 @@ _MOST_NAMES = 3  # maximum number of names in line 1 of the headline; if exceede
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
-def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name in plain words, the file name (only its number if `is_narrow` or `is_plain`) and the settings."""
+def full_name(timeline: Timeline, *, is_plain: bool = False) -> str:
+    """Return the name in plain words, the file name (only its number if `is_plain`) and the settings."""
     plain = in_plain_words(timeline.server, timeline.title)
     if is_plain:
         brief = in_brief(timeline.server, timeline.server, timeline.title)
         name = plain if brief == timeline.server else brief
     else:
-        name = with_name(plain, timeline.server, is_narrow=is_narrow)
+        name = with_name(plain, timeline.server)
     return " · ".join([name, *timeline.settings])
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -12,8 +13,8 @@ from under_siege.paths import PROGRAM
 from under_siege.record.record import Result
 from under_siege.show.notes import of_traces
 from under_siege.show.view import Figure, Paragraph, View
+from under_siege.trace.charts import slide, timeline_chart
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, axis_end_s, grouped, timelines
-from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import full_name, heading, headline, missing, request_sentence, summary_line
 
 HOW_TO_READ = (
@@ -65,16 +66,17 @@ def view(result: Result, *, side_by_side: bool = False) -> View:
 
 def figure(result: Result, *, side_by_side: bool = False) -> Figure:
     """Return the chart of all timelines, grouped by pattern or side by side."""
-    drawn, absent = timelines(result.traces), missing(result)
+    drawn = timelines(result.traces)
     columns = min(2, len(drawn)) if side_by_side else 1
     return Figure(
         "timeline",
         "",
         _how_to_read(result, drawn),
-        lambda theme: timeline_chart(drawn, theme, columns, absent),
+        partial(timeline_chart, drawn, columns),
         "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
         headline=headline(drawn),
         conditions=of_traces(result),
+        on_slide=partial(slide, drawn, columns),
         section="What ran when",
         in_terminal=_Charts(result, side_by_side=side_by_side),
     )
@@ -87,7 +89,8 @@ def _how_to_read(result: Result, drawn: Sequence[Timeline]) -> str:
     longer = f" Under siege, {who} requests all the time, so requests take longer than here." if users else ""
     asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
     why = f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""
-    return f"{HOW_TO_READ}{dotted}{ONE_BURST}{longer}{why}"
+    absent = "".join(f"\n{sentence}." for sentence in missing(result))
+    return f"{HOW_TO_READ}{dotted}{ONE_BURST}{longer}{absent}{why}"
 
 
 def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableType]:
