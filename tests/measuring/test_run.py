@@ -44,6 +44,7 @@ KEYS = {
     "speed",
     "best",
     "ready_s",
+    "metrics",
 }
 LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50, 95, 99) for end in ("low", "high"))}
 
