@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -355,26 +355,6 @@ def in_words(least_s: float, most_s: float) -> str:
     return f"about {most}" if most_s < 1.3 * least_s or most == least else f"{least} to {most}"
 
 
-def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """For each job for which the given time is too short, return the slowest case and the seconds that it needs."""
-    needed: dict[object, tuple[Case, float]] = {}
-    for case in plan.cases:
-        least_s = most_needed_s(case.users, expectations[case.work])
-        if plan.load.time_s is not None and plan.load.time_s < least_s > needed.get(case.job, (case, 0.0))[1]:
-            needed[case.job] = case, float(math.ceil(least_s))
-    return needed.values()
-
-
-def long_responses(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """For each request to a user's application with a long response, return the case and how long it takes."""
-    slow: dict[object, tuple[Case, float]] = {}
-    for case in plan.cases:
-        task_s = expectations[case.work].task_s
-        if not plan.suite.has_task and plan.load.time_s is None and task_s > 1 and case.users * task_s > LONG_S:
-            slow.setdefault(case.job, (case, task_s))
-    return slow.values()
-
-
 def say_how_long(
     plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
 ) -> None:
@@ -383,18 +363,7 @@ def say_how_long(
     Args:
         most_s: the time budget of a run whose number of rounds is not fixed.
     """
-    for case, least_s in too_short_for(plan, expectations):
-        what = case.task or plan.load_of(case).path
-        watcher.warn(
-            f"--time {plan.load.time_s:g}s is too short for {what} with {case.users} users: "
-            f"use --time auto, or {least_s:.0f}s or more"
-        )
-    for case, task_s in long_responses(plan, expectations):
-        users = max(1, round(LONG_S / task_s * usable_cpus() / 2))
-        watcher.warn(
-            f"one response of {plan.load_of(case).path} takes {task_s:.0f} s; if a server handles one request at a "
-            f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"
-        )
+    _warn_of_long_tasks(plan, expectations, watcher)
     if plan.load.requests is not None:
         return
     rounds = LEAST_ROUNDS if most_s < math.inf else plan.rounds
@@ -406,3 +375,22 @@ def say_how_long(
         return
     sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
     watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
+
+
+def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: ProgressListener) -> None:
+    """Warn about each job for which the given time is too short, or whose users wait long for their first response."""
+    needed_s = {case: most_needed_s(case.users, expectations[case.work]) for case in plan.cases}
+    slowest = {case.job: case for case in sorted(plan.cases, key=needed_s.__getitem__)}
+    for case in slowest.values():
+        what, task_s, time_s = case.task or plan.load_of(case).path, expectations[case.work].task_s, plan.load.time_s
+        if time_s is not None and time_s < needed_s[case]:
+            watcher.warn(
+                f"--time {time_s:g}s is too short for {what} with {case.users} users: "
+                f"use --time auto, or {math.ceil(needed_s[case])}s or more"
+            )
+        elif time_s is None and not plan.suite.has_task and task_s > 1 and case.users * task_s > LONG_S:
+            users = max(1, round(LONG_S / task_s * usable_cpus() / 2))
+            watcher.warn(
+                f"one response of {what} takes {task_s:.0f} s; if a server handles one request at a "
+                f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"
+            )
