@@ -129,7 +129,7 @@ def test_a_cancellation_takes_precedence_over_the_error_of_a_taken_port(cancelle
 class EndedProcess:
     """A server process that has ended."""
 
-    pid, process = 1, SimpleNamespace(stdout=None, stderr=None)
+    pid, stdout, stderr = 1, None, None
 
     async def stop(self, grace_s: float) -> None:
         """Stop nothing."""

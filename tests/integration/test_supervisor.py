@@ -64,9 +64,9 @@ def test_stopping_a_process_without_daemons_also_ends_its_child_processes() -> N
     words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
     other = ManagedProcess(["sleep", "600"], environment=os.environ)
     first = ManagedProcess(words, environment=os.environ, may_hide=False)
-    child_pid = int(first.process.stdout.readline())
+    child_pid = int(first.stdout.readline())
     asyncio.run(first.stop())
-    assert first.process.wait() == 3  # its SIGTERM handler ran
+    assert first.reap() == 3  # its SIGTERM handler ran
     wait_until(lambda: gone_pid(child_pid))
     asyncio.run(other.stop())
 
@@ -122,7 +122,7 @@ def test_the_supervisor_reaps_ended_orphans() -> None:
     forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
     forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
     process = ManagedProcess([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
-    assert process.process.stdout.readline() == b"forked\n"
+    assert process.stdout.readline() == b"forked\n"
     wait_until(lambda: not current_supervisor().orphans())  # the supervisor adopts orphans
     asyncio.run(process.stop())
 
@@ -130,13 +130,13 @@ def test_the_supervisor_reaps_ended_orphans() -> None:
 def test_a_supervised_process_has_the_exit_status_and_output_of_a_normal_child() -> None:
     process = started("-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
     assert asyncio.run(process.wait(20))
-    assert (process.process.stdout.read(), process.process.stderr.read()) == (b"out\n", b"err\n")
-    assert process.process.wait() == 7
+    assert (process.stdout.read(), process.stderr.read()) == (b"out\n", b"err\n")
+    assert process.reap() == 7
     asyncio.run(process.stop())
     killed = started("-c", DAEMON)
     os.kill(killed.pid, signal.SIGKILL)
     assert asyncio.run(killed.wait(20))
-    assert killed.process.wait() == -signal.SIGKILL
+    assert killed.reap() == -signal.SIGKILL
     asyncio.run(killed.stop())
 
 
@@ -148,9 +148,9 @@ def test_a_missing_program_raises_file_not_found() -> None:
 def test_the_supervisor_ignores_stop_signals() -> None:
     process = started("-c", DAEMON)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(process.process.supervisor.pid, number)
+        os.kill(process.supervisor.pid, number)
         next_process = started("-c", "print('fine')")
-        assert next_process.process.supervisor is process.process.supervisor
+        assert next_process.supervisor is process.supervisor
         asyncio.run(next_process.stop())
         wait_until(lambda pid=next_process.pid: not psutil.pid_exists(pid))  # not even as a zombie
     asyncio.run(process.stop())
@@ -163,13 +163,13 @@ def test_a_server_that_kills_its_parent_does_not_affect_later_processes() -> Non
     wait_until(lambda: gone_pid(killer.pid))
     next_process = started("-c", "print('fine')")
     assert asyncio.run(next_process.wait(20))
-    assert next_process.process.stdout.read() == b"fine\n"
+    assert next_process.stdout.read() == b"fine\n"
     asyncio.run(next_process.stop())
 
 
 def test_a_server_that_stops_its_parent_does_not_affect_later_processes() -> None:
     stopper = started("-c", f"import os; os.kill(os.getppid(), {signal.SIGSTOP:d}); {DAEMON}")
-    wait_until(lambda: psutil.Process(stopper.process.supervisor.pid).status() == psutil.STATUS_STOPPED)
+    wait_until(lambda: psutil.Process(stopper.supervisor.pid).status() == psutil.STATUS_STOPPED)
     next_process = started("-c", "print('fine')")
     assert asyncio.run(next_process.wait(20))
     asyncio.run(next_process.stop())

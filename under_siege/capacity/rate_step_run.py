@@ -134,7 +134,7 @@ class Generator:
 
     @property
     def _stdin(self) -> IO[bytes]:
-        stdin: IO[bytes] | None = self._process.process.stdin
+        stdin: IO[bytes] | None = self._process.stdin
         assert stdin is not None
         return stdin
 
@@ -166,7 +166,7 @@ async def generator() -> AsyncIterator[Generator]:
         load_generator.take(line, arrived_s)
 
     async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False) as process:
-        load_generator = Generator(process, Tail(process.process.stderr))
+        load_generator = Generator(process, Tail(process.stderr))
         yield load_generator
 
 

@@ -84,7 +84,7 @@ class RestartableBroker:
 
 def _start(command: list[str]) -> ManagedProcess:
     managed = ManagedProcess(command, environment=server_environment())
-    for stream in (managed.process.stdout, managed.process.stderr):
+    for stream in (managed.stdout, managed.stderr):
         Tail(stream)  # drains the pipe, so that the process never blocks on it
     return managed
 

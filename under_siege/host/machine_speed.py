@@ -41,8 +41,8 @@ async def script_process(
     """While the context is active, run one of the subprocess scripts, and call `take` for each line of its output."""
     process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
     try:
-        assert process.process.stdout is not None
-        with reading_lines(process.process.stdout.fileno(), take):
+        assert process.stdout is not None
+        with reading_lines(process.stdout.fileno(), take):
             yield process
     finally:
         await process.stop(grace_s=0)
@@ -173,10 +173,10 @@ class LoneTaskTimer:
     async def _run_once(self) -> bool:
         before, process = len(self._lines), self.process
         assert process is not None
-        assert process.process.stdin is not None
+        assert process.stdin is not None
         try:
-            process.process.stdin.write(b"\n")
-            process.process.stdin.flush()
+            process.stdin.write(b"\n")
+            process.stdin.flush()
         except OSError:  # the process has ended
             return False
         await until(lambda: len(self._lines) > before or process.ended(), self._timeout_s, look_s=0.002)
@@ -191,7 +191,7 @@ async def lone_task_timer(
     worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
     async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
         worker.process = process
-        Tail(process.process.stderr)  # drains the pipe, so that the process never blocks
+        Tail(process.stderr)  # drains the pipe, so that the process never blocks
         yield worker
 
 

@@ -16,9 +16,9 @@ from typing import IO, Any
 import psutil
 
 from common.errors import BadInputError
-from under_siege.host.process_tree import descendants, inherited, is_resource_tracker, pids_with_variable
+from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TIDY_S
-from under_siege.host.supervisor_client import Child
+from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.result_file import legible
 
 LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
@@ -125,7 +125,10 @@ def how_it_ended(status: int) -> str:
 
 
 class ManagedProcess:
-    """A process that leads its own session, as a child of the supervisor."""
+    """A process that leads its own session, as a child of the supervisor.
+
+    `stdin`, `stdout` and `stderr` are the bench's ends of its pipes, or None. `returncode` is None until `reap`.
+    """
 
     def __init__(
         self,
@@ -138,13 +141,47 @@ class ManagedProcess:
         folder: Path | None = None,
     ) -> None:
         self._mark, self._may_hide = uuid.uuid4().hex, may_hide
-        self.process = Child(command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, folder=folder)
-        self.pid = self.process.pid
+        self.supervisor = current_supervisor()
+        self.returncode: int | None = None
+        with contextlib.ExitStack() as theirs:
+            self.stdin, reads = _stream(stdin, theirs, we_write=True)
+            self.stdout, writes = _stream(stdout, theirs)
+            self.stderr, complains = _stream(subprocess.PIPE, theirs)
+            try:
+                own_environment, streams = {**environment, MARK: self._mark}, [reads, writes, complains]
+                self.pid = self.supervisor.start(command, own_environment, streams, folder)
+            except BaseException:
+                self._close()
+                raise
         self._began_s = psutil.Process(self.pid).create_time()  # the process exists until it is reaped
 
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused.
+
+        If the supervisor was killed, return the status of a killed process.
+        """
+        if self.returncode is None and self.supervisor.is_lost():
+            return -signal.SIGKILL
+        return exit_status(self.pid) if self.returncode is None else self.returncode
+
+    def reap(self) -> int:
+        """Wait for the end of the process, let the system reuse its pid, and return its exit status."""
+        while self.returncode is None:
+            if (status := self.poll()) is None:
+                time.sleep(LOOK_S)
+            else:
+                self.returncode = status
+                self.supervisor.reap(self.pid)
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless the process has been reaped."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
     def ended(self) -> bool:
-        """Return whether the process has ended; don't reap it, so that its pid can't be reused."""
-        return self.process.poll() is not None
+        return self.poll() is not None
 
     async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
         """Wait for the end of the process; return whether it ended within the limit."""
@@ -153,7 +190,7 @@ class ManagedProcess:
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Send SIGTERM, wait, then send SIGKILL to the process group and to processes that left it."""
         if not self.ended():
-            self.process.terminate()
+            self.terminate()
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
         # Python's resource trackers remove the semaphores of the other processes once those have ended.
@@ -162,13 +199,20 @@ class ManagedProcess:
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait()
+        self.reap()
         deadline_s = time.monotonic() + GRACE_S
         while (left := self._left()) and time.monotonic() < deadline_s:
             _kill(left)
             await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
-        self.process.close()
-        self.process.supervisor.end_if_idle()
+        self._close()
+        self.supervisor.end_if_idle()
+
+    def _close(self) -> None:
+        """Close the bench's ends of the pipes."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # the process did not read everything
+                    stream.close()
 
     def _left(self) -> list[psutil.Process]:
         """Return the processes that have the mark, and unmarked orphans that are younger than this process.
@@ -178,11 +222,24 @@ class ManagedProcess:
         """
         left = processes(pids_with_variable(MARK, self._mark))
         if self._may_hide:
-            for orphan in self.process.supervisor.orphans():
+            for orphan in self.supervisor.orphans():
                 with contextlib.suppress(psutil.Error):
                     if orphan.create_time() >= self._began_s and inherited(orphan.pid, MARK) is None:
                         left += [orphan, *offspring(orphan.pid)]
         return [process for process in left if _works(process)]
+
+
+def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
+    """Return the bench's end of a pipe, if any, and the process's descriptor, which `theirs` closes if it is new."""
+    if not isinstance(wanted, int):
+        return None, wanted.fileno()
+    if wanted == subprocess.DEVNULL:
+        null = os.open(os.devnull, os.O_RDWR)
+        theirs.callback(os.close, null)
+        return None, null
+    reads, writes = os.pipe()
+    theirs.callback(os.close, reads if we_write else writes)
+    return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)
 
 
 def _last_error(output: str) -> str:
@@ -206,7 +263,7 @@ async def run_command(
         BadInputError: the command failed, or took too long.
     """
     process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
-    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
+    outputs = Tail(process.stdout), Tail(process.stderr)
     try:
         in_time = await process.wait(COMMAND_LIMIT_S)
     finally:
@@ -214,7 +271,7 @@ async def run_command(
     await until(lambda: not any(output.reading() for output in outputs), 1.0)
     if not in_time:
         raise BadInputError(f"it took longer than {COMMAND_LIMIT_S:.0f} s")
-    if process.process.returncode != 0:
+    if process.returncode != 0:
         raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:LONGEST_REASON])
 
 

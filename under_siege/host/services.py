@@ -84,7 +84,7 @@ class Services:
         """Raise CaseFailedError if a needed service has died."""
         for name in needs:
             running = self._running.get(name)
-            if running is not None and (status := running.process.process.poll()) is not None:
+            if running is not None and (status := running.process.poll()) is not None:
                 how = f"{how_it_ended(status)} during the run; {last_line(running.output())}"
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {how}")
 
@@ -143,7 +143,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
         options = [word.format(**places) for word in shlex.split(service.options)]
         process = ManagedProcess([*as_user, program, *options], environment=environment, folder=folder)
         try:
-            tails = Tail(process.process.stdout), Tail(process.process.stderr)
+            tails = Tail(process.stdout), Tail(process.stderr)
             running = _Running(process, tails, service.address.format(**places))
             await _accepts_connections(running, service.name, places["port"])
             yield running

@@ -1,4 +1,4 @@
-"""Start processes as children of the supervisor, with an interface like that of `subprocess.Popen`."""
+"""The bench's end of the socket to its supervisor, which starts all processes."""
 
 import atexit
 import contextlib
@@ -10,15 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
-from under_siege.host.process_tree import children, exit_status
-from under_siege.host.supervisor import LIMIT_S, LOOK_S, MOST_BYTES
+from under_siege.host.process_tree import children
+from under_siege.host.supervisor import LIMIT_S, MOST_BYTES
 from under_siege.paths import PACKAGE
 
 TIMEOUT_S = 0.5
@@ -147,73 +146,3 @@ def another_supervisor() -> Iterator[None]:
         for supervisor in _SUPERVISORS:
             supervisor.end_if_idle()
         _SUPERVISORS[:] = former
-
-
-class Child:
-    """A process that leads its own session. `stdin`, `stdout` and `stderr` are None unless they are pipes."""
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        stdin: int,
-        stdout: int | IO[bytes],
-        folder: Path | None,
-    ) -> None:
-        self.supervisor = current_supervisor()
-        self.returncode: int | None = None
-        with contextlib.ExitStack() as theirs:
-            self.stdin, reads = _stream(stdin, theirs, we_write=True)
-            self.stdout, writes = _stream(stdout, theirs)
-            self.stderr, complains = _stream(subprocess.PIPE, theirs)
-            try:
-                self.pid = self.supervisor.start(argv, environment, [reads, writes, complains], folder)
-            except BaseException:
-                self.close()
-                raise
-
-    def poll(self) -> int | None:
-        """Return the exit status, or None while the process runs; don't reap it, so that its pid can't be reused.
-
-        If the supervisor was killed, return the status of a killed process.
-        """
-        if self.returncode is None and self.supervisor.is_lost():
-            return -signal.SIGKILL
-        return exit_status(self.pid) if self.returncode is None else self.returncode
-
-    def wait(self) -> int:
-        """Wait for the end of the process, reap it, and return its exit status."""
-        while self.returncode is None:
-            if (status := self.poll()) is None:
-                time.sleep(LOOK_S)
-            else:
-                self.returncode = status
-                self.supervisor.reap(self.pid)
-        return self.returncode
-
-    def terminate(self) -> None:
-        """Send SIGTERM, unless the process has been reaped."""
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
-
-    def close(self) -> None:
-        """Close the bench's ends of the pipes."""
-        for stream in (self.stdin, self.stdout, self.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # the process did not read everything
-                    stream.close()
-
-
-def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
-    """Return the bench's end of a pipe, if any, and the process's descriptor, which `theirs` closes if it is new."""
-    if not isinstance(wanted, int):
-        return None, wanted.fileno()
-    if wanted == subprocess.DEVNULL:
-        null = os.open(os.devnull, os.O_RDWR)
-        theirs.callback(os.close, null)
-        return None, null
-    reads, writes = os.pipe()
-    theirs.callback(os.close, reads if we_write else writes)
-    return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)

@@ -114,7 +114,7 @@ class LoadRun:
             with os.fdopen(theirs, "wb") as stdout:
                 stdin = subprocess.PIPE if driver.waits_to_begin else subprocess.DEVNULL
                 process = self._process(command, stdin=stdin, stdout=stdout)
-            report = Tail(process.process.stderr)
+            report = Tail(process.stderr)
             try:
                 if driver.waits_to_begin:
                     await _until_ready(process, terminal, driver.name)
@@ -159,7 +159,7 @@ class LoadRun:
             record.load_s = time.monotonic() - began_s
             used_s = _cpu_s(process.pid)
             record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
-            process.process.terminate()  # siege stops and prints its summary
+            process.terminate()  # siege stops and prints its summary
             await process.wait(LIFT_LIMIT_S)
             read_the_rest()
         if has_count:
@@ -204,7 +204,7 @@ class LoadRun:
         limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + driver.start_s + OVERRUN_S
         command = await asyncio.to_thread(self._command, spec)  # writing many paths must not delay a ping
         began_s, process = time.monotonic(), self._process(command)
-        stdout, stderr, awake = Tail(process.process.stdout), Tail(process.process.stderr), Wakefulness(process.pid)
+        stdout, stderr, awake = Tail(process.stdout), Tail(process.stderr), Wakefulness(process.pid)
         try:
             while not process.ended() and time.monotonic() < began_s + limit_s:
                 awake.sample()
@@ -214,7 +214,7 @@ class LoadRun:
                 raise CaseFailedError(f"{driver.name}_failed", f"{driver.name} did not finish within {limit_s:.0f} s")
             await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
             used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it exists until it is reaped
-            output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), self._tool.results())
+            output = ToolOutput(process.poll() or 0, stdout.text(), stderr.text(), self._tool.results())
         finally:
             await process.stop(grace_s=0)
             texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in self._tool.results().values())
@@ -271,9 +271,9 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
 def _let_begin(process: ManagedProcess) -> float:
     """Tell a waiting tool to begin, and return the CPU seconds that it had used by then."""
     start_cpu_s = _cpu_s(process.pid) or 0.0
-    assert process.process.stdin is not None
-    process.process.stdin.write(b"go\n")
-    process.process.stdin.flush()
+    assert process.stdin is not None
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
     return start_cpu_s
 
 
@@ -327,10 +327,10 @@ async def compute_bare(
     started_s = time.monotonic()
     command = [python.path, *script("no_server_baseline"), *options]
     process = ManagedProcess(command, environment=server_environment(), folder=folder)
-    errors = Tail(process.process.stderr)
+    errors = Tail(process.stderr)
     try:
-        assert process.process.stdout is not None
-        with reading_lines(process.process.stdout.fileno(), lines.take):
+        assert process.stdout is not None
+        with reading_lines(process.stdout.fileno(), lines.take):
             limit_s = ready_limit_s(processes, expected)
             if not await until(lambda: lines.began_s > 0 or process.ended(), limit_s):
                 raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
@@ -350,7 +350,7 @@ async def compute_bare(
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
     await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep stderr open
-    how = how_it_ended(process.process.wait())
+    how = how_it_ended(process.reap())
     return CaseFailedError("died", f"the process that measures the ceiling {how}; {last_line(errors.text())}")
 
 

@@ -81,8 +81,8 @@ class Server:
         self.started_s = time.monotonic()
         self._began_s = time.time() - CLOCK_STEP_S
         self._started = _begun(self._start) if self._start is not None else None
-        self._stderr = Tail(self._started.process.stderr) if self._started else None
-        self._stdout = Tail(self._started.process.stdout) if self._started else None
+        self._stderr = Tail(self._started.stderr) if self._started else None
+        self._stdout = Tail(self._started.stdout) if self._started else None
         # A command with its own address may start the server on another machine, for example with ssh.
         self.pid = self._started.pid if self._started and self._port is not None else None
 
@@ -115,7 +115,7 @@ class Server:
 
     def exit_status(self) -> int | None:
         """Return the exit status (negative for a signal), or None if the server is running or its status is unknown."""
-        return self._started.process.poll() if self._started else None
+        return self._started.poll() if self._started else None
 
     def last_words(self) -> str:
         """Return the last lines of stderr."""
@@ -175,9 +175,9 @@ class Server:
     async def _death(self) -> CaseFailedError:
         assert self._started is not None
         assert self._stderr is not None
-        stderr, process = self._stderr, self._started.process
+        stderr, process = self._stderr, self._started
         await until(lambda: not stderr.reading(), 1.0)  # a running child may keep stderr open
-        status = process.wait()
+        status = process.reap()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
         error, quoted = self._last_error(), last_line(stderr.text(), self._stdout.text() if self._stdout else "")
@@ -281,7 +281,7 @@ class Server:
         """
         if self._started is None or self._port is None:
             return
-        supervisor = self._started.process.supervisor
+        supervisor = self._started.supervisor
         try:
             is_own = bool(listeners(self._started.pid, self._port))
         except psutil.Error:  # the system does not tell

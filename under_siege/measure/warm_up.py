@@ -143,7 +143,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         requests, order = None if spec.requests is None else count, tuple(range(len(spec.mix)))
         alone = replace(spec, users=1, threads=1, requests=requests, url=f"http://{address}/", paths=(), order=order)
         process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False)
-        stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
+        stdout, stderr = Tail(process.stdout), Tail(process.stderr)
         try:
             await asyncio.wait_for(done, FIRST_LIMIT_S)
         except TimeoutError:

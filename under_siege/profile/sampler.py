@@ -145,7 +145,7 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
     """Write the stacks of a process to a file; return None, or the error if that failed."""
     command = record_command(pid, options, duration_s, file)
     process = ManagedProcess(command, environment=os.environ, may_hide=False)
-    stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
+    stdout, stderr = Tail(process.stdout), Tail(process.stderr)
     try:
         has_ended = await process.wait(duration_s + LATEST_S)
     finally:

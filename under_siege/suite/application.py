@@ -86,7 +86,7 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
 async def _output(command: list[str], folder: Path, limit_s: float) -> tuple[str, str]:
     """Run a command and return its stdout and stderr; stop it and raise TimeoutError if it takes too long."""
     process = ManagedProcess(command, environment=os.environ, folder=folder)
-    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
+    outputs = Tail(process.stdout), Tail(process.stderr)
     try:
         if not await process.wait(limit_s):
             raise TimeoutError

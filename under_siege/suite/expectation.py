@@ -135,7 +135,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
     command = [python.path, *script("expected_answer"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
-        errors = Tail(trial.process.stderr)
+        errors = Tail(trial.stderr)
         try:
             if not await trial.wait(LIMIT_S):
                 raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; use a shorter task")
@@ -144,7 +144,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         await until(lambda: not errors.reading(), 1.0)
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         printed = output.read().decode(errors="replace").splitlines()
-    if trial.process.returncode != 0:
+    if trial.returncode != 0:
         lines = [line for line in errors.text().splitlines() if line.strip()] or ["the task terminated the process"]
         if lines[-1].startswith("trial: "):
             raise BadInputError(lines[-1].removeprefix("trial: "))

@@ -139,7 +139,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
     with TemporaryFile() as output:
         command = [python.path, *script("task_profiler"), task]
         profiler = ManagedProcess(command, environment=server_environment(), stdout=output)
-        errors = Tail(profiler.process.stderr)
+        errors = Tail(profiler.stderr)
         try:
             steps, stopped = await _follow(profiler, output, limit_s)
         finally:
