@@ -8,22 +8,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import msgspec
 import pytest
 from conftest import SERVERS, SUPPORT
 
 from common.task import BUILTIN_TASKS
-from under_siege.show.formats.table import rendered
-from under_siege.subprocess_scripts import task_profiler
-from under_siege.suite.strategies import all_strategies
-from under_siege.try_task.recommendations import GIL_HELD_RATIO
-from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
-from under_siege.try_task.view import view
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -111,34 +102,6 @@ def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> Non
     )
 
 
-@pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "released"])
-def test_the_time_of_two_parallel_tasks_ignores_one_run_at_another_cpu_speed(
-    usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one of the parallel runs, the CPU speed is different. A single task always takes 1.8 s."""
-    took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
-    monkeypatch.setattr(task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
-    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
-    found = task_profiler._threads("any")
-    assert (found["alone_s"], found["two_s"]) == (1.8, usual_s)
-
-
-@pytest.mark.parametrize("times", [0.5, 2.0])
-@pytest.mark.parametrize(("holds_gil", "two_s"), [(True, 4.0), (False, 2.5)])
-def test_single_runs_at_another_cpu_speed_do_not_change_whether_the_gil_is_reported_as_held(
-    holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The task waits for 0.5 s and computes for 1.5 s; in single runs, it computes for 1.5 s × `times`."""
-    computed_s = 1.5 * times
-    monkeypatch.setattr(
-        task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
-    )
-    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
-    found = msgspec.convert(task_profiler._threads("any"), ThreadRuns)
-    assert found.alone_s == pytest.approx(2.0)
-    assert (found.two_s > GIL_HELD_RATIO * found.alone_s) == holds_gil
-
-
 @pytest.mark.measures
 def test_a_task_that_holds_the_gil_in_c_is_reported_to_delay_all_threads(run_try: Try) -> None:
     ended = run_try("holds_the_gil_in_c")
@@ -212,69 +175,6 @@ def test_the_cost_of_sending_a_large_result_between_processes_is_reported(run_tr
     assert re.search(
         r"^8_\S+ +worth a run +every core computes, and nothing is sent between processes", said, re.MULTILINE
     )
-
-
-def found(**steps: object) -> TaskProfile:
-    """Return the profile of a task that holds the GIL for 100 ms on a machine with four CPUs."""
-    usual = {
-        "alone": FirstRun(wall_s=0.1, cpu_s=0.1, answer="x"),
-        "again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
-        "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
-        "process": WorkerRun(costs_s=0.001),
-    }
-    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
-
-
-def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
-    monkeypatch.setattr("under_siege.try_task.task_profile.profile_task", profile)
-    ended = run_cli("try")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert re.findall(r"^(\w+), under Python", ended.stdout, re.MULTILINE) == list(BUILTIN_TASKS)
-
-
-def advice_text(of: TaskProfile) -> str:
-    return rendered(view(of, all_strategies()))
-
-
-def test_cpu_use_of_other_programs_is_reported() -> None:
-    assert "other programs used 43 % of the CPUs" in flat(advice_text(found(machine=OtherPrograms(others_pct=43.2))))
-    assert "other programs" not in advice_text(found(machine=OtherPrograms(others_pct=3.0)))
-    assert "other programs" not in advice_text(found())
-
-
-def test_cpu_use_of_other_programs_excludes_the_task_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
-    times = namedtuple("times", "user system children_user children_system")
-    monkeypatch.setattr(task_profiler.psutil, "cpu_count", lambda: 2)
-    monkeypatch.setattr(task_profiler.time, "sleep", lambda _s: None)
-    now = {"s": 100.0, "all": cpu_times(10, 1, 50, 1, 5), "own": times(1, 0, 0, 0)}
-    monkeypatch.setattr(task_profiler.time, "monotonic", lambda: now["s"])
-    monkeypatch.setattr(task_profiler.psutil, "cpu_times", lambda: now["all"])
-    monkeypatch.setattr(task_profiler.os, "times", lambda: now["own"])
-    machine = task_profiler._Machine()
-    now.update(s=110.0, all=cpu_times(21, 4, 54, 3, 7), own=times(5, 1, 2, 1))
-    assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
-
-
-def test_the_gil_use_of_a_multithreaded_task_is_reported_as_unknown() -> None:
-    shown = advice_text(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
-    assert "using 3.8 CPUs with threads of its own" in shown
-    assert "unknown: the task has threads of its own" in shown
-    assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
-    some = advice(advice_text(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
-    assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
-
-
-@pytest.mark.parametrize(
-    ("first_s", "others_s", "expected"),
-    [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
-)
-def test_a_task_with_a_much_longer_first_run_is_reported_as_possibly_cached(
-    first_s: float, others_s: float, expected
-) -> None:
-    again = RepeatedRuns(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
-    assert ("cached?" in advice_text(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == expected
 
 
 def test_an_endless_task_is_stopped_at_the_time_limit(run_try: Try) -> None:

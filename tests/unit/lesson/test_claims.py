@@ -5,7 +5,6 @@ import re
 
 import pytest
 from conftest import ROOT
-from msgspec.structs import replace
 from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
@@ -16,7 +15,6 @@ from under_siege.judge.verdict_rules import UNCLEAR
 from under_siege.lesson.claims import (
     HOLDS,
     NOT_HERE,
-    SIMILAR,
     UNDECIDED,
     ResultView,
     decide,
@@ -134,16 +132,6 @@ def test_the_sentence_of_a_claim_contains_the_measured_figures() -> None:
     ).groups()
     assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
     assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
-
-
-def test_equal_and_slightly_different_figures_are_described_by_different_sentences() -> None:
-    said = replace(a_claim(*ALIKE), says="{same}")
-    several = {
-        quality: decide(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
-        for quality in (1.0, 1.1)
-    }
-    assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
-    assert [one.sentence for one in several.values()] == [SIMILAR[True], SIMILAR[False]]
 
 
 @pytest.mark.parametrize("text", ["rate is faster", "rate >= of base", "rate >= 2 of it", ""])

@@ -52,12 +52,6 @@ def test_files_of_the_application_are_distinguished_from_libraries(path: str, fi
     assert (frame.file, frame.line, frame.kind) == (file, 3, kind)
 
 
-def test_of_the_functions_beside_the_built_in_tasks_only_these_belong_to_the_application() -> None:
-    functions = ("primes", "is_prime", "is_prime.<locals>.<genexpr>", "perform", "_Run.pauses")
-    kinds = [sampler._frame(f"{function} ({ROOT}/common/task.py:3)", Path("/shop")).kind for function in functions]
-    assert kinds == ["app", "app", "app", "library", "library"]
-
-
 def test_a_frame_of_a_coroutine_function_is_marked_async_and_keeps_the_source_line(tmp_path: Path) -> None:
     source = tmp_path / "app.py"
     source.write_text("def wait():\n    pass\n\n\nasync def report():\n    wait()\n")

@@ -95,12 +95,7 @@ def test_a_trace_with_one_free_cpu_reports_that_it_cannot_show_parallel_tasks() 
 def test_other_programs_are_ignored_if_cpus_stayed_idle_or_there_is_only_one_cpu(share: float, cpus: int) -> None:
     found = drawn(beside_other_work(in_turn(), share, cpus))
     assert headline([found]) == "One at a time, but pings are quick"
-
-
-def test_patterns_visible_despite_the_cpu_use_of_other_programs_are_reported() -> None:
     assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
-    one = drawn(beside_other_work(one_by_one(1.0), 0.5))
-    assert headline([one]) == "One at a time, and pings wait until all are done"
 
 
 def test_the_headline_names_traces_that_cannot_show_parallel_tasks_unless_others_show_them() -> None:

@@ -1,0 +1,92 @@
+"""What `try` shows of simulated profiles of tasks."""
+
+import re
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from common.task import BUILTIN_TASKS
+from under_siege.subprocess_scripts import task_profiler
+from under_siege.suite.strategies import all_strategies
+from under_siege.try_task.recommendations import GIL_HELD_RATIO, NO, YES
+from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
+from under_siege.try_task.view import view
+
+
+def found(**steps: object) -> TaskProfile:
+    """Return the profile of a task that holds the GIL for 100 ms on a machine with four CPUs."""
+    usual = {
+        "alone": FirstRun(wall_s=0.1, cpu_s=0.1, answer="x"),
+        "again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
+        "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
+        "process": WorkerRun(costs_s=0.001),
+    }
+    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+
+
+def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
+    monkeypatch.setattr("under_siege.try_task.task_profile.profile_task", profile)
+    ended = run_cli("try")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.findall(r"^(\w+), under Python", ended.stdout, re.MULTILINE) == list(BUILTIN_TASKS)
+
+
+def facts(of: TaskProfile) -> dict[str, str]:
+    return dict(view(of, all_strategies()).headline[0].facts)
+
+
+def judged(of: TaskProfile) -> dict[str, str]:
+    """Return the judgement on each server, by server number."""
+    (table,) = view(of, all_strategies()).tables
+    return {name.text.split("_")[0]: judgement.text for name, judgement, _ in (row.cells for row in table.rows)}
+
+
+def test_the_strategies_worth_a_run_are_listed_in_a_command() -> None:
+    shown = view(found(), all_strategies())
+    worth = [number for number, judgement in judged(found()).items() if judgement == YES]
+    assert shown.notes[0].text.endswith(f"run {' '.join(worth)} --task m:f")
+    assert shown.exit_code == 0
+    broken = view(found(alone=FirstRun(error="it is broken")), all_strategies())
+    assert (broken.notes, broken.exit_code) == ((), 1)
+
+
+def test_cpu_use_of_other_programs_is_reported() -> None:
+    assert facts(found(machine=OtherPrograms(others_pct=43.2)))["machine"].startswith("other programs used 43 %")
+    assert "machine" not in facts(found(machine=OtherPrograms(others_pct=3.0)))
+
+
+def test_the_gil_use_of_a_multithreaded_task_is_reported_as_unknown() -> None:
+    nearly_all, half = (found(again=RepeatedRuns(wall_s=0.1, cpu_s=cpu_s, runs=5, answers=1)) for cpu_s in (0.38, 0.2))
+    assert "using 3.8 CPUs with threads of its own" in facts(nearly_all)["takes"]
+    assert facts(nearly_all)["GIL"].startswith("unknown: the task has threads of its own")
+    assert [judged(nearly_all)[number] for number in "348"] == [YES, NO, NO]
+    assert [judged(half)[number] for number in "348"] == [YES, YES, YES]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "others_s", "expected"),
+    [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
+)
+def test_a_task_with_a_much_longer_first_run_is_reported_as_possibly_cached(
+    first_s: float, others_s: float, expected
+) -> None:
+    again = RepeatedRuns(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
+    assert ("cached?" in facts(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == expected
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+@pytest.mark.parametrize(("holds_gil", "two_s"), [(True, 4.0), (False, 2.5)])
+def test_single_runs_at_another_cpu_speed_do_not_change_whether_the_gil_is_reported_as_held(
+    holds_gil: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task waits for 0.5 s and computes for 1.5 s; in single runs, it computes for 1.5 s × `times`."""
+    computed_s = 1.5 * times
+    monkeypatch.setattr(
+        task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
+    )
+    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
+    found = msgspec.convert(task_profiler._threads("any"), ThreadRuns)
+    assert found.alone_s == pytest.approx(2.0)
+    assert (found.two_s > GIL_HELD_RATIO * found.alone_s) == holds_gil
