@@ -27,11 +27,10 @@ from under_siege import formatting
 from under_siege.drill.drill_run import drill_plan
 from under_siege.drill.fault import CONTROL
 from under_siege.drill.fault_context import FaultContext, warm_server
-from under_siege.drill.users import REFUSED, Users, send_and_disconnect
+from under_siege.drill.users import REFUSED, Users
 from under_siege.host.interpreter import interpreter
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.request import GET
 from under_siege.measure.plan import Plan
 from under_siege.paths import PACKAGE
 from under_siege.record.case import Case
@@ -40,7 +39,7 @@ from under_siege.suite.expectation import try_task
 from under_siege.suite.selection import suite_of
 
 CPU_S = 0.0005
-FIRST_REQUESTS, STAY_S = 2_000, 0.002
+FIRST_REQUESTS, STAY_S = 2_000, 0.005
 IDLE_LIMIT_S = 30.0  # longest wait until the server has finished the requests of disconnected clients
 MB, LITTLE = 1e6, 1.01
 
@@ -74,8 +73,8 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
     """Print a line for the server, and return its memory in bytes after the first requests and after all requests."""
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
-    async with warm_server(plan, case, expected, Services(), 1) as fixture:
-        context = fixture.context(incident)
+    async with warm_server(plan, case, expected, Services(), 1) as context_of:
+        context = context_of(incident)
         context.set_cpu_time(CPU_S)
         requests, sizes = Requests(), []
         for count in (FIRST_REQUESTS, options.requests - FIRST_REQUESTS):
@@ -104,7 +103,7 @@ async def _send(context: FaultContext, requests: Requests, count: int, users: in
             elif number % 3 == 1:
                 await _ping(context)
             else:
-                await send_and_disconnect(*context.address, "/", GET, 1, STAY_S)
+                await client.disconnect(1, STAY_S)
 
     await asyncio.gather(*(user(context.users) for _ in range(users)))
 

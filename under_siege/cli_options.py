@@ -318,7 +318,7 @@ class LazyChoice(click.Choice[str]):
 
 
 def fault_names() -> Sequence[str]:
-    from under_siege.drill.fault_outcomes import FAULT_OPTIONS
+    from under_siege.drill.faults import FAULT_OPTIONS
 
     return FAULT_OPTIONS
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from common.errors import one_line
-from under_siege.drill.fault import CONTROL, Fault
-from under_siege.drill.fault_context import PROGRAM, STEADY_CPU_S, USERS, ServerFixture, compute_task, warm_server
-from under_siege.drill.fault_outcomes import FAULTS
-from under_siege.drill.job_faults import NO_JOBS
+from under_siege.drill.fault import CONTROL, Fault, Need
+from under_siege.drill.fault_context import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
+from under_siege.drill.faults import FAULTS
 from under_siege.host.services import Services
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
@@ -69,25 +68,21 @@ def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
     """Yield chains of incidents that share a server, round by round and in random order within a round.
 
     A fault that ends the server is the last of its chain; the other faults are distributed among the chains. The
-    control comes first in its chain, before any fault has affected the server. Faults that need a separate server come
-    at the end of each round.
+    control comes first in its chain, before any fault has affected the server.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for case_round in range(1, plan.rounds + 1):
         due = [fault for fault in faults if case_round == 1 or not fault.is_once]
         ending = [fault for fault in due if fault.ends_server]
-        isolated = [fault for fault in due if fault.has_own_server]
         control = [fault for fault in due if fault.name == CONTROL]
-        others = [fault for fault in due if fault not in (*control, *ending, *isolated)]
-        shared, separate = [], []
+        others = [fault for fault in due if fault not in (*control, *ending)]
+        in_round = []
         for case in plan.cases:
             shuffled, count = order.sample(others, len(others)), max(1, len(ending))
             groups = [[*shuffled[index::count], *ending[index : index + 1]] for index in range(count)]
             groups[0] = [*control, *groups[0]]
-            shared += [[_incident(plan, case, fault, case_round) for fault in group] for group in groups if group]
-            separate += [[_incident(plan, case, fault, case_round)] for fault in isolated]
-        yield from order.sample(shared, len(shared))
-        yield from order.sample(separate, len(separate))
+            in_round += [[_incident(plan, case, fault, case_round) for fault in group] for group in groups if group]
+        yield from order.sample(in_round, len(in_round))
 
 
 def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Case, Incident]:
@@ -109,43 +104,40 @@ class Drill:
     async def run_chain(self, chain: Chain) -> None:
         """Inject the faults of a chain one by one into the same server; replace the server if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
-            fixture: ServerFixture | None = None
+            context_of: ContextOf | None = None
             for case, incident in chain:
                 self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
                 incident.without = self._why_not_applicable(case, FAULTS[incident.fault])
                 if not incident.without:
-                    fixture = await self._inject(case, incident, stack, fixture)
-                if incident.without == NO_JOBS:
+                    context_of = await self._inject(case, incident, stack, context_of)
+                if incident.without == Need.JOBS:
                     self.jobless.add(case)
                 self.keep(incident)
                 self.watcher.case_ends()
 
     def _why_not_applicable(self, case: Case, fault: Fault) -> str:
-        target = self.plan.targets[case.server]
-        if target.url and not fault.is_remote:
-            return "the bench did not start it"
-        if fault.broker_on_disk is not None and target.requires != PROGRAM:
-            return "it has no broker"
-        if fault.posts_jobs and case in self.jobless:
-            return NO_JOBS
-        return "it does not run the built-in tasks" if not case.task and fault.needs_builtin_tasks else ""
+        lacking = {
+            Need.PROCESS: bool(self.plan.targets[case.server].url),
+            Need.TASKS: not case.task,
+            Need.JOBS: case in self.jobless,
+        }
+        return next((need.value for need in fault.needs if lacking[need]), "")
 
     async def _inject(
-        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, fixture: ServerFixture | None
-    ) -> ServerFixture | None:
-        """Inject a fault, record the outcome, and return the server, or None if the next fault needs a new server."""
+        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, context_of: ContextOf | None
+    ) -> ContextOf | None:
+        """Inject a fault and record the outcome; return None if the next fault needs a new server."""
         fault, began = FAULTS[incident.fault], False
         try:
             try:
-                if fixture is None:
+                if context_of is None:
                     expected = self.plan.expected_of(case, self.expectations)
                     inputs = (self.plan, case, expected, self.services, incident.round)
-                    fixture = await stack.enter_async_context(warm_server(*inputs, broker_on_disk=fault.broker_on_disk))
-                began, context = True, fixture.context(incident)
+                    context_of = await stack.enter_async_context(warm_server(*inputs))
+                began, context = True, context_of(incident)
                 await fault.inject(context)
-                is_reusable = not fault.ends_server and not fault.has_own_server
-                if is_reusable and incident.left_whole is None:
-                    incident.left_whole = bool(incident.without) or await fixture.has_recovered(context)
+                if not fault.ends_server and incident.left_whole is None:
+                    incident.left_whole = bool(incident.without) or await context.has_recovered()
             finally:
                 if not incident.left_whole:
                     await stack.aclose()
@@ -154,4 +146,4 @@ class Drill:
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not discard the results of the other incidents
             incident.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
-        return fixture if incident.left_whole else None
+        return context_of if incident.left_whole else None

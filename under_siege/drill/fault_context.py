@@ -1,11 +1,10 @@
-"""Run a warm server with steady load, pings and an optional separate broker, so that faults can be measured."""
+"""Run a warm server with steady load and pings, so that the effects of a fault can be measured."""
 
 import asyncio
 import contextlib
 import os
-import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,30 +12,20 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
-from under_siege.drill.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
+from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
 from under_siege.drill.users import Users
-from under_siege.host.managed_process import ManagedProcess, Tail, until
-from under_siege.host.ports import claimed_port, port_is_free
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.host.system_packages import path_of
 from under_siege.load.http_client import client, fetch
 from under_siege.load.pings import probing
 from under_siege.measure.plan import Plan, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
-from under_siege.paths import HOST, environment_variable, server_environment
+from under_siege.paths import environment_variable
 from under_siege.record.case import Case
 from under_siege.record.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record
 from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.suite.expectation import Expectation
-
-PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker need PROGRAM, and read VARIABLE
-FIRST_PORT = 16479
-READY_LIMIT_S = 10.0
-RESTART_DELAY_S = 0.5
-_ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
-_IN_MEMORY = ("--appendonly", "no")
 
 USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
 PING_EVERY_S = 0.025
@@ -56,61 +45,6 @@ FINE_S = 0.1  # timeout of a ping
 QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
 
 
-class RestartableBroker:
-    """A Redis server that keeps its port and directory when it is restarted."""
-
-    def __init__(self, command: list[str], port: int) -> None:
-        self._command, self._port = command, port
-        self._process = _start(command)
-
-    async def wait_until_ready(self) -> None:
-        """Wait until the broker accepts connections; raise CaseFailedError if this takes longer than READY_LIMIT_S."""
-        listening = await until(lambda: self._process.ended() or not port_is_free(self._port), READY_LIMIT_S)
-        if not listening or self._process.ended():
-            raise CaseFailedError("no_service", f"{PROGRAM} does not listen on port {self._port}; check that it starts")
-
-    async def kill_and_restart(self) -> None:
-        """Send SIGKILL to the broker, and restart it after RESTART_DELAY_S with the same port and directory."""
-        os.kill(self._process.pid, signal.SIGKILL)
-        await until(self._process.ended, READY_LIMIT_S)
-        await self.stop()
-        await asyncio.sleep(RESTART_DELAY_S)
-        self._process = _start(self._command)
-        await self.wait_until_ready()
-
-    async def stop(self) -> None:
-        await self._process.stop()
-
-
-def _start(command: list[str]) -> ManagedProcess:
-    managed = ManagedProcess(command, environment=server_environment())
-    for stream in (managed.stdout, managed.stderr):
-        Tail(stream)  # drains the pipe, so that the process never blocks on it
-    return managed
-
-
-@contextlib.asynccontextmanager
-async def separate_broker(python: str, workers: int | None, *, on_disk: bool) -> AsyncIterator[RestartableBroker]:
-    """Run a broker and a Celery worker for all servers that are started while the context is active.
-
-    Raises:
-        CaseFailedError: the broker does not start.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        directory = stack.enter_context(TemporaryDirectory(prefix="broker-", dir=os.environ.get("TMPDIR")))
-        port = int(stack.enter_context(claimed_port(FIRST_PORT)).getsockname()[1])
-        listen = ["--port", str(port), "--bind", HOST, "--dir", directory, "--save", "", "--databases", "1"]
-        broker = RestartableBroker([path_of(PROGRAM) or PROGRAM, *listen, *(_ON_DISK if on_disk else _IN_MEMORY)], port)
-        stack.push_async_callback(broker.stop)
-        stack.enter_context(environment_variable(VARIABLE, f"redis://{HOST}:{port}/0"))
-        await broker.wait_until_ready()
-        processes = ["--concurrency", str(workers)] if workers else []
-        celery = ["celery", "--quiet", "--app", "common.celery_kit", "worker", *processes]
-        worker = _start([python, "-P", "-m", *celery])
-        stack.push_async_callback(worker.stop)
-        yield broker
-
-
 def compute_task(cpu_s: float) -> str:
     """Return the specification of a task that uses this much CPU time."""
     return f"drill_task:compute({cpu_s:g})"
@@ -123,21 +57,16 @@ def quick_s(idle_answer_s: float | None) -> float:
 
 @dataclass
 class FaultContext:
-    """A running server, the means to load and disturb it, and the incident to record."""
+    """A warm server, the means to load and disturb it, and the incident to record."""
 
     server: Server
     session: aiohttp.ClientSession
     users: Users
     folder: Path  # directory shared with the tasks
+    warm: Record  # its warm-up
+    processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
     incident: Incident
-    broker: RestartableBroker | None = None  # the separate broker; None if the server has its own or needs none
     began_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Return the host and port of the server."""
-        host, _, port = self.server.url.removeprefix("http://").rpartition(":")
-        return host, int(port)
 
     @property
     def has_builtin_tasks(self) -> bool:
@@ -189,11 +118,6 @@ class FaultContext:
         self.incident.fault_at_s = self.now_s()
         return self.incident.fault_at_s
 
-    def rate_before(self) -> float:
-        """Return the rate before the fault."""
-        assert self.incident.fault_at_s is not None
-        return rate_between(self.incident, SETTLE_S, self.incident.fault_at_s)
-
     async def recovers_within(self, limit_s: float) -> bool:
         """Wait until the rate has recovered and no request fails; return False if this takes longer than `limit_s`."""
         assert self.incident.fault_at_s is not None
@@ -228,51 +152,31 @@ class FaultContext:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.server.pid, number)
 
-
-@dataclass(frozen=True, slots=True)
-class ServerFixture:
-    """A warm server that is reused for several faults as long as it recovers from them."""
-
-    server: Server
-    session: aiohttp.ClientSession
-    users: Users
-    folder: Path
-    warm: Record
-    processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
-    broker: RestartableBroker | None = None
-
-    def context(self, incident: Incident) -> FaultContext:
-        """Prepare the server for the next fault, and return the context for injecting it."""
-        incident.workers, incident.idle_answer_s = self.warm.workers, self.warm.idle_answer_s
-        context = FaultContext(self.server, self.session, self.users, self.folder, incident, self.broker)
-        context.set_task_cpu(STEADY_CPU_S)
-        return context
-
-    async def has_recovered(self, context: FaultContext) -> bool:
+    async def has_recovered(self) -> bool:
         """Return whether the server becomes idle within RECOVERY_LIMIT_S and then passes the recovery check."""
-        context.set_cpu_time(STEADY_CPU_S)
-        return await self._is_idle_soon(context) and await self.passes_check(context)
+        self.set_cpu_time(STEADY_CPU_S)
+        return await self._is_idle_soon() and await self.passes_check()
 
-    async def passes_check(self, context: FaultContext) -> bool:
+    async def passes_check(self) -> bool:
         """Run the recovery check until it passes, a request fails or its time is up; return whether it passed.
 
         Each request opens a new connection, so that every listening process gets some requests.
         """
-        incident = context.incident
+        incident = self.incident
         incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
         incident.recovery_processes = self.processes
         limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
         deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
         while not incident.has_recovered and time.monotonic() < deadline_s:
-            await asyncio.gather(*(self.users.send_check(incident.recovery, context.began_s) for _ in range(at_once)))
+            await asyncio.gather(*(self.users.send_check(incident.recovery, self.began_s) for _ in range(at_once)))
             if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
                 break
         return bool(incident.has_recovered)
 
-    async def _is_idle_soon(self, context: FaultContext) -> bool:
+    async def _is_idle_soon(self) -> bool:
         deadline_s = time.monotonic() + RECOVERY_LIMIT_S
         while time.monotonic() < deadline_s and self.server.alive():
-            if await self._answers_soon() and await context.is_idle():
+            if await self._answers_soon() and await self.is_idle():
                 return True
             await asyncio.sleep(LOOK_S)
         return False
@@ -289,37 +193,38 @@ class ServerFixture:
         return ping.fits(pong.status, pong.body)
 
 
+ContextOf = Callable[[Incident], FaultContext]
+
+
 @contextlib.asynccontextmanager
 async def warm_server(
-    plan: Plan,
-    case: Case,
-    expected: Expectation,
-    services: Services,
-    case_round: int,
-    *,
-    broker_on_disk: bool | None = None,
-) -> AsyncIterator[ServerFixture]:
+    plan: Plan, case: Case, expected: Expectation, services: Services, case_round: int
+) -> AsyncIterator[ContextOf]:
     """Start and warm up the server of a case, and stop it when the context ends.
 
-    Args:
-        broker_on_disk: whether the separate broker keeps its data on disk; if None, no separate broker is started.
+    Yields:
+        A function that prepares the server for a fault, and returns the context for injecting it.
 
     Raises:
-        CaseFailedError: the server or the broker does not start.
+        CaseFailedError: the server does not start.
     """
     record = new_record(plan, case, 0.0, case_round)
     async with contextlib.AsyncExitStack() as stack:
-        folder, broker = stack.enter_context(_task_folder()), None
-        if broker_on_disk is not None:
-            starting = separate_broker(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
-            broker = await stack.enter_async_context(starting)
+        folder = stack.enter_context(_task_folder())
         fresh = await stack.enter_async_context(client())
         session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
         processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
         users = Users(session, server.load_url, expected, TIMEOUT_S, fresh)
-        yield ServerFixture(server, session, users, folder, record, len(processes), broker)
+
+        def context_of(incident: Incident) -> FaultContext:
+            incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s
+            context = FaultContext(server, session, users, folder, record, len(processes), incident)
+            context.set_task_cpu(STEADY_CPU_S)
+            return context
+
+        yield context_of
 
 
 @contextlib.contextmanager

@@ -1,20 +1,15 @@
-"""List all faults, and summarize the rounds of each server and fault as medians and a mark."""
+"""Summarize the rounds of each server and fault as medians and a mark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from under_siege.drill.client_faults import CLIENT_FAULTS
 from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED
+from under_siege.drill.faults import FAULTS
 from under_siege.drill.incident_metrics import Figures
-from under_siege.drill.job_faults import JOB_FAULTS
-from under_siege.drill.process_faults import PROCESS_FAULTS
 from under_siege.record.case import Case
-from under_siege.record.record import FAILED_OUTCOMES, Incident, Result
-
-FAULTS = {fault.name: fault for fault in (*PROCESS_FAULTS, *CLIENT_FAULTS, *JOB_FAULTS)}
-FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAULTS.values() if fault.name != CONTROL))
+from under_siege.record.record import FAILED_OUTCOMES, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
     """Return the outcome of each fault on each server, sorted by server number and fault."""
     groups: dict[tuple[Case, str], list[Incident]] = {}
     for incident in incidents:
-        if incident.fault in FAULTS:  # skip faults that only later versions define
+        if incident.fault in FAULTS:  # other versions may define other faults
             groups.setdefault((incident.case.without(["task", "users"]), incident.fault), []).append(incident)
     order = list(FAULTS)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0].sort_key, order.index(item[0][1])))
@@ -50,9 +45,8 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
     return [_outcome(case, fault, rounds, unusable.get(case, "")) for (case, fault), rounds in ordered]
 
 
-def exit_code(result: Result) -> int:
+def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
     """Return 1 if any drill failed or any fault left a server dead, and 0 otherwise."""
-    outcomes = fault_outcomes(result.incidents)
     return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
 
 
@@ -85,8 +79,8 @@ def _medians(rounds: Sequence[Figures]) -> Figures:
 def figures_of(incident: Incident) -> Figures:
     """Return the figures of one incident, with None for times that were never reached."""
     seen = incident.seen.items()
-    figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
-    figures |= FAULTS[incident.fault].measure(incident)
+    figures = FAULTS[incident.fault].measure(incident)
+    figures |= {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
     if incident.has_recovered is not None:
         figures["failed_after"] = float(sum(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome))
     if incident.has_recovered is False:

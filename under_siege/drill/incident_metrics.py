@@ -15,13 +15,21 @@ Figures = dict[str, float | None]
 def under_load(incident: Incident) -> Figures:
     """Return the rates before and after the fault and, if there were pings, their latency after the fault."""
     at_s = incident.fault_at_s or 0.0
-    figures: Figures = {
-        "before_per_s": rate_between(incident, SETTLE_S, at_s),
-        "after_per_s": rate_between(incident, at_s, incident.ended_s),
-    }
+    before = rate_between(incident, SETTLE_S, at_s)
+    after = rate_between(incident, at_s, incident.ended_s)
+    figures: Figures = {"before_per_s": before, "after_per_s": after, "left": after / before if before else 0.0}
     if incident.pings.due_s:
         figures["ping_p99_s"] = ping_p99_s(incident, at_s, incident.ended_s)
     return figures
+
+
+def with_recovery(incident: Incident) -> Figures:
+    """Return the figures under load, the number of requests lost after the fault, and the recovery time."""
+    at_s = incident.fault_at_s or 0.0
+    return under_load(incident) | {
+        "lost": float(sum(ended_s >= at_s for ended_s in failed_at_s(incident))),
+        "whole_s": recovery_s(incident, incident.ended_s - WINDOW_S),
+    }
 
 
 def answered_at_s(incident: Incident) -> list[float]:

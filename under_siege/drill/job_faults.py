@@ -3,18 +3,15 @@
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
-
-from under_siege.drill.fault import DEAD, HURT, NEVER, OK, Fault, count, seconds
+from under_siege.drill.fault import NEVER, Need
 from under_siege.drill.fault_context import FaultContext
-from under_siege.drill.incident_metrics import Figures
 from under_siege.drill.process_faults import kill_busiest
+from under_siege.drill.users import WRONG
 from under_siege.host.managed_process import until
-from under_siege.load.http_client import read_response
 from under_siege.record.record import CaseFailedError
 
 JOBS, AT_ONCE = 40, 8
@@ -24,10 +21,8 @@ TIMEOUT_S, MOST_S = 20.0, 40.0
 GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
 LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
-NO_JOBS = "it accepts no jobs"
 _NOT_SUPPORTED = (404, 405, 501)
 T = TypeVar("T")
-Inject = Callable[[FaultContext], Awaitable[None]]
 _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
@@ -46,16 +41,6 @@ async def kill_the_server(context: FaultContext) -> None:
     await until(lambda: not context.server.alive(), DEATH_LIMIT_S)
     await context.server.start_again()
     await context.server.ready(context.session)
-    await _poll_all(context, jobs)
-
-
-async def kill_the_broker(context: FaultContext) -> None:
-    """Post jobs, kill and restart the broker, and poll for the results."""
-    assert context.broker is not None
-    if not (jobs := await _post_all(context)):
-        return
-    context.mark_fault()
-    await context.broker.kill_and_restart()
     await _poll_all(context, jobs)
 
 
@@ -87,16 +72,15 @@ async def _post_all(context: FaultContext) -> list[str]:
 
 async def _post(context: FaultContext) -> str | None:
     """Post a job, and return its URL, or None if it was not accepted."""
-    url, limit = urljoin(context.server.url, "/jobs"), aiohttp.ClientTimeout(total=POST_LIMIT_S)
-    try:
-        async with context.session.post(url, timeout=limit, allow_redirects=False) as response:
-            if response.status in _NOT_SUPPORTED:
-                context.incident.without = NO_JOBS
-            job = urljoin(url, response.headers.get("Location", "nowhere:"))
-            is_here = urlsplit(job)[:2] == urlsplit(url)[:2]  # polls must not go to another server
-            return job if response.status == 202 and is_here else None
-    except (TimeoutError, aiohttp.ClientError, ValueError, OSError):
+    url = urljoin(context.server.url, "/jobs")
+    answer = await context.users.ask(url, POST_LIMIT_S, "POST")
+    if isinstance(answer, str):
         return None
+    if answer.status in _NOT_SUPPORTED:
+        context.incident.without = Need.JOBS
+    job = urljoin(url, answer.headers.get("location", "nowhere:"))
+    is_here = urlsplit(job)[:2] == urlsplit(url)[:2]  # polls must not go to another server
+    return job if answer.status == 202 and is_here else None
 
 
 async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
@@ -115,7 +99,7 @@ async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
                 last_s = context.now_s()
                 requests.sent_s.append(0.0)
                 requests.ended_s.append(round(last_s, 6))
-                requests.outcome.append("" if answer == _ANSWERED else "wrong")
+                requests.outcome.append("" if answer == _ANSWERED else WRONG)
         if _LATER in answers:
             unknown_since_s = time.monotonic()
         elif time.monotonic() - unknown_since_s >= GONE_S:
@@ -130,19 +114,14 @@ async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
 
 
 async def _poll(context: FaultContext, job: str) -> str:
-    expected, limit = context.users.expected, aiohttp.ClientTimeout(total=POST_LIMIT_S)
-    try:
-        async with context.session.get(job, timeout=limit, allow_redirects=False) as response:
-            answer = await read_response(response, len(expected.answer))
-            if expected.fits(answer.status, answer.body):
-                return _ANSWERED
-            if answer.status in (202, 503):
-                return _LATER
-            return _UNKNOWN if answer.status == 404 else _FAILED
-    except CaseFailedError:  # the body is too long
-        return _FAILED
-    except (TimeoutError, aiohttp.ClientError, ValueError, OSError):
+    answer = await context.users.ask(job, POST_LIMIT_S)
+    if isinstance(answer, str):
+        return _FAILED if answer == WRONG else _LATER
+    if context.users.expected.fits(answer.status, answer.body):
+        return _ANSWERED
+    if answer.status in (202, 503):
         return _LATER
+    return _UNKNOWN if answer.status == 404 else _FAILED
 
 
 async def _takes_new(context: FaultContext) -> bool:
@@ -154,71 +133,3 @@ async def _takes_new(context: FaultContext) -> bool:
             return True
         await asyncio.sleep(LOOK_S)
     return False
-
-
-def _job_fault(name: str, description: str, heading: str, inject: Inject, option: str, **flags: Any) -> Fault:
-    return Fault(
-        name,
-        description,
-        heading,
-        ("never answered", "last result after"),
-        inject,
-        lambda figures: (f"{count(figures['lost'])} of {count(figures['accepted'])}", seconds(figures["last_s"])),
-        _mark,
-        option=option,
-        is_once=True,
-        needs_builtin_tasks=True,
-        posts_jobs=True,
-        **flags,
-    )
-
-
-def _mark(figures: Figures) -> str:
-    """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
-    return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
-
-
-JOB_FAULTS = (
-    _job_fault(
-        "jobs_worker",
-        "40 jobs are posted, then one worker process gets SIGKILL",
-        "jobs, worker killed",
-        kill_a_worker,
-        "worker",
-    ),
-    _job_fault(
-        "jobs_server",
-        "40 jobs are posted, then the server gets SIGKILL and is restarted",
-        "jobs, server killed",
-        kill_the_server,
-        "server",
-        has_own_server=True,
-    ),
-    _job_fault(
-        "jobs_server_apart",
-        "40 jobs are posted, then the server gets SIGKILL and is restarted; the broker is separate",
-        "jobs, server killed, separate broker",
-        kill_the_server,
-        "server",
-        has_own_server=True,
-        broker_on_disk=False,
-    ),
-    _job_fault(
-        "jobs_broker",
-        "40 jobs are posted, then a broker that saves nothing to disk gets SIGKILL and is restarted",
-        "jobs, broker killed",
-        kill_the_broker,
-        "broker",
-        has_own_server=True,
-        broker_on_disk=False,
-    ),
-    _job_fault(
-        "jobs_broker_disk",
-        "40 jobs are posted, then a broker that writes everything to disk gets SIGKILL and is restarted",
-        "jobs, persistent broker killed",
-        kill_the_broker,
-        "broker",
-        has_own_server=True,
-        broker_on_disk=True,
-    ),
-)

@@ -7,34 +7,16 @@ import time
 
 import psutil
 
-from under_siege import formatting
-from under_siege.drill.fault import (
-    CONTROL,
-    DEAD,
-    HURT,
-    NEVER_S,
-    OK,
-    QUICK_RECOVERY_S,
-    Fault,
-    after,
-    count,
-    dead_mark,
-    ping,
-    seconds,
-)
+from under_siege.drill.fault import NEVER_S
 from under_siege.drill.fault_context import USERS, FaultContext
-from under_siege.drill.incident_metrics import WINDOW_S, Figures, failed_at_s, recovery_s, under_load
 from under_siege.drill.users import REFUSED
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
-from under_siege.record.record import Incident
 
 CONTROL_S = 0.6  # duration of the control's load after the time at which a fault would be injected
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
-FEW = 1.0  # maximum number of requests lost after a worker is killed, for the mark OK
-SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and the extra time allowed for its exit
 
 
 async def do_nothing(context: FaultContext) -> None:
@@ -109,85 +91,3 @@ async def stop_long(context: FaultContext) -> None:
     for number in range(USERS):
         context.make_next_task_endless(str(number))
     await stop(context)
-
-
-def _measure_worker(incident: Incident) -> Figures:
-    at_s = incident.fault_at_s or 0.0
-    return under_load(incident) | {
-        "lost": float(sum(ended_s >= at_s for ended_s in failed_at_s(incident))),
-        "whole_s": recovery_s(incident, incident.ended_s - WINDOW_S),
-    }
-
-
-def _mark_worker(figures: Figures) -> str:
-    if figures["whole_s"] is None:
-        return dead_mark(figures.get("ping_p99_s"))
-    return OK if figures["whole_s"] <= QUICK_RECOVERY_S and (figures["lost"] or 0) <= FEW else HURT
-
-
-def _stop_texts(figures: Figures) -> tuple[str, str]:
-    status = figures.get("exit")
-    ended = "never" if status is None else f"{status:.0f} in {seconds(figures['exit_s'])}"
-    return f"{count(figures['begun_lost'])} of {count(figures['begun'])}", ended
-
-
-def _mark_stop(figures: Figures) -> str:
-    if figures.get("exit") is None:
-        return DEAD
-    return OK if not figures["begun_lost"] and figures.get("exit") == 0 else HURT
-
-
-def _mark_stop_long(figures: Figures) -> str:
-    """Return OK if the server exits in time with status 0; the tasks that it runs never end, so all are lost."""
-    if figures.get("exit") is None:
-        return DEAD
-    in_time = (figures["exit_s"] or 0.0) <= SERVER_GRACE_S + IN_TIME_S
-    return OK if in_time and figures.get("exit") == 0 else HURT
-
-
-PROCESS_FAULTS = (
-    Fault(
-        CONTROL,
-        "no fault",
-        "no fault",
-        ("trans/s", "ping p99"),
-        do_nothing,
-        lambda figures: (formatting.rate(figures["before_per_s"] or 0.0), ping(figures)),
-        measure=under_load,
-        is_once=True,
-        is_remote=True,
-    ),
-    Fault(
-        "worker",
-        "SIGKILL to one worker process",
-        "worker killed",
-        ("lost", "recovery time"),
-        kill_a_worker,
-        lambda figures: (count(figures["lost"]), after(figures["whole_s"])),
-        _mark_worker,
-        _measure_worker,
-    ),
-    Fault(
-        "stop",
-        "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
-        "SIGTERM",
-        ("in-flight lost", "exit"),
-        stop,
-        _stop_texts,
-        _mark_stop,
-        ends_server=True,
-    ),
-    Fault(
-        "stop_long",
-        "SIGTERM while the server runs tasks that take longer than the graceful-shutdown period",
-        "SIGTERM, long tasks",
-        ("in-flight lost", "exit"),
-        stop_long,
-        _stop_texts,
-        _mark_stop_long,
-        option="stop",
-        is_once=True,
-        ends_server=True,
-        needs_builtin_tasks=True,
-    ),
-)

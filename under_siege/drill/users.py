@@ -1,14 +1,15 @@
-"""Simulate the clients of a drill: users that send one request after another, and misbehaving clients."""
+"""Simulate the clients of a drill: they send requests and jobs, disconnect early, or send incomplete requests."""
 
 import asyncio
 import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from under_siege.load.http_client import open_request, read_response
+from under_siege.load.http_client import HttpResponse, open_request, read_response
 from under_siege.load.pings import cancel
 from under_siege.load.request import Request
 from under_siege.record.record import CaseFailedError, Recovery, Requests
@@ -17,7 +18,7 @@ from under_siege.suite.expectation import Expectation
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
-LIMIT_S = 2.0  # timeout for connecting
+CONNECT_S = 2.0  # timeout for connecting
 
 
 class Users:
@@ -56,20 +57,42 @@ class Users:
     async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
         """Send a request, and return its outcome and the id of the process that answered (empty if unknown)."""
         url, expected = self.expected.for_request(self._url, next(self._turns))
+        answer = await self._answer(session, url, expected, timeout_s)
+        if isinstance(answer, str):
+            return answer, ""
+        process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
+        if not expected.problem(answer):
+            return "", process
+        is_refused = answer.status == 503 and "retry-after" in answer.headers
+        return (REFUSED if is_refused else WRONG), process
+
+    async def disconnect(self, count: int, stay_s: float) -> Expectation:
+        """Send the same request from several clients that disconnect after `stay_s`; return the expected response."""
+        url, expected = self.expected.for_request(self._url, next(self._turns))
+        await asyncio.gather(*(self._answer(self._fresh, url, expected, stay_s) for _ in range(count)))
+        return expected
+
+    async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | str:
+        """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
+        return await self._answer(self._session, url, self.expected, timeout_s, Request(method))
+
+    @staticmethod
+    async def _answer(
+        session: aiohttp.ClientSession,
+        url: str,
+        expected: Expectation,
+        timeout_s: float,
+        request: Request | None = None,
+    ) -> HttpResponse | str:
         try:
-            async with open_request(session, url, expected.request, timeout_s) as response:
-                answer = await read_response(response, len(expected.answer))
-                process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
-                if not expected.problem(answer):
-                    return "", process
-                is_refused = answer.status == 503 and "retry-after" in answer.headers
-                return (REFUSED if is_refused else WRONG), process
+            async with open_request(session, url, request or expected.request, timeout_s) as response:
+                return await read_response(response, len(expected.answer))
         except CaseFailedError:  # the body is too long
-            return WRONG, ""
+            return WRONG
         except TimeoutError:
-            return LATE, ""
+            return LATE
         except (aiohttp.ClientError, ValueError, OSError):
-            return LOST, ""
+            return LOST
 
     @contextlib.asynccontextmanager
     async def load(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
@@ -86,41 +109,27 @@ class Users:
         finally:
             await cancel(tasks)
 
+    @contextlib.asynccontextmanager
+    async def incomplete_requests(self, count: int) -> AsyncIterator[None]:
+        """Open connections that send an incomplete request, and keep them open while the context is active."""
+        parts, writers = urlsplit(self._url), list[asyncio.StreamWriter]()
+
+        async def stall() -> None:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(CONNECT_S):
+                    _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+                writers.append(writer)
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+
+        try:
+            await asyncio.gather(*(stall() for _ in range(count)))
+            yield
+        finally:
+            for writer in writers:
+                writer.transport.abort()
+
 
 def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome: str) -> None:
     columns.sent_s.append(round(sent_s - began_s, 6))
     columns.ended_s.append(round(time.monotonic() - began_s, 6))
     columns.outcome.append(outcome)
-
-
-@contextlib.asynccontextmanager
-async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator[None]:
-    """Open connections that send an incomplete request, and keep them open while the context is active."""
-    writers: list[asyncio.StreamWriter] = []
-    try:
-        for _ in range(count):
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(LIMIT_S):
-                    _, writer = await asyncio.open_connection(host, port)
-                writers.append(writer)
-                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        yield
-    finally:
-        for writer in writers:
-            writer.transport.abort()
-
-
-async def send_and_disconnect(host: str, port: int, path: str, request: Request, count: int, stay_s: float) -> None:
-    """Open connections that send a request, and close them after `stay_s` without waiting for the responses."""
-    length = [("Content-Length", len(request.body))] if request.body else []
-    lines = [f"{name}: {value}\r\n" for name, value in (("Host", host), *length, *request.headers)]
-    head = f"{request.method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
-    writers = []
-    for _ in range(count):
-        with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection(host, port)
-            writer.write(head + request.body)
-            writers.append(writer)
-    await asyncio.sleep(stay_s)
-    for writer in writers:
-        writer.transport.abort()

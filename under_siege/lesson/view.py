@@ -15,7 +15,7 @@ from rich.text import Text
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.capacity.capacity_page import capacity_pictures
-from under_siege.drill.drill_report import as_table, drill_pictures
+from under_siege.drill.view import view as view_of_drill
 from under_siege.judge.case_names import cases_of, in_plain_words, in_words, varying
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
@@ -24,6 +24,7 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.record import Result, load
 from under_siege.run.figures import figures
+from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
@@ -122,8 +123,8 @@ class Answered:
         if result is None or self.measured is None:
             return
         if result.incidents:
-            for figure in drill_pictures(result):
-                yield replace(figure, in_terminal=as_table(result))
+            drill = view_of_drill(result)
+            yield from (replace(figure, in_terminal=renderable(drill)) for figure in drill.figures)
         elif result.steps:
             for figure in capacity_pictures(self.measured.capacities):
                 yield replace(figure, in_terminal=_capacity_table(question, self.measured))

@@ -1,0 +1,442 @@
+"""The drill plans chains of faults, judges simulated incidents, and shows the outcome."""
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from simulated_record import result_of
+
+from under_siege.drill import drill_run, fault_context
+from under_siege.drill.drill_run import chains, drill_plan, selected
+from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.drill.fault_outcomes import FaultOutcome, fault_outcomes, figures_of
+from under_siege.drill.faults import FAULTS
+from under_siege.drill.view import cell, conclusion, view
+from under_siege.record.record import (
+    CaseFailedError,
+    Failure,
+    Incident,
+    Pings,
+    Recovery,
+    Requests,
+    Result,
+    SkippedServer,
+    load,
+    save,
+)
+from under_siege.result_output import Report
+from under_siege.show.progress_bar import ProgressBar
+from under_siege.suite.expectation import Expectation
+from under_siege.suite.selection import suite_of
+
+RATE = 40.0  # responses per second
+
+
+def incident(
+    fault: str = "worker", *, gap_s: float = 0.0, gone: int = 0, ping_s: float = 0.002, server: str = "4_pool", **seen
+) -> Incident:
+    """Simulate load for 6 s with a fault at 1 s, after which no response arrives for `gap_s` and `gone` requests fail.
+
+    Each ping due after the fault waits `ping_s` for its response.
+    """
+    times = [number / RATE for number in range(int(6 * RATE))]
+    right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
+    wrong = [1.0 + number / 1000 for number in range(gone)]
+    ended = sorted([(at_s, "") for at_s in right] + [(at_s, "lost") for at_s in wrong])
+    due_s = [number / 40 for number in range(240)]
+    waited_s = [ping_s if due >= 1.0 else 0.002 for due in due_s]
+    problem = ["not answered" if wait == math.inf else "" for wait in waited_s]
+    return Incident(
+        server=server,
+        title="In a pool",
+        values={"task": "t", "users": 8, "python": "3.11.7"},
+        fault=fault,
+        round=1,
+        workers=2,
+        requests=Requests(
+            [at_s - 0.1 for at_s, _ in ended], [at_s for at_s, _ in ended], [outcome for _, outcome in ended]
+        ),
+        pings=Pings(due_s, due_s, [min(wait, 1.0) for wait in waited_s], problem),
+        fault_at_s=1.0,
+        ended_s=6.0,
+        seen=seen,
+    )
+
+
+def result(*found: Incident) -> Result:
+    one = result_of([])
+    one.incidents.extend(found)
+    return one
+
+
+class FakeServer:
+    """A server that recovers from every fault except slow connections."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.is_gone = False
+
+    def __call__(self, incident: Incident) -> SimpleNamespace:
+        async def has_recovered() -> bool:
+            return incident.fault != "slow"
+
+        self.seen.append(incident.fault)
+        return SimpleNamespace(incident=incident, has_recovered=has_recovered)
+
+
+def outcomes(*incidents: Incident) -> list[FaultOutcome]:
+    return fault_outcomes(incidents)
+
+
+def mark(one: Incident) -> str:
+    (outcome,) = outcomes(one)
+    return outcome.mark
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.3, 1.0, 3.0])
+def test_the_recovery_time_ends_when_the_request_rate_is_back_at_80_percent(gap_s: float) -> None:
+    figures = figures_of(incident(gap_s=gap_s))
+    assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
+    assert figures["whole_s"] == pytest.approx(
+        max(0.0, gap_s - 0.1), abs=0.11
+    )  # a window of 0.5 s with 80 % of the rate counts as recovered
+
+
+def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:
+    assert figures_of(incident(gap_s=5.0))["whole_s"] is None
+
+
+def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1", "2")) -> Incident:
+    """Add a recovery check with these outcomes, in which these processes take turns to answer."""
+    times = [7.0 + number / 100 for number in range(len(outcomes))]
+    turns = [processes[number % len(processes)] for number in range(len(outcomes))]
+    one.recovery = Recovery(times, [at_s + 0.005 for at_s in times], outcomes, turns)
+    one.recovery_answers, one.recovery_processes = 20, 2
+    return one
+
+
+def failing_until(last_s: float) -> Incident:
+    """Return an incident in which an additional request fails every 0.1 s from the fault until `last_s`."""
+    one = incident()
+    times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
+    one.requests.sent_s.extend(times)
+    one.requests.ended_s.extend(times)
+    one.requests.outcome.extend(["wrong"] * len(times))
+    return one
+
+
+def test_the_recovery_time_does_not_end_before_the_last_failed_request() -> None:
+    assert figures_of(failing_until(3.0))["whole_s"] == pytest.approx(2.0, abs=0.03)
+    assert figures_of(failing_until(5.9))["whole_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "processes", "has_recovered"),
+    [
+        ([""] * 20, ["1", "2"], True),
+        (["refused", *[""] * 20], ["1", "2"], True),
+        ([""] * 19, ["1", "2"], False),
+        ([*[""] * 19, "refused", ""], ["1", "2"], False),
+        ([*[""] * 30, "wrong", *[""] * 30], ["1", "2"], False),
+        ([*[""] * 30, "lost"], ["1", "2"], False),
+        ([""] * 40, ["1"], False),
+        ([""] * 40, [""], False),
+    ],
+)
+def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
+    outcomes: list[str], processes: list[str], has_recovered: bool, tmp_path: Path
+) -> None:
+    """Save and load the incident, because a report has only the saved raw values."""
+    save(result(checked(incident(), outcomes, processes)), tmp_path / "d.json")
+    (one,) = load(tmp_path / "d.json").incidents
+    assert one.has_recovered == has_recovered
+    assert (figures_of(one)["whole_s"] is not None) == has_recovered
+    assert mark(one) == (OK if has_recovered else HIDDEN)
+
+
+def test_a_server_that_does_not_recover_from_overload_is_marked_as_dead() -> None:
+    overload = MARKS["overload, requests refused"][0]
+    assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
+    assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
+
+
+def test_a_server_that_does_not_recover_from_slow_connections_is_marked_as_degraded() -> None:
+    slow = MARKS["slow connections, server responds"][0]
+    assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
+
+
+@pytest.mark.parametrize("when", ["under load", "afterwards"])
+def test_a_server_with_failed_requests_in_the_control_is_marked_as_failed(when: str) -> None:
+    control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
+    if when == "under load":
+        control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
+    healthy = incident("slow", left=0.9, from_s=1.0, server="9_pebble")
+    drill = result(control, incident("worker"), incident(CONTROL, server="9_pebble"), healthy)
+    cells = fault_outcomes(drill.incidents)
+    assert [cell(one).text for one in cells[:2]] == ["failed", "failed"]
+    assert cells[3].mark == OK
+    sentences = list(conclusion(cells))
+    failed = "3 of 260" if when == "under load" else "1 of 241"
+    assert f"Not judged: 4_pool: {failed} requests failed in the control, before any fault." in sentences
+    assert not [one for one in sentences if one.startswith("Could not be measured")]
+    assert view(drill).exit_code == 1
+
+
+class FakeUsers:
+    """Clients whose requests have the given outcomes, and are answered by the given processes in turn."""
+
+    def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
+        self._outcomes, self._processes = outcomes, itertools.cycle(processes)
+
+    async def send_check(self, recovery: Recovery, _began_s: float) -> None:
+        recovery.sent_s.append(0.0)
+        recovery.ended_s.append(0.0)
+        recovery.outcome.append(next(self._outcomes))
+        recovery.process.append(next(self._processes))
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "processes", "listening", "has_recovered", "sent"),
+    [
+        ([], ["1", "2"], 1, True, 20),
+        ([], ["1", "2"], 3, True, 20),
+        ([], [""], 3, True, 60),
+        (["refused"], ["1", "2"], 1, True, 24),
+        (["", "", "wrong"], ["1", "2"], 1, False, 4),
+        ([], ["1"], 1, False, None),
+    ],
+)
+def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wrong_response(
+    first: list[str],
+    processes: list[str],
+    listening: int,
+    has_recovered: bool,
+    sent: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fault_context, "RECOVERY_LIMIT_S", 0.2)
+    users = FakeUsers(itertools.chain(first, itertools.repeat("")), processes)
+    server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
+    one, count = incident(), 2 if any(processes) else 0
+    context = fault_context.FaultContext(server, None, users, None, warm, count, one)
+    assert asyncio.run(context.passes_check()) == has_recovered
+    assert one.has_recovered == has_recovered
+    assert sent is None or len(one.recovery.outcome) == sent
+
+
+MARKS = {
+    "no request lost": (incident(), OK),
+    "one request lost": (incident(gone=1, gap_s=0.2), OK),
+    "many requests lost": (incident(gone=8), HURT),
+    "recovered after two seconds": (incident(gap_s=2.5), HURT),
+    "not recovered, pings answered": (incident(gap_s=5.0), HIDDEN),
+    "not recovered, pings unanswered": (incident(gap_s=5.0, ping_s=math.inf), DEAD),
+    "graceful shutdown": (incident("stop", begun=2, begun_lost=0, exit=0, exit_s=0.5), OK),
+    "request lost at shutdown": (incident("stop", begun=2, begun_lost=1, exit=0, exit_s=0.5), HURT),
+    "shutdown ended by an alarm": (incident("stop", begun=2, begun_lost=0, exit=-14, exit_s=0.5), HURT),
+    "never shut down": (incident("stop", begun=2, begun_lost=0, exit_s=15.0), DEAD),
+    "long request dropped in time": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0), OK),
+    "long request dropped late": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=9.0), HURT),
+    "never shut down because of a long request": (incident("stop_long", begun=2, begun_lost=2, exit_s=15.0), DEAD),
+    "cancelled requests not computed": (
+        incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=2),
+        OK,
+    ),
+    "cancelled requests computed": (
+        incident("leave", cpu_s=2.4, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=25),
+        HURT,
+    ),
+    "next request waits for cancelled ones": (
+        incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=2.0),
+        HURT,
+    ),
+    "next request never answered": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
+    "overload, requests refused": (
+        incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, done_s=4.0, quick_s=0.1),
+        OK,
+    ),
+    "overload, requests lost": (
+        incident("overload", answered=70, refused=0, lost=10, late=0, wrong=0, done_s=4.0, quick_s=0.1),
+        HURT,
+    ),
+    "overload, slow from then on": (
+        incident("overload", answered=80, refused=0, lost=0, late=0, wrong=0, done_s=4.0, quick_s=-1.0),
+        DEAD,
+    ),
+    "endless task, server responds": (incident("endless", left=0.5, from_s=1.0), OK),
+    "endless task, only pings answered": (incident("endless", left=0.0, from_s=1.0), HIDDEN),
+    "endless task blocks pings": (incident("endless", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
+    "slow connections, server responds": (incident("slow", left=0.9, from_s=1.0), OK),
+    "slow connections, no response": (incident("slow", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
+    "all jobs answered": (
+        incident("jobs_worker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=1),
+        OK,
+    ),
+    "some jobs lost": (
+        incident("jobs_server", accepted=40, answered=38, failed=0, lost=2, last_s=2.0, takes_new=1),
+        HURT,
+    ),
+    "no new jobs accepted": (
+        incident("jobs_worker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=0),
+        DEAD,
+    ),
+    "control": (incident(CONTROL), ""),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_each_reaction_of_a_server_to_a_fault_gets_the_expected_mark(name: str) -> None:
+    one, expected = MARKS[name]
+    assert mark(one) == expected
+
+
+def test_the_median_recovery_time_treats_never_as_longer_than_any_time() -> None:
+    rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
+    (outcome,) = outcomes(*rounds)
+    assert outcome.figures["whole_s"] is None
+    (outcome,) = outcomes(incident(gap_s=0.5), incident(gap_s=0.5), incident(gap_s=5.0))
+    assert outcome.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
+
+
+def test_faults_that_do_not_apply_and_faults_that_fail_to_run_get_different_marks() -> None:
+    never, failed = incident(server="2_async"), incident(server="9_pebble")
+    never.without, failed.failure = "it works in its only process", Failure("died", "it <b>died</b>")
+    cells = outcomes(never, failed)
+    assert [cell(one).text for one in cells] == ["–", "failed"]  # noqa: RUF001
+    assert any("Could not be measured: 9_pebble" in sentence for sentence in conclusion(cells))
+    assert next(conclusion(cells)) == "No server is known to survive every fault."
+    assert view(result(never)).exit_code == 0
+    assert view(result(failed)).exit_code == 1
+    lacking = result(never)
+    lacking.left_out.append(SkippedServer("7_interpreters", "In interpreters", "3.11.7", "needs Python 3.14 or later"))
+    for dress in ("table", "markdown", "html"):
+        assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
+
+
+def test_the_conclusion_about_one_fault_groups_the_servers_by_mark() -> None:
+    fine, lossy, dead = incident(server="fine"), incident(gone=8, server="lossy"), incident(gap_s=5.0, server="dead")
+    assert next(conclusion(outcomes(fine, lossy, dead))) == "worker killed: fine is not degraded; lossy is degraded."
+    assert next(conclusion(outcomes(dead))) == "worker killed: every tested server is dead."
+    slow = incident("slow", left=0.9, from_s=1.0, server="fine")
+    assert next(conclusion(outcomes(fine, slow))) == "fine survives every fault."
+
+
+def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check() -> None:
+    never = incident("slow", left=0.0, from_s=1.0, server="shop")
+    never.pings = Pings([], [], [], [])
+    cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
+    assert [(one.mark, cell(one).below) for one in cells] == [(DEAD, "no response"), (DEAD, "–")]  # noqa: RUF001
+    assert list(conclusion(cells))[1:3] == [
+        "Dead, but a health check would detect it: 4_pool (50 slow connections).",
+        "Dead: shop (50 slow connections).",
+    ]
+
+
+def test_every_output_format_shows_a_drill_result() -> None:
+    drill = result(*(one for one, _ in MARKS.values()))
+    hidden = incident(gap_s=5.0, server="<b>shop</b>")
+    drill.incidents.append(hidden)
+    assert "never" in Report(drill).formatted("table")
+    assert "✗!" in Report(drill).formatted("markdown")
+    cells = json.loads(Report(drill).formatted("json"))["cells"]
+    assert {"server", "fault", "figures", "mark"} <= cells[0].keys()
+    assert "worker,whole_s" in Report(drill).formatted("csv")
+    page = Report(drill).formatted("html")
+    assert "<b>shop</b>" not in page
+    assert "&lt;b&gt;shop&lt;/b&gt;" in page
+    assert page.count("<figure>") == len({one.fault for one in drill.incidents})
+
+
+def names_of(options: list[str]) -> list[str]:
+    return [fault.name for fault in selected(options)]
+
+
+def test_selecting_a_fault_also_selects_the_control_and_related_faults() -> None:
+    assert names_of([]) == list(FAULTS)
+    assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
+    assert names_of(["server"]) == [CONTROL, "jobs_server"]
+    assert names_of(["stop"]) == [CONTROL, "stop", "stop_long"]
+
+
+def test_every_server_gets_every_fault_and_repeated_faults_occur_in_every_round() -> None:
+    plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    planned = [(one.server, one.fault, one.round) for chain in chains(plan, selected([])) for _, one in chain]
+    assert len(planned) == len(set(planned)) == turns
+    assert {fault for server, fault, _ in planned if server == "2_async"} == set(FAULTS)
+    assert {round_ for _, fault, round_ in planned if fault == "worker"} == {1, 2, 3}
+
+
+def test_a_chain_of_faults_has_one_server_begins_with_the_control_and_ends_with_the_end_of_the_server() -> None:
+    plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    for chain in chains(plan, selected([])):
+        assert len({case for case, _ in chain}) == 1
+        names = [one.fault for _, one in chain]
+        ends = [name in {"stop", "stop_long", "endless", "jobs_server"} for name in names]
+        assert ends == [False] * (len(chain) - 1) + [True]
+        assert CONTROL not in names[1:]
+    only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": ["python3"]}, rounds=1, seed=1)
+    assert [len(chain) for chain in chains(only, selected(["slow"]))] == [2]
+
+
+def test_a_server_that_does_not_recover_is_replaced_for_the_next_fault_and_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers: list[FakeServer] = []
+
+    @contextlib.asynccontextmanager
+    async def fake_server(*_: object, **__: object) -> AsyncIterator[FakeServer]:
+        servers.append(FakeServer())
+        yield servers[-1]
+        servers[-1].is_gone = True
+
+    async def happens(context: SimpleNamespace) -> None:
+        if context.incident.fault == "overload":
+            raise CaseFailedError("died", "it died")
+
+    monkeypatch.setattr(drill_run, "warm_server", fake_server)
+    fakes = {name: dataclasses.replace(fault, inject=happens) for name, fault in FAULTS.items()}
+    monkeypatch.setattr(drill_run, "FAULTS", fakes)
+    plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
+    (case,), kept = plan.cases, []
+    names = [CONTROL, "leave", "slow", "overload", "worker", "stop"]
+    one = drill_run.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
+    asyncio.run(one.run_chain([(case, incident(fault)) for fault in names]))
+    assert [found.fault for found in kept] == names
+    assert [found.left_whole for found in kept] == [True, True, False, None, True, None]
+    assert [server.seen for server in servers] == [names[:3], names[3:4], names[4:]]
+    assert all(server.is_gone for server in servers)
+    kept[2].seen |= {"left": 0.5, "from_s": 1.0}
+    assert any(
+        "Not recovered in time" in content and "4_pool (50 slow" in content for content in conclusion(outcomes(kept[2]))
+    )
+
+
+def test_drill_results_with_missing_figures_cause_a_one_line_error(
+    tmp_path: Path, run_cli: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
+    ran = run_cli("report", "lacks.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+
+
+def test_the_drill_and_the_report_find_the_same_recovery_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only window that reaches 80 % of the rate starts at 2.003 s, between two polls of the drill."""
+    one = incident()
+    times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
+    one.requests = Requests(times, times, [""] * len(times))
+    hundredths = itertools.count(100, 2)
+    running = fault_context.FaultContext(None, None, None, None, None, 0, one)
+    monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
+    monkeypatch.setattr(fault_context, "LOOK_S", 0.0)
+    assert asyncio.run(running.recovers_within(3.0))
+    assert figures_of(one)["whole_s"] == pytest.approx(1.003)

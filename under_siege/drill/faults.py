@@ -1,0 +1,229 @@
+"""List all faults: what each one does, which servers it applies to, and how its outcome is shown and marked."""
+
+from under_siege import formatting
+from under_siege.drill import client_faults, job_faults, process_faults
+from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK, Column, Fault, Need
+from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
+
+NO_FIGURE = "–"  # noqa: RUF001 (an en dash, as in a table)
+PING_FINE_S = 0.1  # health checks pass if they are answered within this time
+QUICK_RECOVERY_S = 1.0
+AT_ONCE_S = 0.001  # shorter recovery times are shown as "at once"
+MOST_LOST_BY_A_KILLED_WORKER = 1.0  # the request that the worker was running
+# Shares of the rate before the fault: a server is dead below LEFT_DEAD, and ok at or above LEFT_OK.
+LEFT_DEAD, LEFT_OK = 0.05, 0.3
+MOST_WASTED_CPU = 0.5  # tasks that use at most this share of their full CPU time count as cancelled
+TASKS_LONGER = 2.0  # maximum number of other tasks that the next request is allowed to wait for
+LATEST_EXIT_S = 6.0  # graceful-shutdown period of a server, and one second in which it exits
+
+
+def _dead(figures: Figures) -> str:
+    """Return the mark of a server that no longer runs tasks: HIDDEN if its pings are fast, and DEAD otherwise."""
+    ping_s = figures.get("ping_p99_s")
+    return HIDDEN if ping_s is not None and ping_s <= PING_FINE_S else DEAD
+
+
+def _mark_worker(figures: Figures) -> str:
+    if figures["whole_s"] is None:
+        return _dead(figures)
+    is_fine = figures["whole_s"] <= QUICK_RECOVERY_S and (figures["lost"] or 0) <= MOST_LOST_BY_A_KILLED_WORKER
+    return OK if is_fine else HURT
+
+
+def _mark_stop(figures: Figures) -> str:
+    if figures.get("exit") is None:
+        return DEAD
+    return OK if not figures["begun_lost"] and figures.get("exit") == 0 else HURT
+
+
+def _mark_stop_long(figures: Figures) -> str:
+    """Return OK if the server exits in time with status 0; the tasks that it runs never end, so all are lost."""
+    if figures.get("exit") is None:
+        return DEAD
+    return OK if (figures["exit_s"] or 0.0) <= LATEST_EXIT_S and figures.get("exit") == 0 else HURT
+
+
+def _mark_leave(figures: Figures) -> str:
+    next_s, task_s, requested_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
+    if next_s is None:
+        return DEAD
+    are_cancelled = (figures["cpu_s"] or 0.0) <= MOST_WASTED_CPU * requested_s
+    return OK if are_cancelled and next_s <= (1 + TASKS_LONGER) * task_s + PING_FINE_S else HURT
+
+
+def _unanswered(figures: Figures) -> float:
+    return sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
+
+
+def _mark_overload(figures: Figures) -> str:
+    if figures["quick_s"] is None:
+        return DEAD
+    return OK if not _unanswered(figures) and figures["quick_s"] <= QUICK_RECOVERY_S else HURT
+
+
+def _mark_left(figures: Figures) -> str:
+    left = figures["left"] or 0.0
+    return _dead(figures) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+
+
+def _mark_jobs(figures: Figures) -> str:
+    """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
+    return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else formatting.seconds(value)
+
+
+def _recovery_time(figures: Figures) -> str:
+    whole_s = figures["whole_s"]
+    return "at once" if whole_s is not None and whole_s < AT_ONCE_S else _seconds(whole_s)
+
+
+def _ping(figures: Figures) -> str:
+    """Format the ping latency, or return a dash if there were no pings."""
+    if "ping_p99_s" not in figures:
+        return NO_FIGURE
+    value = figures["ping_p99_s"]
+    return "no response" if value is None else formatting.seconds(value)
+
+
+def _exit(figures: Figures) -> str:
+    status = figures.get("exit")
+    return "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
+
+
+def _wasted_cpu_time(figures: Figures) -> str:
+    requested_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
+    return f"{_seconds(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+PINGS: Column = ("ping p99", _ping)
+IN_FLIGHT_LOST: Column = (
+    "in-flight lost",
+    lambda figures: f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}",
+)
+RATE_LEFT: Column = ("rate left", lambda figures: formatting.share(figures["left"] or 0.0))
+NEVER_ANSWERED: Column = (
+    "never answered",
+    lambda figures: f"{_count(figures['lost'])} of {_count(figures['accepted'])}",
+)
+LAST_RESULT: Column = ("last result after", lambda figures: _seconds(figures["last_s"]))
+
+_ALL = (
+    Fault(
+        CONTROL,
+        "no fault",
+        "no fault",
+        (("trans/s", lambda figures: formatting.rate(figures["before_per_s"] or 0.0)), PINGS),
+        process_faults.do_nothing,
+        measure=under_load,
+        is_once=True,
+    ),
+    Fault(
+        "worker",
+        "worker killed",
+        "SIGKILL to one worker process",
+        (("lost", lambda figures: _count(figures["lost"])), ("recovery time", _recovery_time)),
+        process_faults.kill_a_worker,
+        _mark_worker,
+        with_recovery,
+        needs=(Need.PROCESS,),
+    ),
+    Fault(
+        "stop",
+        "SIGTERM",
+        "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
+        (IN_FLIGHT_LOST, ("exit", _exit)),
+        process_faults.stop,
+        _mark_stop,
+        needs=(Need.PROCESS,),
+        ends_server=True,
+    ),
+    Fault(
+        "stop_long",
+        "SIGTERM, long tasks",
+        "SIGTERM while the server runs tasks that take longer than the graceful-shutdown period",
+        (IN_FLIGHT_LOST, ("exit", _exit)),
+        process_faults.stop_long,
+        _mark_stop_long,
+        needs=(Need.PROCESS, Need.TASKS),
+        option="stop",
+        is_once=True,
+        ends_server=True,
+    ),
+    Fault(
+        "leave",
+        f"{client_faults.LEAVERS} disconnect",
+        f"{client_faults.LEAVERS} clients disconnect before the response",
+        (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _seconds(figures["next_s"]))),
+        client_faults.disconnect_clients,
+        _mark_leave,
+        needs=(Need.PROCESS,),
+    ),
+    Fault(
+        "overload",
+        f"{client_faults.FLOOD} at once",
+        f"{client_faults.FLOOD} requests at once",
+        (
+            (
+                "correct/refused/lost",
+                lambda figures: "/".join(
+                    map(_count, (figures["answered"], figures["refused"], _unanswered(figures))),
+                ),
+            ),
+            ("all done after", lambda figures: _seconds(figures["done_s"])),
+        ),
+        client_faults.overload,
+        _mark_overload,
+    ),
+    Fault(
+        "endless",
+        "endless task",
+        "one task that never ends",
+        (RATE_LEFT, PINGS),
+        client_faults.start_an_endless_task,
+        _mark_left,
+        under_load,
+        needs=(Need.TASKS,),
+        ends_server=True,
+    ),
+    Fault(
+        "slow",
+        f"{client_faults.SLOW_CONNECTIONS} slow connections",
+        f"{client_faults.SLOW_CONNECTIONS} connections that send an incomplete request and stay open",
+        (RATE_LEFT, PINGS),
+        client_faults.send_incomplete_requests,
+        _mark_left,
+        under_load,
+    ),
+    Fault(
+        "jobs_worker",
+        "jobs, worker killed",
+        f"{job_faults.JOBS} jobs are posted, then one worker process gets SIGKILL",
+        (NEVER_ANSWERED, LAST_RESULT),
+        job_faults.kill_a_worker,
+        _mark_jobs,
+        needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
+        option="worker",
+        is_once=True,
+    ),
+    Fault(
+        "jobs_server",
+        "jobs, server killed",
+        f"{job_faults.JOBS} jobs are posted, then the server gets SIGKILL and is restarted",
+        (NEVER_ANSWERED, LAST_RESULT),
+        job_faults.kill_the_server,
+        _mark_jobs,
+        needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
+        option="server",
+        is_once=True,
+        ends_server=True,
+    ),
+)
+FAULTS = {fault.name: fault for fault in _ALL}
+FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in _ALL if fault.name != CONTROL))

@@ -1,0 +1,212 @@
+"""Show a drill: the conclusion, a table with a cell for each server and fault, and timelines."""
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from under_siege.drill.charts import drill_chart
+from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.drill.fault_outcomes import FaultOutcome, exit_code_of, fault_outcomes
+from under_siege.drill.faults import FAULTS, NO_FIGURE
+from under_siege.formatting import capitalized, listed
+from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
+from under_siege.record.record import Incident, Result, SkippedServer
+from under_siege.show.notes import cores
+from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
+
+MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
+LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NO_FIGURE} not applicable"
+TONES = {HURT: Tone.WARNING, DEAD: Tone.BAD, HIDDEN: Tone.WORST}
+WIDEST_NAME = 23  # in columns of a terminal; longer names are wrapped, because rows have several lines anyway
+MOST_TIMELINES = 30  # maximum number of servers in one chart
+
+
+def view(result: Result) -> View:
+    """Return the view of a drill."""
+    outcomes = fault_outcomes(result.incidents)
+    sentences = conclusion(outcomes, result.left_out)
+    return View(
+        title="Which servers survive faults?",
+        headline=[Paragraph(sentence, is_main=not index) for index, sentence in enumerate(sentences)],
+        tables=[_table(outcomes)],
+        footnotes=list(_footnotes(result)),
+        figures=list(figures(outcomes)),
+        data=_data(result, outcomes),
+        csv=(("server", "fault", "figure", "value", "mark"), list(_csv_rows(outcomes))),
+        facts=list(_facts(result)),
+        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        exit_code=exit_code_of(outcomes),
+    )
+
+
+def _table(outcomes: Sequence[FaultOutcome]) -> Table:
+    """Return a row for each server, and a column for each fault that applies to at least one server."""
+    applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
+    faults = [fault for name, fault in FAULTS.items() if name in (applied or {each.fault for each in outcomes})]
+    cases = [outcome.case for outcome in outcomes]
+    rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
+    for outcome in outcomes:
+        name, server = name_of(outcome.case, cases), outcome.case.server
+        plain_name = f"{in_plain_words(server, outcome.title)}{name.removeprefix(server)}"
+        rows.setdefault((plain_name, name), {})[outcome.fault] = outcome
+    columns = [Column("server", is_text=True)]
+    for fault in faults:
+        (first, _), (second, _) = fault.columns
+        columns.append(Column(f"{fault.heading}: {first}, {second}", f"{fault.heading}\n{first}\n{second}"))
+    body = [
+        Row([_server_cell(*names), *(cell(cells.get(fault.name)) for fault in faults)]) for names, cells in rows.items()
+    ]
+    return Table("drill", "The drill", columns, body, gap=2, is_spaced=True)
+
+
+def _server_cell(plain_name: str, name: str) -> Cell:
+    names = dict.fromkeys([*textwrap.wrap(plain_name, max(WIDEST_NAME, len(name))), name])
+    return Cell(name, in_terminal="\n".join(names), title=plain_name if plain_name != name else "")
+
+
+def cell(outcome: FaultOutcome | None) -> Cell:
+    """Return both figures with the mark, `failed` if the drill failed, or a dash if the fault does not apply."""
+    if outcome is None:
+        return Cell()
+    if not outcome.figures:
+        return Cell("failed" if outcome.failure else NO_FIGURE)
+    first, second = (text_of(outcome.figures) for _, text_of in FAULTS[outcome.fault].columns)
+    text = f"{first} {MARKS.get(outcome.mark, '')}".rstrip()
+    return Cell(text, TONES.get(outcome.mark, Tone.PLAIN), below=second)
+
+
+def _footnotes(result: Result) -> Iterator[str]:
+    rounds = max((incident.round for incident in result.incidents), default=1)
+    yield f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
+    yield f"{cores(result)} · Python {', '.join(result.environment.pythons)} · seed {result.seed}"
+
+
+def _facts(result: Result) -> Iterator[tuple[str, str]]:
+    machine = result.environment
+    yield "command", shlex.join(result.command)
+    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
+    yield "system", machine.system
+    yield from ((f"Python {version}", build) for version, build in machine.pythons.items())
+
+
+def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
+    """Yield a row for each figure of each cell; the value is empty for a time that was never reached."""
+    for outcome in outcomes:
+        for name, value in outcome.figures.items():
+            yield [outcome.case.server, outcome.fault, name, value, outcome.mark]
+
+
+def _data(result: Result, outcomes: Sequence[FaultOutcome]) -> Mapping[str, Any]:
+    """Return the JSON document, with an object for each server and fault. Programs read its keys."""
+    cells = [
+        {
+            "server": outcome.case.server,
+            "parameters": {**dict(outcome.case.values)},
+            "fault": outcome.fault,
+            "figures": outcome.figures,
+            "mark": outcome.mark or None,
+            "why_not": outcome.failure or outcome.without or None,
+        }
+        for outcome in outcomes
+    ]
+    about = {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
+    return {**about, "cases": [], "cells": cells}
+
+
+def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:
+    """Yield a chart for each fault, with the timeline of the first round of each server."""
+    for fault in FAULTS.values():
+        drawn = [incident for outcome in outcomes if outcome.fault == fault.name and (incident := _first(outcome))]
+        if drawn:
+            names = ", ".join(in_plain_words(incident.server, incident.title) for incident in drawn)
+            yield Figure(
+                f"drill-{fault.name}",
+                fault.heading,
+                f"{capitalized(fault.description)}. The area is the rate of correct responses; each lane has its own "
+                "scale. Vertical lines are pings: the taller, the slower (full height: 1 s or more, or failed).",
+                partial(drill_chart, drawn[:MOST_TIMELINES]),
+                f"{fault.heading}: responses and pings over time for {names}",
+                section="Timelines",
+            )
+
+
+def _first(outcome: FaultOutcome) -> Incident | None:
+    """Return the first round in which the fault was injected and at least one request has an outcome, or None."""
+    injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
+    return next((incident for incident in injected if incident.requests.ended_s), None)
+
+
+def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
+    """Yield sentences about the servers that survived the faults, are dead, or could not be judged."""
+    yield _survivors(outcomes)
+    yield from _dead_servers(outcomes)
+    replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
+    if replaced:
+        yield f"Not recovered in time, and replaced before the next fault: {listed(replaced)}."
+    for name, reason in {_name(outcome): outcome.unusable for outcome in outcomes if outcome.unusable}.items():
+        yield f"Not judged: {name}: {reason}."
+    failed = [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]
+    if failed:
+        reasons = "; ".join(f"{_name_and_fault(outcome)}: {outcome.failure}" for outcome in failed)
+        yield f"Could not be measured: {reasons}."
+    for skipped in left_out:
+        name = in_brief(skipped.server, skipped.server, skipped.title)
+        yield f"Not tested: {name}: {skipped.reason}."
+
+
+def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
+    servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
+    faults = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure} - {CONTROL}
+    hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
+    known = {outcome.case.server for outcome in outcomes if outcome.mark}
+    unhurt = [name for name in servers if name in known - unknown - hurt]
+    if len(faults) == 1 and (unhurt or hurt):
+        return _after_one_fault(FAULTS[faults.pop()].heading, unhurt, outcomes)
+    if unhurt:
+        names = with_capital(listed([servers[name] for name in unhurt]), unhurt[0])
+        return f"{names} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
+    if hurt.issuperset(servers):
+        return "No server survives every fault."
+    return "No server is known to survive every fault."
+
+
+def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
+    """Describe the outcome of a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
+    groups = {
+        "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
+        "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},
+    }
+    clauses = [
+        f"{listed(list(names))} {'is' if len(names) == 1 else 'are'} {state}"
+        for state, names in groups.items()
+        if names
+    ]
+    return f"{heading}: {'; '.join(clauses) or 'every tested server is dead'}."
+
+
+def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:
+    pinged = {each.case.server for each in outcomes if any(incident.pings.due_s for incident in each.incidents)}
+    for mark, is_pinged, sentence in (
+        (HIDDEN, True, "A health check would keep these broken servers in service: {}."),
+        (DEAD, True, "Dead, but a health check would detect it: {}."),
+        (DEAD, False, "Dead: {}."),
+    ):
+        dead = [outcome for outcome in outcomes if outcome.mark == mark]
+        names = [_name_and_fault(outcome) for outcome in dead if (outcome.case.server in pinged) == is_pinged]
+        if names:
+            yield sentence.format(listed(names))
+
+
+def _was_replaced(outcome: FaultOutcome) -> bool:
+    return any(incident.left_whole is False for incident in outcome.incidents)
+
+
+def _name(outcome: FaultOutcome, *details: str) -> str:
+    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *details)
+
+
+def _name_and_fault(outcome: FaultOutcome) -> str:
+    return _name(outcome, FAULTS[outcome.fault].heading)
