@@ -2,30 +2,33 @@
 
 The variance of each case is shrunk towards the common variance of all cases, because each case has few rounds. The
 less the variances differ beyond chance, the stronger the shrinkage (Smyth, Linear models and empirical Bayes methods,
-Stat. Appl. Genet. Mol. Biol. 3, 2004, sections 3 and 6).
+Stat. Appl. Genet. Mol. Biol. 3, 2004, sections 3 and 6). If the noise comes from the machine, cases that vary much more
+than the others are left out of the prior (Phipson et al., Ann. Appl. Stat. 10, 2016).
 """
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import median_low
-from typing import Any, NamedTuple
+from statistics import fmean, median_low
+from statistics import variance as variance_of
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
+from scipy.optimize import brentq
 
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # relative accuracy of the rate estimator in its unit tests; smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the typical variance between rounds
 LEAST_DEGREES = 2.0  # minimum degrees of freedom of a case; with fewer, no difference would ever be significant
 LEAST_VARIANCE = 1e-8  # minimum variance, which corresponds to a standard deviation of 0.01 %
-LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior, because machine noise is similar for all cases
+LEAST_PRIOR_DEGREES = 8.0  # minimum weight of the prior for machine noise, which is similar for all cases
+MOST_PRIOR_DEGREES = 1e6
 # The usual standard deviation of a rate's logarithm between rounds. It supplements the measured variances until they
 # have USUAL_DEGREES degrees of freedom.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
-LEAST_DEVIATION = 0.01
+LEAST_DEVIATION = 0.01  # minimum of the common standard deviation of noise from the machine
 ODD_CASE = 0.003  # p-value below which a case counts as odd because it varies more than the others
 # Degrees of freedom added to those of an odd case. In simulations, adding two degrees gave the same coverage, but the
 # intervals were too wide to be useful.
@@ -123,115 +126,81 @@ class Spread(NamedTuple):
     degrees: float
 
 
-def _own_spread(case: Sequence[Any], variance_of: Callable[[Any], float]) -> Spread:
-    return Spread(max(variance_of(case), LEAST_VARIANCE), len(case) - 1.0) if len(case) > 1 else Spread(0.0, 0.0)
+def spreads_of(cases: Sequence[WeightedLogs], usual: float | None = None) -> list[Spread]:
+    """Return the spread of each case, shrunk towards the common variance of all cases.
 
+    A case with a single round gets the common variance of the others.
 
-def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
-    """Compute the spread of each case from the logarithms of its rounds, and shrink it towards the common variance."""
-    own = [_own_spread(case, _variance) for case in cases]
-    known = [spread for spread in own if spread.degrees]
-    if not known:
-        return [Spread(math.nan, 0.0)] * len(cases)
-    prior, spreads = _prior(known), []
-    weight, all_degrees = min(prior.degrees, 1e9), sum(spread.degrees for spread in own)
-    for variance, degrees in own:
-        mean = (weight * prior.variance + degrees * variance) / (weight + degrees) if degrees else prior.variance
-        spreads.append(Spread(mean, min(max(weight + degrees, LEAST_DEGREES), (all_degrees + degrees) / 2)))
-    return spreads
-
-
-def pooled(cases: Sequence[WeightedLogs], usual: float = USUAL_DEVIATION) -> list[Spread]:
-    """Return the spread of each case for a metric whose noise has the same causes in all cases, such as the rate.
-
-    A case that varies significantly more than the others mostly keeps its own variance. A case with a single round gets
-    the common variance of the others. If there are few rounds in total, the common variance includes `usual`, the usual
-    standard deviation.
+    Args:
+        usual: the usual standard deviation of machine noise, which is similar for all cases. It is part of the common
+            variance if there are few rounds in total, and a case that varies significantly more than the others mostly
+            keeps its own variance. None if each case has its own noise.
     """
-    own = [_own_spread(case, _undisturbed_variance) for case in cases]
+    own = [_own_spread(case) for case in cases]
     known = [spread for spread in own if spread.degrees]
-    alike = [
-        spread for spread in known if not _is_odd(spread, [other for other in known if other is not spread], usual)
-    ]
+    alike = known if usual is None else [one for one in known if not _is_odd(one, known, usual)]
     common = _common(alike, usual)
-    prior_weight = min(max(_prior(alike).degrees if alike else 0.0, LEAST_PRIOR_DEGREES), 1e6)
-    spreads = []
-    for spread in own:
-        variance, degrees = spread
-        is_odd = degrees > 0 and spread not in alike
-        weight = 1.0 if is_odd else prior_weight
-        variance = (weight * common.variance + degrees * variance) / (weight + degrees)
-        spreads.append(Spread(variance, ODD_DEGREES + degrees if is_odd else min(weight + degrees, common.degrees)))
-    return spreads
+    if not common.degrees:
+        return [Spread(math.nan, 0.0)] * len(cases)
+    prior = _prior(alike, common, usual)
+    return [_shrunk(spread, prior, common, usual, is_odd=spread.degrees > 0 and spread not in alike) for spread in own]
 
 
-def _undisturbed_variance(rounds: WeightedLogs) -> float:
+def _shrunk(own: Spread, prior: Spread, common: Spread, usual: float | None, *, is_odd: bool) -> Spread:
+    weight = 1.0 if is_odd else prior.degrees
+    variance = (weight * prior.variance + own.degrees * own.variance) / (weight + own.degrees) if own.degrees else 0.0
+    if is_odd:
+        return Spread(variance, ODD_DEGREES + own.degrees)
+    most = (common.degrees + own.degrees) / 2 if usual is None else common.degrees
+    return Spread(variance or prior.variance, min(max(weight + own.degrees, LEAST_DEGREES), most))
+
+
+def _own_spread(case: WeightedLogs) -> Spread:
     """Return the sample variance between rounds, giving less weight to disturbed rounds."""
-    weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in rounds]
-    mean = _weighted_mean(rounds, weights)
-    squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, rounds, strict=True))
-    return squares / (len(rounds) - 1)
+    if len(case) < 2:
+        return Spread(0.0, 0.0)
+    weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in case]
+    mean = _weighted_mean(case, weights)
+    squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, case, strict=True))
+    return Spread(max(squares / (len(case) - 1), LEAST_VARIANCE), len(case) - 1.0)
 
 
 def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
     return sum(weight * log for weight, (log, _) in zip(weights, rounds, strict=True)) / sum(weights)
 
 
-def _common(known: Sequence[Spread], usual: float) -> Spread:
+def _common(known: Sequence[Spread], usual: float | None) -> Spread:
     """Return the common variance of the cases, combined with the usual variance if there are few degrees of freedom."""
-    total = sum(degrees for _, degrees in known)
+    total, squares = sum(degrees for _, degrees in known), sum(variance * degrees for variance, degrees in known)
+    if usual is None:
+        return Spread(squares / total, total) if total else Spread(math.nan, 0.0)
     added = max(0.0, USUAL_DEGREES - total)
-    squares = sum(variance * degrees for variance, degrees in known) + added * usual**2
-    return Spread(max(squares / (total + added), LEAST_DEVIATION**2), total + added)
+    variance = (squares + added * usual**2) / (total + added)
+    return Spread(max(variance, LEAST_DEVIATION**2), total + added)
 
 
-def _is_odd(case: Spread, others: Sequence[Spread], usual: float) -> bool:
+def _is_odd(case: Spread, known: Sequence[Spread], usual: float) -> bool:
     """Return whether a case varies significantly more than the others (F test)."""
-    common = _common(others, usual)
+    common = _common([other for other in known if other is not case], usual)
     return beyond_f(case.degrees, common.degrees, case.variance / common.variance) < ODD_CASE
 
 
-def _prior(known: Sequence[Spread]) -> Spread:
-    """Return the prior for the variances, with infinite degrees of freedom if the variances differ only by chance."""
-    common = sum(variance * degrees for variance, degrees in known) / sum(degrees for _, degrees in known)
-    if len(known) == 1:
-        return Spread(common, 0.0)
-    levels = [math.log(variance) - _expected_log(degrees) for variance, degrees in known]
-    beyond_chance = _variance(levels) - sum(_trigamma(degrees / 2) for _, degrees in known) / len(known)
-    if beyond_chance <= 0:
-        return Spread(common, math.inf)
-    degrees = 2 * _inverse_trigamma(beyond_chance)
-    return Spread(math.exp(sum(levels) / len(levels) + _expected_log(degrees)), degrees)
+def _prior(known: Sequence[Spread], common: Spread, usual: float | None) -> Spread:
+    """Return the prior. The less the variances differ beyond chance, the more degrees of freedom it has."""
+    prior = Spread(common.variance, 0.0)
+    if len(known) > 1:
+        levels = [math.log(variance) - _expected_log(degrees) for variance, degrees in known]
+        beyond_chance = variance_of(levels) - fmean(float(special.polygamma(1, degrees / 2)) for _, degrees in known)
+        prior = Spread(common.variance, MOST_PRIOR_DEGREES)
+        if beyond_chance > special.polygamma(1, MOST_PRIOR_DEGREES / 2):
+            half = brentq(lambda half: special.polygamma(1, half) - beyond_chance, 1e-3, MOST_PRIOR_DEGREES / 2)
+            prior = Spread(math.exp(fmean(levels) + _expected_log(2 * half)), 2 * half)
+    return prior if usual is None else Spread(common.variance, max(prior.degrees, LEAST_PRIOR_DEGREES))
 
 
-def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance. This function is many times faster than `statistics.variance`."""
-    mean = sum(values) / len(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-@lru_cache(1000)
 def _expected_log(degrees: float) -> float:
     """Return the expected logarithm of a sample variance with these degrees of freedom, if the true variance is 1."""
     return float(special.digamma(degrees / 2)) - math.log(degrees / 2)
-
-
-@lru_cache(1000)
-def _trigamma(value: float) -> float:
-    """Return the trigamma function, which is a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
-    return float(special.zeta(2, value))
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Return the inverse of the trigamma function, computed by Newton's method (Smyth 2004, appendix)."""
-    root = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = _trigamma(root)
-        step = trigamma * (1 - trigamma / value) / (-2 * float(special.zeta(3, root)))
-        root += step
-        if -step / root < 1e-8:
-            break
-    return root
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,28 +239,28 @@ class Estimate:
 
 
 def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
-    """Return the estimate of each case from its positive values, or None for a case without any."""
-    known = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
-    return [_estimate(logs, spread) if logs else None for logs, spread in zip(known, moderated(known), strict=True)]
+    """Return the estimate of each case from its positive values, or None for a case without any.
 
-
-def _estimate(logs: Sequence[float], spread: Spread) -> Estimate:
-    variance = spread.variance / len(logs)
-    return Estimate(sum(logs) / len(logs), variance, spread.degrees, float(len(logs)), variance, spread.degrees)
-
-
-def weighted_estimates(cases: Sequence[WeightedLogs], usual: float = USUAL_DEVIATION) -> list[Estimate | None]:
-    """Return the estimate of each case from rounds that were disturbed to different extents.
-
-    The noise between rounds is pooled over the cases. Therefore, even a case with a single round has an interval, based
-    on the noise of the other cases or on the usual noise.
+    Each case has its own noise.
     """
-    spreads = pooled(cases, usual)
+    known = [[(math.log(value), 0.0) for value in case if value is not None and value > 0] for case in cases]
+    return weighted_estimates(known, usual=None)
+
+
+def weighted_estimates(cases: Sequence[WeightedLogs], usual: float | None = USUAL_DEVIATION) -> list[Estimate | None]:
+    """Return the estimate of each case from rounds that were disturbed to different extents; see `spreads_of`.
+
+    If the noise comes from the machine, even a case with a single round has an interval, based on the noise of the
+    other cases or on the usual noise.
+    """
+    spreads = spreads_of(cases, usual)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
     return [_weighted(case, spread, typical) if case else None for case, spread in zip(cases, spreads, strict=True)]
 
 
 def _weighted(case: WeightedLogs, spread: Spread, typical: float) -> Estimate:
+    if not spread.degrees:
+        return Estimate(sum(log for log, _ in case) / len(case), math.nan, 0.0, float(len(case)))
     weights = [1 / (spread.variance + disturbance) for _, disturbance in case]
     typical_weights = [1 / (min(spread.variance, typical) + disturbance) for _, disturbance in case]
     return Estimate(

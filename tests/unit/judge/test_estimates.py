@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.special import polygamma, stdtr
+from scipy.special import stdtr
 
 from under_siege.judge.estimates import (
-    _inverse_trigamma,
+    USUAL_DEVIATION,
     chance_of,
     differ,
     estimates,
     is_below,
-    moderated,
-    pooled,
     ratio,
+    spreads_of,
     weighted_estimates,
 )
 from under_siege.judge.ranking import LOOKS, level, ranks
@@ -63,9 +62,13 @@ def test_a_difference_of_8_percent_is_detected_in_90_of_100_results() -> None:
     assert found >= 90
 
 
+def undisturbed(values):
+    return [[(value, 0.0) for value in row] for row in values]
+
+
 def weighted(values: np.ndarray):
     """Return the estimates for undisturbed rounds."""
-    return weighted_estimates([[(value, 0.0) for value in row] for row in values])
+    return weighted_estimates(undisturbed(values))
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05])
@@ -92,7 +95,7 @@ def test_a_disturbed_round_has_less_weight_in_the_estimate() -> None:
 def test_a_very_noisy_case_does_not_widen_the_intervals_of_others() -> None:
     rng = np.random.default_rng(4)
     calm = rng.normal(0, 0.02, (8, 3)).tolist()
-    *others, wild = pooled([[(value, 0.0) for value in case] for case in (*calm, [0.5, -0.4, 0.3])])
+    *others, wild = spreads_of(undisturbed([*calm, [0.5, -0.4, 0.3]]), USUAL_DEVIATION)
     assert wild.variance > 0.1
     assert max(one.variance for one in others) < 0.04**2
 
@@ -156,7 +159,7 @@ def test_differences_smaller_than_the_measurement_accuracy_are_not_significant()
 
 
 def test_equal_rounds_have_a_variance_above_zero() -> None:
-    same = moderated([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]])
+    same = spreads_of(undisturbed([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]))
     assert all(spread.variance > 0 for spread in same)
 
 
@@ -164,10 +167,5 @@ def test_a_much_larger_variance_of_one_case_is_reduced_by_less_than_half() -> No
     rng = np.random.default_rng(3)
     calm = [list(rng.normal(0, 0.01, 5)) for _ in range(8)]
     wild = [0.5, -0.4, 0.3, -0.6, 0.2]
-    *_, last = moderated([*calm, wild])
+    *_, last = spreads_of(undisturbed([*calm, wild]))
     assert last.variance > 0.5 * np.var(wild, ddof=1)
-
-
-@pytest.mark.parametrize("value", [0.01, 0.5, 1.6, 40.0])
-def test_the_inverse_of_trigamma_is_computed(value: float) -> None:
-    assert polygamma(1, _inverse_trigamma(value)) == pytest.approx(value)
