@@ -195,7 +195,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
     """Inject faults, and show which servers survive them.
 
     Faults include killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed
-    server or broker. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
+    server. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
     drill failed or a fault left a server dead; else 0.
     """
     from under_siege.drill.drill_run import drill_plan, run_drill
@@ -369,9 +369,11 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     or unclear, or a comparison or requirement is undecided; else 0.
     """
     from under_siege.compare.diff import check_comparable, compare_results
-    from under_siege.compare.diff_table import as_table, formatted
+    from under_siege.compare.view import view
     from under_siege.record.record import load
-    from under_siege.result_output import Report, print_text, show
+    from under_siege.result_output import Report
+    from under_siege.show.formats import rendered
+    from under_siege.show.formats.table import show
 
     gc.disable()  # as in `report`
     before, after = load(base), load(new)
@@ -379,12 +381,9 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     with one_line_read_errors(base, new):
         if wanted:
             Report(after).add_requirements(wanted, has_base=True)
-        comparison = compare_results(before, after)
-        if output_format == "table":
-            show(as_table(comparison))
-        else:
-            print_text(formatted(comparison, output_format))
-    sys.exit(comparison.exit_code)
+        found = view(compare_results(before, after))
+        show(found) if output_format == "table" else click.echo(rendered(found, output_format))
+    sys.exit(found.exit_code)
 
 
 @bench.command()

@@ -25,8 +25,7 @@ from under_siege.run.matrix import across_view
 from under_siege.run.view import comparison_table, view
 from under_siege.show.formats import rendered
 from under_siege.show.formats.table import WIDTH, renderable
-from under_siege.show.requirement_outcomes import required_table
-from under_siege.show.view import Cell, Column, Figure, Medium, Paragraph, Row, Table, Tone, View, with_all_columns
+from under_siege.show.view import Figure, Medium, View, with_all_columns
 from under_siege.trace import view as trace_view
 
 if TYPE_CHECKING:
@@ -58,6 +57,10 @@ class Report:
 
     @property
     def view(self) -> View:
+        if self.result.incidents:
+            from under_siege.drill.view import view as view_of_drill  # a slow import
+
+            return view_of_drill(self.result)
         whole = view(self.comparison)
         return whole if self.revisions is None else _with_changes(whole, self.comparison, self.revisions)
 
@@ -79,33 +82,17 @@ class Report:
         return exported or rendered(self.view, output_format)
 
     def _export(self, output_format: str) -> Any:
-        """Return the result of a drill, a search for capacities or a comparison of revisions, or None for others."""
+        """Return the result of a search for capacities, or None for others."""
         if output_format == "json":
-            return self._as_json() if self.result.incidents or self.result.steps else None
-        if self.result.incidents:
-            from under_siege.drill import drill_report  # a slow import
-
-            return getattr(drill_report, f"as_{output_format}")(self.result)
+            return self._as_json() if self.result.steps else None
         if self.result.steps and output_format == "html":
             from under_siege.capacity.capacity_page import capacity_as_html
 
             return capacity_as_html(self.result)
-        if self.result.steps:
-            return getattr(capacity_table, f"as_{output_format}")(self.result)
-        if self.revisions is not None and output_format in ("table", "markdown"):
-            from under_siege.compare import diff_table
-
-            return getattr(diff_table, f"as_{output_format}")(self.revisions)
-        return None
+        return getattr(capacity_table, f"as_{output_format}")(self.result) if self.result.steps else None
 
     def _as_json(self) -> str:
-        data = dict(self.view.data or {})
-        if self.result.steps:
-            data["cases"] = capacity_table.as_data(self.result)
-        else:
-            from under_siege.drill import drill_report
-
-            data["cells"] = drill_report.as_data(self.result)
+        data = {**(self.view.data or {}), "cases": capacity_table.as_data(self.result)}
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, *, side_by_side: bool = False) -> None:
@@ -218,10 +205,6 @@ class Report:
 
     def exit_code(self) -> int:
         """Return the exit code of the command that measured the result."""
-        if self.result.incidents:
-            from under_siege.drill import fault_outcomes
-
-            return fault_outcomes.exit_code(self.result)
         return capacity_estimate.exit_code(self.result) if self.result.steps else self.view.exit_code
 
     def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
@@ -241,29 +224,22 @@ class Report:
         return judged(self.comparison)
 
 
-_TONES = {"bold red": Tone.WORST, "red": Tone.BAD, "bold green": Tone.GOOD, "yellow": Tone.WARNING, "dim": Tone.QUIET}
-
-
 def _with_changes(whole: View, comparison: Comparison, changes: "ResultComparison") -> View:
-    from under_siege.compare import diff_table
+    """Return the view of a run with the changes between its revisions instead of a recommendation."""
+    from under_siege.compare.view import view as view_of_changes
 
-    grid = diff_table.grid_of(changes)
-    columns = [Column(name, is_text=True) for name in grid.names] + [Column(figure.name) for figure in grid.figures]
-    rows = [Row([Cell(cell.text, _TONES.get(cell.style, Tone.PLAIN)) for cell in row]) for row in grid.rows]
-    everything = comparison_table(comparison, (), {Medium.PAGE})
-    tables = [
-        Table("changes", "What changed", columns, rows),
-        replace(everything, caption=whole.footnotes),
-        required_table(changes.required),
-    ]
+    found = view_of_changes(changes)
+    of_changes, *others = found.tables
+    everything = replace(comparison_table(comparison, (), {Medium.PAGE}), caption=whole.footnotes)
     data = {name: value for name, value in (whole.data or {}).items() if name != "requirements"}
     return replace(
         whole,
-        headline=[Paragraph(diff_table.conclusion(changes), is_main=True)],
-        tables=tables,
-        footnotes=diff_table.legend(changes),
-        data={**data, "revisions": diff_table.as_data(changes)},
-        exit_code=changes.exit_code,
+        headline=found.headline,
+        tables=[of_changes, everything, *others],
+        notes=found.notes,
+        footnotes=found.footnotes,
+        data={**data, "revisions": found.data},
+        exit_code=found.exit_code,
     )
 
 

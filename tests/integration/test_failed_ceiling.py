@@ -9,11 +9,12 @@ from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare import diff
-from under_siege.compare.diff_table import as_table
+from under_siege.compare.view import view
 from under_siege.judge.ranking import summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Failure, Record, Result, Trace
 from under_siege.result_output import Report
+from under_siege.show.formats.table import renderable
 
 ROUNDS = (1, 2, 3)
 WHY = (
@@ -119,7 +120,7 @@ def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) 
     for base, new in ((complete, broken), (broken, complete), (broken, broken)):
         page = io.StringIO()
         found = diff.compare_results(base, new)
-        Console(file=page, width=150).print(as_table(found))
+        Console(file=page, width=150).print(renderable(view(found)))
         assert "20.0 → 20.0" in page.getvalue()
         assert not any(case.judgement == "worse" for case in found.cases)
 

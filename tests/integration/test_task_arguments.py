@@ -11,9 +11,10 @@ from simulated_trace import trace_of
 
 from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
-from under_siege.compare.diff_table import formatted as compared_as
+from under_siege.compare.view import view
 from under_siege.record.record import Result, load, save
 from under_siege.result_output import Report
+from under_siege.show.formats import rendered
 from under_siege.show.text_tables import plain
 
 TASK_WITH_MARKUP = (
@@ -116,7 +117,7 @@ def test_the_result_file_contains_the_task_name_unchanged(result: Result) -> Non
 
 
 def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
-    for shown in (Report(result).formatted("markdown"), compared_as(compare_results(result, result), "markdown")):
+    for shown in (Report(result).formatted("markdown"), rendered(view(compare_results(result, result)), "markdown")):
         assert plain(TASK_WITH_MARKUP) in shown
         assert "<i>" not in shown
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line.startswith("|")}

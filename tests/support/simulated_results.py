@@ -7,8 +7,9 @@ from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from under_siege.compare.diff import ResultComparison
-from under_siege.compare.diff_table import as_table
+from under_siege.compare.view import view
 from under_siege.record.record import Failure, Result
+from under_siege.show.formats.table import renderable
 
 ROUNDS = (1, 2, 3)
 USUAL = 0.01  # relative standard deviation between rounds
@@ -16,9 +17,12 @@ SPEED_PROBE = "3.11.7 500+1500"
 BEAT_S = 1e-4
 SERVERS = (("1_a", 1, 1.0), ("3_c", 2, 1.0))
 SLOW = 1 / 1.4
+STEADY = (1.0, 1.0, 1.0)
 
 
-def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
+def a_result(
+    *servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=STEADY, waits=False, **environment
+) -> Result:
     """Return three rounds of the ceiling and of these servers: name, workers, and rate relative to the expected one.
 
     Args:
@@ -33,7 +37,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
             if server != "bare":
                 vary(record, rng, noise)
             if speeds:
-                add_beats(record, speed, workers, rng)
+                add_beats(record, speed, workers, np.random.default_rng([seed, len(records)]))
             records.append(record)
     return result_of(records, **({"speed_probe": SPEED_PROBE} | environment))
 
@@ -76,7 +80,7 @@ def add_beats(record, speed, workers, rng) -> None:
 
 def as_text(found: ResultComparison, width=130) -> str:
     page = io.StringIO()
-    Console(file=page, width=width, color_system=None).print(as_table(found))
+    Console(file=page, width=width, color_system=None).print(renderable(view(found)))
     return page.getvalue()
 
 

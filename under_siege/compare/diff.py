@@ -1,11 +1,8 @@
 """Compare two results: compute how much each case changed at the same CPU speed, and whether the change is significant.
 
-Within a result, the rounds are measured at various CPU speeds, so they show how strongly a metric depends on the speed.
-However, the machine may have been faster throughout one run than throughout the other. Queueing theory and the
-dependence measured within the results limit the effect of this difference. In a closed queueing network, the elasticity
-of the rate with respect to the speed of a station is at most the utilization of the station, and 1 if there is no other
-station (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval
-of the change.
+The machine may have been faster throughout one run than throughout the other. How much a metric depends on the speed is
+known only roughly, so the change is known only within a range. A change is significant if it is significant at both
+ends of this range. To compare two revisions more precisely, measure both in one run (`run --against`).
 """
 
 from __future__ import annotations
@@ -13,41 +10,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
-from under_siege.judge.metric_estimates import Estimates, estimates_for_changes
+from under_siege.judge.metric_estimates import estimates_for_changes
 from under_siege.judge.metrics import METRICS, MetricValue
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.speed_correction import Slope, SpeedCorrection
+from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, Case, axis
 from under_siege.record.record import Environment, Result
 
 Rounds = Sequence[Round]
-
-MOST = 1.3  # maximum slope, because a disturbance can slow a task somewhat more than the speed probe
-SPEED = 0.02  # standard deviation of the logarithm of a measured speed on a quiet machine
-CPU_BOUND = 0.9  # CPU time as a share of wall time; at or above it, a task counts as purely CPU-bound
-PROBE_MISMATCH = 0.1  # standard deviation of the slopes of purely CPU-bound tasks
-
 _Side = tuple[Summary, list[Round]]  # the summary and the rounds of a case in one result
 
 SAME_MEMORY = 0.01  # maximum relative difference that is ignored, because usable memory differs slightly between boots
-
-
-class Bounds(NamedTuple):
-    """The possible range of a slope: at 1, the metric is (inversely) proportional to speed; at 0, it is constant."""
-
-    least: float
-    most: float
+# Speed dependence of a purely CPU-bound metric, as the slope of its logarithm over that of the speed: 1 means that the
+# metric is proportional to the speed. The speed probe and a task may react differently to the same disturbance.
+LEAST_SLOPE, MOST_SLOPE = 0.8, 1.2
 
 
 class Change(NamedTuple):
@@ -56,6 +43,9 @@ class Change(NamedTuple):
     base: Estimate
     ratio: Estimate
     tolerance: float
+    # The lowest and highest logarithm of the factor by which the difference between the speeds may have changed the
+    # ratio in addition to the estimate.
+    by_speed: tuple[float, float] = (0.0, 0.0)
 
     @property
     def values(self) -> tuple[float, float]:
@@ -63,14 +53,34 @@ class Change(NamedTuple):
         return self._value(0.0), self._value(self.ratio.log)
 
     @property
+    def fraction(self) -> float:
+        """Return the estimate of the relative change, such as -0.5 if the metric was halved."""
+        return self._fraction(self.ratio.log)
+
+    @property
+    def smallest_possible(self) -> Estimate:
+        """Return the estimate of the smallest ratio that the speeds allow, or of a ratio of 1 if they allow it."""
+        low, high = (self.ratio.log - by_speed for by_speed in reversed(self.by_speed))
+        return replace(self.ratio, log=low if low > 0 else min(high, 0.0))
+
+    @property
+    def smallest_fraction(self) -> float:
+        """Return the smallest relative change that the speeds allow."""
+        return self._fraction(self.smallest_possible.log)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of the relative change."""
         edges = self.ratio.interval()
-        return edges and (self._fraction(math.log(edges[0])), self._fraction(math.log(edges[1])))
+        if edges is None:
+            return None
+        least, most = self.by_speed
+        return self._fraction(math.log(edges[0]) - most), self._fraction(math.log(edges[1]) - least)
 
     def smallest_visible(self, level: float) -> float:
         """Return the smallest relative change that would have been significant at this level."""
-        return max(ACCURACY, self._fraction(student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5))
+        margin = student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5
+        return max(ACCURACY, self._fraction(margin + max(map(abs, self.by_speed))))
 
     def _value(self, log: float) -> float:
         return math.exp(self.base.log + log) - self.tolerance
@@ -79,95 +89,83 @@ class Change(NamedTuple):
         return self._value(log) / self._value(0.0) - 1
 
 
-class Changes(Protocol):
+class Changes:
     """The changes of metrics from base cases to new cases, estimated from the rounds of each case."""
 
-    def speed_ratio(self, base: Rounds, new: Rounds) -> float | None: ...
-    def change(self, name: str, base: Rounds, new: Rounds) -> Change | None: ...
+    def __init__(
+        self, cases: Sequence[Rounds], correction: SpeedCorrection, *, in_one_run: bool, has_common_speed: bool = True
+    ) -> None:
+        """Estimate all metrics of the cases of one or two results.
 
-
-class ChangesInOneRun:
-    """The changes between cases of one result, whose rounds were interleaved on the same machine."""
-
-    def __init__(self, cases: Sequence[Rounds], measured: Estimates) -> None:
-        self._indices = {case[0]: index for index, case in enumerate(cases)}  # by the first round of the case
-        self._measured = measured
-
-    def speed_ratio(self, *_: Rounds) -> None:
-        """Return None, because interleaved rounds need no further adjustment for the speed."""
-
-    def change(self, name: str, base: Rounds, new: Rounds) -> Change | None:
-        """Return how the metric changed from `base` to `new`, or None if one of the values is unknown."""
-        before, after = (self._measured[name][self._indices[case[0]]] for case in (base, new))
-        if before is None or after is None:
-            return None
-        return Change(before, ratio_between(before, len(base), after, len(new)), METRICS[name].tolerance)
-
-
-class CrossRunChanges:
-    """The changes from the cases of one result to those of another."""
-
-    def __init__(self, base: Sequence[Rounds], new: Sequence[Rounds], *, is_comparable: bool) -> None:
-        """Estimate all metrics; `is_comparable` states whether both results measured the speed on the same scale."""
-        has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
-        self.is_common = is_comparable and has_samples
-        self._correction = SpeedCorrection(base, beside=new)
-        self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # estimates of each case, by its first round
-        for cases in [[*base, *new]] if self.is_common else [base, new]:
-            by_metric = estimates_for_changes(cases, self._correction if self.is_common else SpeedCorrection(cases))
-            for index, case in enumerate(cases):
-                self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
+        Args:
+            in_one_run: whether the rounds were interleaved, so that their speeds need no further adjustment.
+            has_common_speed: whether all rounds measured the speed on the same scale.
+        """
+        self._correction, self._in_one_run, self.has_common_speed = correction, in_one_run, has_common_speed
+        by_metric = estimates_for_changes(cases, correction)
+        self._estimates = {  # by the first round of each case
+            case[0]: {name: estimates[index] for name, estimates in by_metric.items()}
+            for index, case in enumerate(cases)
+        }
 
     def speed_ratio(self, base: Rounds, new: Rounds) -> float | None:
         """Return the machine's speed during `new` divided by that during `base`, or None if one of them is unknown."""
-        speeds = self._log_speed(base), self._log_speed(new)
-        return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
+        before, after = self._log_speed(base), self._log_speed(new)
+        return None if before is None or after is None or self._in_one_run else math.exp(after - before)
 
     def change(self, name: str, base: Rounds, new: Rounds) -> Change | None:
-        """Return how the metric changed at the same speed, or None if one of the values is unknown."""
-        before, after = (self._estimates[case[0]][name] for case in (base, new))
-        if before is None or after is None:
+        """Return how a metric changed from `base` to `new`, or None if one of the values is unknown.
+
+        If the speeds of the machine are unknown, only the change of the memory has degrees of freedom.
+        """
+        estimates = [self._estimates[case[0]][name] for case in (base, new)]
+        if estimates[0] is None or estimates[1] is None:
             return None
-        ratio = self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
-        return Change(before, ratio, METRICS[name].tolerance)
-
-    def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Rounds) -> Estimate:
-        before, after = self._log_speed(base), self._log_speed(new)
-        if name == "memory_bytes" or before is None or after is None or before == after:
+        between = ratio_between(estimates[0], len(base), estimates[1], len(new))
+        change = Change(estimates[0], between, METRICS[name].tolerance)
+        if self._in_one_run or name == "memory_bytes":
             return change
-        speedup = after - before
-        corrected, bounds = self._slopes(name, base, new)  # `corrected` has already been applied to the metrics
-        slope = _combined(corrected, bounds)
-        noise = SPEED**2 * (1 / len(base) + 1 / len(new))
-        trust = max(0.0, 1 - noise / speedup**2)  # don't correct a difference that may be noise of the speed probe
-        remaining = trust * slope.value * speedup - (corrected[1].value * after - corrected[0].value * before)
-        uncertain = slope.value - (corrected[0].value + corrected[1].value) / 2
-        variance = change.variance + (slope.variance * speedup**2 + trust * uncertain**2 * noise)
-        # Only the variance between rounds is estimated; the rest is known (Satterthwaite, Biometrics Bulletin 2, 1946).
-        degrees = change.degrees * (variance / change.variance) ** 2 if change.degrees else 0.0
-        sign = -1 if name == "rate_per_s" else 1  # a faster machine increases the rate but decreases the other metrics
-        return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
-
-    def _slopes(self, name: str, base: Rounds, new: Rounds) -> tuple[list[Slope], Bounds]:
-        """Return the slope of a metric as estimated within each result, and the range that theory allows."""
-        rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
-        if name.startswith("ping_"):  # it is unknown whether pings wait for tasks, so only widen the interval
-            return [Slope(), Slope()], Bounds(-1.0, 1.0)
-        rounds = [*base, *new]
-        if name == "cpu_s_per_transaction":
-            return list(cpus), Bounds(_cpu_share(rounds), 1.0)
-        cpus_used = [
-            (each.cpu_s_per_transaction() or 0.0) * (each.rate.per_s or 0.0)
-            for each in rounds
-            if each.record.samples.cpu_s
-        ]
-        most = min(1.0, float(np.mean(cpus_used))) if cpus_used else 1.0
-        return list(rates), Bounds(min(_cpu_share(rounds), most), most)
+        before, after = self._log_speed(base), self._log_speed(new)
+        if before is None or after is None:
+            return change._replace(ratio=replace(between, degrees=0.0))
+        adjusted = self._adjustment(name, new) * after - self._adjustment(name, base) * before
+        effects = (slope * (after - before) - adjusted for slope in self._possible_slopes(name, [*base, *new]))
+        # A faster machine increases the rate but decreases the other metrics.
+        least, most = sorted(effect if name == "rate_per_s" else -effect for effect in effects)
+        return change._replace(by_speed=(least, most))
 
     def _log_speed(self, case: Rounds) -> float | None:
-        """Return the mean logarithm of the speed relative to the mean of both results, or None if it is unknown."""
-        speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.is_common else []
+        """Return the mean logarithm of the speed relative to the mean of all cases, or None if it is unknown."""
+        speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.has_common_speed else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
+
+    def _adjustment(self, name: str, case: Rounds) -> float:
+        """Return the slope with which the metric has already been adjusted."""
+        if name.startswith("ping_"):
+            return 0.0
+        is_cpu_time = name == "cpu_s_per_transaction"
+        return (self._correction.cpu_coefficient if is_cpu_time else self._correction.coefficient)(case[0])
+
+    def _possible_slopes(self, name: str, rounds: Rounds) -> tuple[float, float]:
+        """Return the lowest and highest speed dependence that a metric may have.
+
+        In a closed queueing network, the elasticity of the rate with respect to the speed of a station is at most the
+        utilization of the station (Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980).
+        """
+        if name.startswith("ping_"):  # it is unknown whether pings wait for tasks
+            return 0.0, MOST_SLOPE
+        least = LEAST_SLOPE if all(map(self._correction.is_cpu_bound, rounds)) else 0.0
+        if name == "cpu_s_per_transaction":
+            return least, MOST_SLOPE
+        used = [1.0 if (cpus := _cpus_used(each)) is None else cpus for each in rounds]
+        utilization = min(1.0, float(np.mean(used)))
+        return least * utilization, MOST_SLOPE * utilization
+
+
+def _cpus_used(run: Round) -> float | None:
+    """Return how many CPUs the server, its services and the load tool kept busy, or None if this is unknown."""
+    used, others_s = run.cpus_used(), sum(filter(None, (run.record.services_cpu_s, run.record.tool_cpu_s)))
+    return None if used is None or not run.load_s else used + others_s / run.load_s
 
 
 def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Estimate:
@@ -176,22 +174,6 @@ def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -
     if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
         return replace(change, degrees=0.0)
     return change
-
-
-def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
-    """Combine the measured slopes with the middle of the theoretical range, weighted by their precision."""
-    possible = Slope(sum(bounds) / 2, (bounds.most - bounds.least) ** 2 / 12 + PROBE_MISMATCH**2)
-    measured = Slope(sum(slope.value for slope in slopes) / 2, sum(slope.variance for slope in slopes) / 2)
-    weights = [1 / possible.variance, 1 / max(measured.variance, 1e-9)]
-    value = (weights[0] * possible.value + weights[1] * measured.value) / sum(weights)
-    return Slope(min(max(value, 0.0), MOST), 1 / sum(weights))
-
-
-def _cpu_share(rounds: Rounds) -> float:
-    """Return CPU time as a share of wall time when the task runs by itself, or 0 if it is not purely CPU-bound."""
-    wall_s = sum(sum(each.record.alone_wall_s) for each in rounds)
-    share = min(1.0, sum(sum(each.record.alone_cpu_s) for each in rounds) / wall_s) if wall_s else 0.0
-    return share if share >= CPU_BOUND else 0.0
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
@@ -270,7 +252,7 @@ class MetricChange:
 
     @property
     def is_testable(self) -> bool:
-        """Return whether both cases are `ok` and the variance between rounds is known."""
+        """Return whether both cases are `ok`, and the variance between rounds and the effect of the speed are known."""
         return self.is_judged and self.change is not None and self.change.ratio.degrees > 0
 
     @property
@@ -285,15 +267,21 @@ class MetricChange:
         return self.change.smallest_visible(self.step.level) if self.step and self.change else None
 
     @property
+    def may_be_due_to_speed(self) -> bool:
+        """Return whether the change would be significant if the machine had had the same speed in both results."""
+        return self.judgement == UNDECIDED and self.step is not None
+
+    @property
     def judgement(self) -> str | None:
         """Return the judgement, or None if neither case has this metric or if a case is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
-        if self.step is None or self.fraction is None:
+        if self.step is None or self.change is None:
             return UNDECIDED
-        if self.step.adjusted >= LEVEL or abs(self.fraction) <= ACCURACY:
-            return SAME
-        return BETTER if (self.fraction > 0) == METRICS[self.figure].more_is_better else WORSE
+        if self.step.adjusted < LEVEL and abs(self.change.smallest_fraction) > ACCURACY:
+            return BETTER if (self.change.fraction > 0) == METRICS[self.figure].more_is_better else WORSE
+        is_significant_without_speed = chance_of(self.change.ratio) < self.step.level
+        return UNDECIDED if is_significant_without_speed and abs(self.change.fraction) > ACCURACY else SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,21 +334,23 @@ class ResultComparison:
 def compare_results(base: Result, new: Result) -> ResultComparison:
     """Compare the cases of two results: first those of `new`, then those that are only in `base`."""
     before, after = summarize(base), summarize(new)
-    # Include the ceilings, because they help to estimate the noise.
     rounds = [[*comparison.ceiling_rounds, *comparison.rounds] for comparison in (before, after)]
-    changes = CrossRunChanges(*rounds, is_comparable=has_comparable_speed(base, new))
+    has_speeds = all(any(each.speed for case in cases for each in case) for cases in rounds)
+    is_common = has_speeds and has_comparable_speed(base, new)
+    correction = SpeedCorrection(rounds[0], beside=rounds[1], corrected=is_common)
+    changes = Changes([*rounds[0], *rounds[1]], correction, in_one_run=False, has_common_speed=is_common)
     ignored = _ignored_axes(before, after)
     old, now = _by_case(before, ignored), _by_case(after, ignored)
     pairs = [_pair(case, old.get(case), now.get(case), changes) for case in dict.fromkeys([*now, *old])]
     required = [*judged_alone(after), *_judge_relative(after, old, ignored, changes)]
-    return ResultComparison(base, new, adjusted_for_tests(pairs), changes.is_common, required)
+    return ResultComparison(base, new, adjusted_for_tests(pairs), is_common, required)
 
 
 def compare_revisions(result: Result) -> ResultComparison:
     """Compare the two revisions in a result of `run --against`, case by case."""
     whole = summarize(result)
-    rounds = [*whole.ceiling_rounds, *whole.rounds]  # the ceilings help to estimate the noise
-    changes = ChangesInOneRun(rounds, estimates_for_changes(rounds, whole.correction))
+    # The ceilings help to estimate the noise.
+    changes = Changes([*whole.ceiling_rounds, *whole.rounds], whole.correction, in_one_run=True)
     base, new = (
         {
             case.without([REVISION]): side
@@ -410,29 +400,29 @@ def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, _Side
     return {summary.case.without(ignored): (summary, rounds) for summary, rounds in pairs}
 
 
-def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: Changes) -> CasePair:
+def _pair(case: Case, base: _Side | None, new: _Side | None, found: Changes) -> CasePair:
     before, after = base and base[0], new and new[0]
     changes = [MetricChange(figure, before, after) for figure in FIGURES]
     if base is None or new is None:
         return CasePair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK
     for index, change in enumerate(changes):
-        known = None if None in change.as_measured else _change(change.figure, base, new, cross_run)
+        known = None if None in change.as_measured else _change(change.figure, base, new, found)
         changes[index] = replace(change, change=known, is_judged=is_judged)
-    return CasePair(case, before, after, tuple(changes), cross_run.speed_ratio(base[1], new[1]))
+    return CasePair(case, before, after, tuple(changes), found.speed_ratio(base[1], new[1]))
 
 
-def _change(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Change | None:
+def _change(figure: str, base: _Side, new: _Side, found: Changes) -> Change | None:
     """Return the change of a metric, or None if it is unknown or if the kinds of memory differ."""
     if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None
-    return cross_run.change(figure, base[1], new[1])
+    return found.change(figure, base[1], new[1])
 
 
 def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
     """Apply Holm's correction for multiple testing to the p-values of all changes."""
     changes = [change for case in cases for change in case.changes]
-    chances = [chance_of(change.change.ratio) for change in changes if change.change and change.is_testable]
+    chances = [chance_of(change.change.smallest_possible) for change in changes if change.change and change.is_testable]
     steps = iter(holm(chances, LEVEL))
 
     def with_step(change: MetricChange) -> MetricChange:

@@ -100,10 +100,9 @@ class SpeedCorrection:
         """Return how strongly the work per CPU second depends on the speed."""
         return self._fit_of(run).cpu.value
 
-    def slopes(self, run: Round) -> tuple[Slope, Slope]:
-        """Return the coefficients of the rate and of the work per CPU second, with their variances."""
-        fit = self._fits.get(run, _Fit(rate=Slope(), cpu=Slope()))
-        return fit.rate, fit.cpu
+    def is_cpu_bound(self, run: Round) -> bool:
+        """Return whether the task or, if it is unknown, the server was found to be purely CPU-bound."""
+        return self._fit_of(run).kind is COMPUTES
 
     def rate(self, run: Round) -> float | None:
         """Return the rate at the usual speed and without lost CPU time."""

@@ -11,7 +11,7 @@ from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
-from under_siege.compare.diff_table import as_markdown
+from under_siege.compare.view import view
 from under_siege.judge.case_names import across, told_apart
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import RULES, judge
@@ -19,6 +19,7 @@ from under_siege.measure.start_command import start_of
 from under_siege.record.case import case_of, load_axes
 from under_siege.record.record import MeasuredSuite, Result, load, save
 from under_siege.result_output import Report
+from under_siege.show.formats import rendered
 from under_siege.suite import strategies
 from under_siege.suite.strategies import all_strategies, read_strategy
 from under_siege.suite.suite import Kind
@@ -189,11 +190,12 @@ def test_another_round_of_some_cases_includes_the_ceilings_of_these_cases() -> N
 def test_a_different_number_of_workers_is_reported_unless_workers_is_an_axis() -> None:
     one, two = along(workers=(1,)), along(workers=(2,))
     (found,) = [pair for pair in compare_results(one, two).cases if pair.case.server == "4_pool"]
-    assert found.changes[0].judgement == "better"
-    assert "had 1 worker before and 2 now" in " ".join(as_markdown(compare_results(one, two)).split())
+    assert found.changes[0].fraction == pytest.approx(1, abs=0.1)
+    assert "had 1 worker before and 2 now" in " ".join(rendered(view(compare_results(one, two)), "markdown").split())
     both = compare_results(along(), along(workers=(2, 4)))
     found = {pair.case.get("workers"): pair for pair in both.cases if pair.case.server == "4_pool"}
-    assert [found[count].judgement for count in (1, 2)] == ["gone", "no difference"]
+    assert found[1].judgement == "gone"
+    assert found[2].changes[0].fraction == pytest.approx(0, abs=0.01)
     assert found[4].base is None
 
 

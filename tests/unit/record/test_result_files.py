@@ -19,7 +19,7 @@ from simulated_record import bare_record, record_of, result_of
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.compare.diff import check_comparable, compare_results
-from under_siege.compare.diff_table import formatted as compared_as
+from under_siege.compare.view import view
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.siege import Siege
 from under_siege.measure.warm_up import _workers_told
@@ -39,6 +39,7 @@ from under_siege.record.record import (
 )
 from under_siege.record.result_file import read_limited
 from under_siege.result_output import Report
+from under_siege.show.formats import rendered
 from under_siege.trace.trace_run import assumed_span, reported_spans
 
 RESULT = TESTS / "data" / "schema-5.json"
@@ -68,7 +69,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
             for dress in formats:
                 Report(result).formatted(dress)
             check_comparable(result, result, anyway=True)
-            compared_as(compare_results(result, result), "markdown")
+            rendered(view(compare_results(result, result)), "markdown")
         except BadInputError as error:
             refused = str(error)
         else:

@@ -9,10 +9,11 @@ from conftest import TESTS, WAITING
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
-from under_siege.compare.diff_table import formatted as compared_as
+from under_siege.compare.view import view
 from under_siege.record.record import Failure, Pings, Trace, TracedRequests, load, save
 from under_siege.record.result_file import legible, made_legible
 from under_siege.result_output import Report
+from under_siege.show.formats import rendered
 from under_siege.suite.strategies import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
@@ -57,7 +58,7 @@ def test_pages_contain_no_invisible_characters(hostile_result: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["markdown", "json"])
 def test_comparisons_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
-    shown = compared_as(compare_results(load(hostile_result), load(hostile_result)), format_)
+    shown = rendered(view(compare_results(load(hostile_result), load(hostile_result))), format_)
     assert hidden(shown) == set()
 
 

@@ -1,4 +1,4 @@
-"""Format a comparison of two results as a table for a terminal, as Markdown and as JSON.
+"""Show what changed between two results, or between two revisions in one result.
 
 The JSON object:
 
@@ -32,10 +32,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from under_siege import formatting
 from under_siege.compare.diff import (
     BETTER,
@@ -52,80 +48,56 @@ from under_siege.compare.diff import (
 )
 from under_siege.judge.case_names import at, full_name, varying
 from under_siege.judge.estimates import ACCURACY
-from under_siege.judge.metrics import METRICS, SPEED_CORRECTED
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
-from under_siege.record.case import REVISION, Case, axis
+from under_siege.record.case import REVISION, axis
 from under_siege.record.record import SCHEMA, Result
 from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
-from under_siege.show.requirement_outcomes import required_as_data, required_as_markdown, required_as_table
-from under_siege.show.text_tables import Grid, Heading, TableCell, plain, small_print
+from under_siege.show.requirement_outcomes import required_as_data, required_table
+from under_siege.show.view import Cell, Column, Note, Paragraph, Row, Table, Tone, View
 
 LEGEND = (
     "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",
     "better, worse: a change of more than 2 % that is significant at 5 % after Holm's correction for multiple testing",
 )
-NOTHING = "-"
+UNDECIDED_LEGEND = "?: undecided: only one round, a missing value, or a change that may be due to the machine's speed"
+SHARPER = "to compare two revisions, measure both in one run with --against"
+MISSING = "-"
 VISIBLE = "detectable change"
 _MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
-_STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", UNDECIDED: "yellow"}
+_TONES = {WORSE: Tone.WORST, FAILED: Tone.BAD, GONE: Tone.BAD, BETTER: Tone.GOOD, UNDECIDED: Tone.WARNING}
 
 
-def as_table(comparison: ResultComparison) -> RenderableType:
-    """Return the conclusion, a table of changes, and remarks for a terminal."""
-    doubt, remarks = _doubt(comparison), list(_remarks(comparison))
-    return Group(
-        *([Text(doubt, style="yellow")] if doubt else []),
-        Text(f"{conclusion(comparison)}\n"),
-        grid_of(comparison),
-        *required_as_table(comparison.required),
-        *([Text()] if remarks else []),
-        *map(Text, remarks),
-        Text("\n" + "\n".join(legend(comparison)), style="dim"),
+def view(comparison: ResultComparison) -> View:
+    """Return the view of a comparison."""
+    difference = machine_difference(comparison.base, comparison.new)
+    doubt = [Paragraph(f"Warning: {difference}.", tone=Tone.WARNING)] if difference else []
+    return View(
+        title="What changed?",
+        headline=[*doubt, Paragraph(conclusion(comparison), is_main=True)],
+        tables=[table_of(comparison), required_table(comparison.required)],
+        notes=list(_notes(comparison)),
+        footnotes=list(_legend(comparison)),
+        data=_data(comparison),
+        exit_code=comparison.exit_code,
     )
 
 
-def as_markdown(comparison: ResultComparison) -> str:
-    """Return the comparison as Markdown, for example for a comment on a pull request."""
-    doubt = _doubt(comparison)
-    parts = [
-        f"**{plain(doubt)}**" if doubt else "",
-        plain(conclusion(comparison)),
-        grid_of(comparison).as_markdown(),
-        required_as_markdown(comparison.required),
-        "\n".join(f"- {plain(remark)}" for remark in _remarks(comparison)),
-        small_print(legend(comparison)),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _doubt(comparison: ResultComparison) -> str:
-    """Return a warning about differences between the machines, or an empty string if there are none."""
-    difference = machine_difference(comparison.base, comparison.new)
-    return f"Warning: {difference}." if difference else ""
-
-
-def legend(comparison: ResultComparison) -> list[str]:
-    """Return the legend of the table, and the conditions of the measurement."""
-    is_open = any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes)
-    return [
-        *LEGEND,
-        *_conditions(comparison),
-        *(["?: undecided, because there is only one round or a value is missing"] if is_open else []),
-    ]
-
-
-def _conditions(comparison: ResultComparison) -> Iterator[str]:
-    """If a single run measured both revisions, yield their names and the conditions of the measurement."""
+def _legend(comparison: ResultComparison) -> Iterator[str]:
+    """Yield how to read the table and, if a single run measured both revisions, their names and the conditions."""
+    yield from LEGEND
     if (whole := comparison.in_one_run) is not None:
         values = dict.fromkeys(str(summary.case.get(REVISION)) for summary in whole.cases)
         base = whole.result.suite.against if whole.result.suite else ""
         yield f"before: {base} · now: {', '.join(value for value in values if value != base)}"
         yield footnote(whole)[-1]
+    if any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes):
+        yield UNDECIDED_LEGEND
 
 
-def grid_of(comparison: ResultComparison) -> Grid:
+def table_of(comparison: ResultComparison) -> Table:
     """Return a table of each case's changes, and of the smallest changes that would have been significant."""
     axes = varying([pair.case for pair in comparison.cases])
     flagged = any(_verdicts(case) for case in comparison.cases)
@@ -133,13 +105,14 @@ def grid_of(comparison: ResultComparison) -> Grid:
     rows = []
     for case in comparison.cases:
         labels = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
-        style = _STYLES.get(case.judgement, "")
-        name_cells = [TableCell(label, style) for label in labels + [_verdicts(case)] * flagged]
-        rows.append([*name_cells, *map(_cell, case.changes)])
+        tone = _TONES.get(case.judgement, Tone.PLAIN)
+        name_cells = [Cell(label, tone) for label in labels + [_verdicts(case)] * flagged]
+        rows.append(Row([*name_cells, *map(_cell, case.changes)]))
     visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(len(FIGURES))]
     if any(visible):
-        rows.append([TableCell(text, "dim") for text in (VISIBLE, *[""] * (len(names) - 1), *visible)])
-    return Grid(names, [Heading(METRICS[figure].column) for figure in FIGURES], rows)
+        rows.append(Row([Cell(text) for text in (VISIBLE, *[""] * (len(names) - 1), *visible)], Tone.QUIET))
+    texts, figures = [Column(name, is_text=True) for name in names], [Column(METRICS[name].column) for name in FIGURES]
+    return Table("changes", "What changed", [*texts, *figures], rows)
 
 
 def percent(fraction: float) -> str:
@@ -149,22 +122,22 @@ def percent(fraction: float) -> str:
 
 def _verdicts(case: CasePair) -> str:
     """Return both verdicts, such as `ok → suspect`; one if they are equal; or an empty string if both are `ok`."""
-    before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
+    before, now = (MISSING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
 
-def _cell(change: MetricChange) -> TableCell:
+def _cell(change: MetricChange) -> Cell:
     """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
     texts = [_value(change.figure, value) for value in change.values]
     if change.change is None:
         texts = ["" if case is None else text_of(METRICS[change.figure], case) for case in (change.base, change.new)]
     if not any(texts):
-        return TableCell("")
-    values = " → ".join(text or NOTHING for text in texts)
+        return Cell()
+    values = " → ".join(text or MISSING for text in texts)
     fraction = "" if change.fraction is None else f"({percent(change.fraction)})"
     judgement = change.judgement or ""
     text = " ".join(filter(None, [values, fraction, _MARKS.get(judgement)]))
-    return TableCell(text, _STYLES.get(judgement, ""), judgement in (WORSE, BETTER))
+    return Cell(text, _TONES.get(judgement, Tone.PLAIN))
 
 
 def _value(figure: str, value: float | None) -> str:
@@ -184,25 +157,21 @@ def _size(fraction: float) -> str:
 def conclusion(comparison: ResultComparison) -> str:
     """Return one sentence for each judgement: what is gone or failed, then the changes, the largest first."""
     cases = [pair.case for pair in comparison.cases]
-    changes = _sentences_of_changes(comparison)
-    named = {
-        judgement: "; ".join(full_name(case.case, cases) for case in comparison.cases if case.judgement == judgement)
-        for judgement in (GONE, FAILED, UNDECIDED, NEW)
-    }
     equal = sum(case.judgement == SAME for case in comparison.cases)
-    if equal == len(comparison.cases):
-        rates = [change for case in comparison.cases for change in case.changes if change.figure == "rate_per_s"]
-        found = (
-            f" A change of {size} in {METRICS['rate_per_s'].column} would be detected."
-            if (size := _visible(rates))
-            else ""
-        )
-        return f"No significant changes.{found}"
-    parts = [f"{judgement.capitalize()}: {named[judgement]}." for judgement in (GONE, FAILED) if named[judgement]]
-    parts += changes
-    parts += [f"{judgement.capitalize()}: {named[judgement]}." for judgement in (UNDECIDED, NEW) if named[judgement]]
+    if equal == len(cases):
+        size = _visible([change for case in comparison.cases for change in case.changes[:1]])
+        would = f" A change of {size} in {METRICS[FIGURES[0]].column} would be detected." if size else ""
+        return f"No significant changes.{would}"
+
+    def named(*judgements: str) -> Iterator[str]:
+        for judgement in judgements:
+            names = [full_name(case.case, cases) for case in comparison.cases if case.judgement == judgement]
+            if names:
+                yield f"{judgement.capitalize()}: {'; '.join(names)}."
+
+    parts = [*named(GONE, FAILED), *_sentences_of_changes(comparison), *named(UNDECIDED, NEW)]
     if equal:
-        parts.append(f"No significant difference in {equal} of {len(comparison.cases)} cases.")
+        parts.append(f"No significant difference in {equal} of {len(cases)} cases.")
     return " ".join(parts)
 
 
@@ -229,20 +198,20 @@ def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
     return sentences
 
 
-def _remarks(comparison: ResultComparison) -> Iterator[str]:
+def _notes(comparison: ResultComparison) -> Iterator[Note]:
     cases = [pair.case for pair in comparison.cases]
     for case in comparison.cases:
         name = full_name(case.case, cases)
         for when, reasons in _flags(case):
-            yield from (f"{name}: {when}: {reason}" for reason in reasons)
+            yield from (Note("note", name, f"{when}: {reason}") for reason in reasons)
         if case.base is None or case.new is None:
-            yield f"{name}: not measured {'before' if case.base is None else 'now'}"
+            yield Note("note", name, f"not measured {'before' if case.base is None else 'now'}")
         else:
-            yield from (f"{name}: {remark}" for remark in _changed_settings(case.base, case.new))
+            yield from (Note("note", name, remark) for remark in _changed_settings(case.base, case.new))
     if comparison.in_one_run is not None:
-        yield from (f"{where}: {note}" for where, note in notes(comparison.in_one_run))
-    yield from _speed_remarks(comparison)
-    yield from _noise_remarks(comparison, cases)
+        yield from (Note("note", where, note) for where, note in notes(comparison.in_one_run))
+    yield from (Note("note", "machine", remark) for remark in _speed_remarks(comparison))
+    yield from (Note("note", "noise", remark) for remark in _noise_remarks(comparison))
 
 
 def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
@@ -266,47 +235,29 @@ def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
 def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
     both = [case for case in comparison.cases if case.base and case.new]
     if both and not comparison.has_common_speed:
-        yield "The machine speeds of the two runs can't be compared, so the changes are not speed-adjusted."
+        yield f"its speeds in the two runs can't be compared, so only memory is judged; {SHARPER}"
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
-    if ratios and any(_is_corrected(change) for case in both for change in case.changes):
-        times = formatting.span(ratios, formatting.significant)
-        yield f"The machine is now {times} times as fast as before; all values are adjusted to the same speed."
+    if not ratios or max(abs(math.log(ratio)) for ratio in ratios) <= ACCURACY:
+        return
+    faster = f"now {formatting.span(ratios, formatting.significant)} times as fast as before"
+    if any(change.may_be_due_to_speed for case in both for change in case.changes):
+        yield f"{faster}, which may explain the changes marked with ?; {SHARPER}"
+    else:
+        yield f"{faster}; rates and CPU times are adjusted to the same speed"
 
 
-def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
-    """Yield remarks that name the metrics that are too noisy, and explain how to measure them more precisely."""
+def _noise_remarks(comparison: ResultComparison) -> Iterator[str]:
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
-        yield "One round is not enough to tell a change from noise: measure again with --rounds 3 or more."
-    for figure in FIGURES:
-        pairs = [(case, change) for case in comparison.cases for change in case.changes if change.figure == figure]
-        blind = [
-            full_name(case.case, cases)
-            for case, change in pairs
-            if change.judgement == SAME and (change.smallest_visible or 0) > 1
-        ]
-        if names := "; ".join(blind):
-            yield f"Too noisy to detect even a doubling of {METRICS[figure].column}: {names}. Measure more rounds."
+        yield "one round is not enough to tell a change from noise; measure again with --rounds 3 or more"
 
 
-def _is_corrected(change: MetricChange) -> bool:
-    base, new = change.as_measured
-    if change.figure not in SPEED_CORRECTED or change.change is None or not base or not new:
-        return False
-    return abs(math.log(new / base) - change.change.ratio.log) > ACCURACY
-
-
-def as_json(comparison: ResultComparison) -> str:
-    """Return the comparison as JSON, with the keys that the docstring of this module lists."""
-    return msgspec.json.format(msgspec.json.encode(as_data(comparison)), indent=2).decode()
-
-
-def as_data(comparison: ResultComparison) -> dict[str, Any]:
+def _data(comparison: ResultComparison) -> dict[str, Any]:
     judgements = {case.judgement for case in comparison.cases}
-    worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), "no difference")
+    worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), SAME)
     return {
         "schema": SCHEMA,
-        "base": _result(comparison.base),
-        "new": _result(comparison.new),
+        "base": _about(comparison.base),
+        "new": _about(comparison.new),
         "judgement": worst,
         "exit_code": comparison.exit_code,
         "has_common_speed": comparison.has_common_speed,
@@ -315,17 +266,13 @@ def as_data(comparison: ResultComparison) -> dict[str, Any]:
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _about(result: Result) -> dict[str, Any]:
     return {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
 
 
 def _case(case: CasePair) -> dict[str, Any]:
     return {
-        "server": case.case.server,
-        "task": case.case.task,
-        "users": case.case.users,
-        "python": case.case.python,
-        "parameters": case.case.parameters,
+        **{name: getattr(case.case, name) for name in ("server", "task", "users", "python", "parameters")},
         "before": _side(case.base),
         "now": _side(case.new),
         "judgement": case.judgement,
@@ -351,8 +298,3 @@ def _figure(change: MetricChange) -> dict[str, float | str | None]:
         "smallest_visible": change.smallest_visible,
         "judgement": change.judgement,
     }
-
-
-def formatted(comparison: ResultComparison, output_format: str) -> str:
-    """Return the comparison as `markdown` or `json`."""
-    return {"markdown": as_markdown, "json": as_json}[output_format](comparison)
