@@ -106,13 +106,6 @@ def test_an_exception_of_an_async_task_becomes_a_one_line_task_error(way, task: 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("way", [blocking, blocking_on_a_loop, in_a_thread])
-@pytest.mark.parametrize("task", ["raises_cancelled", "cancels_itself", "exits_in_a_task"])
-def test_an_async_task_that_cancels_itself_or_exits_has_failed(way, task: str) -> None:
-    with pytest.raises(TaskError, match=r"CancelledError|SystemExit"):
-        way(task)
-
-
 def test_a_running_async_task_can_be_cancelled() -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(perform_in_slices("sample_tasks:awaits"))
@@ -122,19 +115,6 @@ def test_a_running_async_task_can_be_cancelled() -> None:
             await task
 
     asyncio.run(cancelled())
-
-
-@every_way
-def test_unfinished_child_tasks_do_not_delay_the_response_of_an_async_task(way) -> None:
-    began_s = time.monotonic()
-    assert way("leaves_a_child_task").answer == "done"
-    assert time.monotonic() - began_s < 30  # the child task would sleep for 60 s
-
-
-def test_the_event_loop_of_an_async_task_is_closed_after_the_task(recwarn) -> None:
-    for _ in range(3):
-        perform("sample_tasks:awaits")
-    assert [str(one.message) for one in recwarn if issubclass(one.category, ResourceWarning)] == []
 
 
 @pytest.mark.parametrize("name", ["3_async_threadexecutor", "5_asyncio", "6_gevent"])

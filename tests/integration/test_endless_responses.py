@@ -94,10 +94,9 @@ class EndlessServer:
     ("head", "block"),
     [
         (b"Connection: close\r\n\r\n", b"x" * 65536),
-        (b"Content-Length: 99999999999\r\n\r\n", b"x" * 65536),
         (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 10000),
     ],
-    ids=["without a length", "with a length", "chunked"],
+    ids=["without a length", "chunked"],
 )
 def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> None:
     with pytest.raises(CaseFailedError, match=r"returned more than 65,540 bytes$") as caught:
@@ -110,11 +109,9 @@ def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> Non
     ("head", "block"),
     [
         (OK, b"X-More: and more\r\n" * 1000),
-        (OK + b"X-Long: ", b"x" * 65536),
-        (b"HTTP/1.1 200 ", b"x" * 65536),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-More: and more\r\n" * 1000),
     ],
-    ids=["many headers", "a long header", "a long reason", "many trailers"],
+    ids=["many headers", "many trailers"],
 )
 def test_endless_headers_cause_an_error_before_the_timeout(head: bytes, block: bytes) -> None:
     with pytest.raises(CaseFailedError) as caught:
@@ -130,18 +127,13 @@ def test_endless_headers_cause_an_error_before_the_timeout(head: bytes, block: b
     [
         (OK + b"\r\n", b"x"),
         (OK, b"X-More: 1\r\n"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 1000),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     ],
-    ids=["body", "headers", "chunk size", "continue"],
+    ids=["body", "headers", "continue"],
 )
 def test_an_endless_response_that_arrives_slowly_times_out(head: bytes, block: bytes) -> None:
     with pytest.raises(CaseFailedError, match=r"was not answered within 0\.3 s"):
         EndlessServer(head, block, pause_s=0.05).answer(limit_s=0.3)
-
-
-def test_bodies_up_to_64_kb_longer_than_expected_are_read_completely() -> None:
-    assert len(EndlessServer(OK + b"Connection: close\r\n\r\n" + b"x" * 65540).answer().body) == 65540
 
 
 def test_an_overlong_output_line_is_truncated_and_the_next_line_is_read() -> None:

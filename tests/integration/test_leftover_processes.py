@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 
-import psutil
 import pytest
 from conftest import wait_until
 from leftover_processes import described, end, marking
@@ -33,14 +32,3 @@ def test_a_process_forked_by_a_test_is_found_even_if_it_never_called_exec() -> N
         end(left())
         os.waitpid(forked, 0)
         assert left() == []
-
-
-def test_processes_of_other_tests_are_not_reported_as_leftovers() -> None:
-    with marking() as others:
-        child = subprocess.Popen(["bash", "-c", "sleep 62; true"])
-        with marking() as left:
-            wait_until(lambda: psutil.Process(child.pid).children())
-            assert left() == []
-        wait_until(lambda: len(others()) == 2)
-        end(others())
-        child.wait()

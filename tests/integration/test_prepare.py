@@ -22,7 +22,7 @@ from under_siege.load.wrk import Wrk
 from under_siege.measure import start_command
 from under_siege.measure.plan import EnvironmentKey, Plan, make_plan
 from under_siege.measure.prepare import ask_for_references, prepared
-from under_siege.record.record import Bursts, CaseFailedError, Result
+from under_siege.record.record import CaseFailedError
 from under_siege.show.notes import notes
 from under_siege.suite.expectation import Expectation, Files
 from under_siege.suite.suite_file import read_suite
@@ -205,12 +205,6 @@ def test_responses_whose_lengths_differ_from_those_of_the_files_fail_the_case() 
         return summarize(result_of([bare_record(), record])).cases[0].verdict
 
     assert (verdict(12_345), verdict(0), verdict(None)) == ("failed", "ok", "ok")
-
-
-def test_burst_results_without_byte_counts_are_accepted() -> None:
-    record = burst_record_of("1_x")
-    assert record.bursts.odd_bytes == Bursts().odd_bytes == []
-    assert isinstance(result_of([record]), Result)
 
 
 def test_a_private_network_can_have_a_limited_port_range() -> None:

@@ -17,9 +17,7 @@ from conftest import LIMIT_S, WAITING, bench_command, gone, wait_until
 from plans import plan_of
 
 from under_siege.host.managed_process import offspring, until_signal
-from under_siege.host.services import Services
 from under_siege.measure import server
-from under_siege.measure.plan import new_record
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, load
 
@@ -95,35 +93,6 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-class PortTakenServer:
-    """A server whose port is taken by another process when the server ends."""
-
-    def __init__(self, *_) -> None:
-        """Start nothing."""
-
-    async def stop(self) -> None:
-        raise CaseFailedError("port_kept", "the port is still taken")
-
-    def last_words(self) -> str:
-        return ""
-
-
-@pytest.mark.parametrize(("cancelled", "raised"), [(True, asyncio.CancelledError), (False, CaseFailedError)])
-def test_a_cancellation_takes_precedence_over_the_error_of_a_taken_port(cancelled, raised, monkeypatch) -> None:
-    monkeypatch.setattr(server, "Server", PortTakenServer)
-    plan = plan_of("2")
-    case = plan.cases[0]
-
-    async def run() -> None:
-        async with server.running(plan, case, new_record(plan, case, 1.0, 1), Services()):
-            if cancelled:
-                asyncio.current_task().cancel()
-            await asyncio.sleep(0)
-
-    with pytest.raises(raised):
-        asyncio.run(run())
 
 
 class EndedProcess:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import tomllib
@@ -15,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 
-from common.errors import BadInputError
 from under_siege.host import environments, installed_tool
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import until_signal
@@ -112,16 +110,6 @@ def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machi
     assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
     assert f"; fix this problem and retry, or install {LOCUST.requirement} yourself" in error
     assert created(machine) == []
-
-
-def test_a_failed_tool_build_causes_a_one_line_error(machine: Path, monkeypatch) -> None:
-    async def no_build(*_: object) -> Path:
-        raise BadInputError("Failed to build gevent")
-
-    monkeypatch.setattr(installed_tool, "environment_of", no_build)
-    expected = rf"^locust can't be installed for Python {re.escape(interpreter().version)}: Failed to build gevent; .*$"
-    with pytest.raises(BadInputError, match=expected):
-        find_locust(machine)
 
 
 class SignallingIndex(BaseHTTPRequestHandler):

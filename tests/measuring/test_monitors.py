@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
 
-from under_siege.host import machine_speed, resource_usage
+from under_siege.host import machine_speed
 from under_siege.host.interpreter import interpreter
 from under_siege.host.machine_speed import MOST_RUNS, lone_task_timer, speed_probe, watching_machine
 from under_siege.host.managed_process import until
@@ -115,55 +114,6 @@ def test_baseline_runs_after_a_case_are_reused_before_the_next_case(monkeypatch)
     since_s = asyncio.run(go())
     assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
     assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
-
-
-class FakeProcess:
-    """A process as psutil shows it, with the given kinds of memory."""
-
-    pid = 2**22 + 1  # not a valid process id
-
-    def __init__(self, **memory: int) -> None:
-        self._memory = memory
-
-    def cpu_times(self) -> SimpleNamespace:
-        return SimpleNamespace(children_user=300.0, children_system=4000.0)
-
-    def used_cpu_s(self) -> float:
-        if not self._memory:
-            raise psutil.NoSuchProcess(1)
-        return 21.0
-
-    def memory_full_info(self) -> SimpleNamespace:
-        if self._memory.keys() == {"rss"}:
-            raise psutil.AccessDenied(1)
-        return SimpleNamespace(**self._memory)
-
-    def memory_info(self) -> SimpleNamespace:
-        return SimpleNamespace(**self._memory)
-
-
-@pytest.mark.parametrize(
-    ("memory", "size", "kind"),
-    [
-        ({"rss": 9, "pss": 5}, 5, "pss"),  # shared memory is counted once
-        ({"rss": 9}, 9, "rss"),  # a process of another user
-    ],
-)
-def test_memory_is_measured_as_pss_or_rss(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
-        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(**memory))
-        patched.setattr(resource_usage, "offspring", lambda _: [])
-        assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
-
-
-def test_resource_usage_is_summed_over_all_running_processes_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
-        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, pss=5))
-        patched.setattr(resource_usage, "offspring", lambda _: [FakeProcess(rss=40), FakeProcess()])
-        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
-        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
 
 
 def test_a_long_task_has_one_baseline_run_before_and_one_after_a_case() -> None:

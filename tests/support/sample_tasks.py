@@ -61,15 +61,6 @@ def a_moment_of_computing():
     return _hold_gil_for(0.2)
 
 
-def records_when_done():
-    """Yield to wait for 0.3 s, then add a character to the file that DONE names."""
-    record_start()
-    yield 0.3
-    with Path(os.environ["DONE"]).open("a") as done:
-        done.write("x")
-    return "at last"
-
-
 def waits_for_file():
     """Wait for the file that TOLD names; then, if DONE is set, add a character to the file that DONE names."""
     record_start()
@@ -129,15 +120,6 @@ def half_a_minute_of_computing():
     return _hold_gil_for(30)
 
 
-def moments_then_half_a_minute():
-    a_moment() if _is_among_the_first_three() else half_a_minute()
-    return "at last"
-
-
-def moments_then_half_a_minute_of_computing():
-    return a_moment_of_computing() if _is_among_the_first_three() else half_a_minute_of_computing()
-
-
 def _is_among_the_first_three():
     begun = Path(os.environ["BEGUN"])
     return not begun.exists() or len(begun.read_text()) < 3
@@ -186,10 +168,6 @@ def raises_awkwardly():
 
 def exits():
     sys.exit("a task that thinks it is a program")
-
-
-def raises_generator_exit():
-    raise GeneratorExit("by hand")
 
 
 def raises_keyboard_interrupt():
@@ -246,25 +224,9 @@ async def raises_in_a_group():
         await asyncio.sleep(10)
 
 
-async def cancels_itself():
-    asyncio.current_task().cancel()
-    await asyncio.sleep(10)
-
-
-async def raises_cancelled():
-    raise asyncio.CancelledError("by hand")
-
-
 async def raises_generator_exit_later():
     await asyncio.sleep(0)
     raise GeneratorExit("by hand")
-
-
-async def exits_in_a_task():
-    async def leave():
-        sys.exit("from within")
-
-    await asyncio.gather(asyncio.create_task(leave()))
 
 
 async def computes_in_async_slices():
@@ -277,12 +239,6 @@ async def computes_in_async_slices():
 async def exits_later():
     await asyncio.sleep(0.01)
     sys.exit("at last")
-
-
-async def leaves_a_child_task():
-    """Start a child task without waiting for it."""
-    asyncio.current_task().friend = asyncio.create_task(asyncio.sleep(60))
-    return "done"
 
 
 async def times_out():

@@ -111,10 +111,3 @@ def test_the_warm_up_stops_early_if_a_server_has_fewer_workers_than_it_reports(m
     server = SlowSingleWorker("40")
     assert warmed_up(server, monkeypatch).workers == 40
     assert server.requests == 1 + 2 * min(40, usable_cpus())
-
-
-def test_the_warm_up_of_short_tasks_sends_all_batches(monkeypatch) -> None:
-    server = SlowSingleWorker("3")
-    monkeypatch.setattr(server, "age_s", lambda: 1.0)
-    warmed_up(server, monkeypatch)
-    assert server.requests == 1 + 2 * min(3, usable_cpus()) + (warm_up.BATCHES - 1) * 6
