@@ -34,7 +34,7 @@ from under_siege.judge.estimates import differ
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
-from under_siege.record.record import Result, load
+from under_siege.record.result import Result, load
 from under_siege.show.notes import notes
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from under_siege.record.record import Result, load, save
+from under_siege.record.result import Result, load, save
 
 ROOT = Path(__file__).resolve().parents[1]
 

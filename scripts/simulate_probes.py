@@ -36,7 +36,8 @@ from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.judge.round_statistics import Round
 from under_siege.load.pings import PING_INTERVAL_S
-from under_siege.record.record import Record, Result, load
+from under_siege.record.record import Record
+from under_siege.record.result import Result, load
 
 HOUR_S, STRETCH_S = 3600.0, 2.0
 FIRST_DELAY_S, LONGEST_DELAY_S, RESET_S = 10.0, 300.0, 600.0  # the kubelet's restart delays, and when they are reset

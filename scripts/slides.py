@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.errors import BadInputError
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.result_output import Report
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -33,7 +33,7 @@ from under_siege.cli_options import (
     writable,
 )
 from under_siege.paths import INVOCATION, PROGRAM, USERS
-from under_siege.record.result_file import write_atomically
+from under_siege.record.files import write_atomically
 from under_siege.show import formats
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def report(
 ) -> None:
     """Show the result of an earlier run."""
     from under_siege.judge.requirement_check import exit_code_of
-    from under_siege.record.record import load
+    from under_siege.record.result import load
     from under_siege.result_output import Report
 
     if page is not None:
@@ -370,7 +370,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     """
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.view import view
-    from under_siege.record.record import load
+    from under_siege.record.result import load
     from under_siege.result_output import Report
     from under_siege.show.formats import rendered
     from under_siege.show.formats.table import show

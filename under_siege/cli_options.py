@@ -18,8 +18,9 @@ import click
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
+from under_siege.formatting import legible
 from under_siege.paths import IS_INSTALLED, PROGRAM
-from under_siege.record.result_file import check_writable, is_pipe, legible
+from under_siege.record.files import check_writable, is_pipe
 from under_siege.record.secrets import masked
 
 if TYPE_CHECKING:

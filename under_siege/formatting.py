@@ -1,8 +1,17 @@
-"""Format numbers, ranges and lists of names for reports."""
+"""Format numbers, ranges, lists of names, and untrusted text."""
 
 import math
 import re
 from collections.abc import Callable, Sequence
+
+# Control characters, characters that change the writing direction, other invisible characters (Unicode's Cc, Cf, Zl, Zp
+# and Default_Ignorable_Code_Point), and surrogates, which UTF-8 can't encode.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 
 
 def rate(per_s: float) -> str:
@@ -89,3 +98,10 @@ def ticks(most: float, count: int) -> list[float]:
     steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
     step = next((step for step in steps if most / step <= max(1, count)), most)
     return [number * step for number in range(int(most / step) + 1)]
+
+
+def legible(text: str, *, lines: bool = False) -> str:
+    """Replace invisible characters with `\ufffd` and, unless `lines` is set, line breaks and tabs with spaces."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))

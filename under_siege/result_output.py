@@ -19,8 +19,8 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, check_has, judged
 from under_siege.paths import PROGRAM
 from under_siege.profile import view as profile_view
-from under_siege.record.record import Result, save
-from under_siege.record.result_file import write_atomically
+from under_siege.record.files import write_atomically
+from under_siege.record.result import Result, save
 from under_siege.run.matrix import across_view
 from under_siege.run.view import comparison_table, view
 from under_siege.show.formats import rendered

@@ -17,7 +17,7 @@ from common.errors import BadInputError
 from under_siege.host.environments import locked_requirements
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.measure import base_revision
-from under_siege.record.record import Result, load
+from under_siege.record.result import Result, load
 from under_siege.suite.application import Application, inspected
 from under_siege.suite.deployments import deployments_of, missing
 from under_siege.suite.suite import READY_WITHIN_S

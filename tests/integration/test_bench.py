@@ -19,7 +19,7 @@ from under_siege.judge.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.measure import case_run, load_run
 from under_siege.measure.plan import say_how_long
 from under_siege.measure.session import run_plan
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.suite import expectation
 from under_siege.suite.expectation import Expectation
 

@@ -7,7 +7,8 @@ from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
 from under_siege.measure.plan import Length
-from under_siege.record.record import Machine, Ports, Record, load, save
+from under_siege.record.record import Machine, Ports, Record
+from under_siege.record.result import load, save
 from under_siege.result_output import Report
 from under_siege.show.notes import notes
 from under_siege.suite.expectation import Expectation

@@ -15,7 +15,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load
 from under_siege.measure.session import run_plan
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 
 def test_a_custom_load_tool_generates_the_load_of_a_complete_run(tmp_path, monkeypatch) -> None:

@@ -9,7 +9,7 @@ from conftest import TESTS
 
 from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.fault_outcomes import FaultOutcome, fault_outcomes
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 

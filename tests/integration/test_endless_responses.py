@@ -17,7 +17,8 @@ from conftest import TESTS, WAITING, bench_command
 
 from under_siege.host.managed_process import LONGEST_BYTES, reading_lines, until
 from under_siege.load.http_client import HttpResponse, client, fetch
-from under_siege.record.record import CaseFailedError, load
+from under_siege.record.record import CaseFailedError
+from under_siege.record.result import load
 
 ENDLESS = ["endless_answer", "endless_else"]
 MOST_BYTES = 300_000_000

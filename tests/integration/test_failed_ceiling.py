@@ -12,7 +12,8 @@ from under_siege.compare import diff
 from under_siege.compare.view import view
 from under_siege.judge.ranking import summarize
 from under_siege.judge.stopping_rule import wanted
-from under_siege.record.record import Failure, Record, Result, Trace
+from under_siege.record.record import Failure, Record, Trace
+from under_siege.record.result import Result
 from under_siege.result_output import Report
 from under_siege.show.formats.table import renderable
 

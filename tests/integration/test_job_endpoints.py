@@ -23,7 +23,8 @@ from under_siege.load.jobs import fetch_job, pause_s
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec, ToolResponse
 from under_siege.measure.plan import make_plan
-from under_siege.record.record import CaseFailedError, load, save
+from under_siege.record.record import CaseFailedError
+from under_siege.record.result import load, save
 from under_siege.suite.selection import in_style, suite_of
 from under_siege.suite.strategies import all_strategies, strategies_suite
 

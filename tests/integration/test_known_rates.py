@@ -12,7 +12,7 @@ from simulated_capacity import capacity_of
 
 from under_siege.capacity.capacity_estimate import capacities_of
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 KNOWN = TESTS / "suites" / "known_capacity" / "suite.toml"

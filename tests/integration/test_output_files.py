@@ -19,8 +19,8 @@ from conftest import ROOT, TESTS, WAITING, bench_command
 from simulated_record import record_of, result_of
 
 from bench import bench as commands
-from under_siege.record.record import save
-from under_siege.record.result_file import UnwritableError, write_atomically
+from under_siege.record.files import UnwritableError, write_atomically
+from under_siege.record.result import save
 from under_siege.result_output import Report
 from under_siege.show.progress_bar import ProgressBar
 

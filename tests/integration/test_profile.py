@@ -10,7 +10,7 @@ from command import CommandResult, invoke
 from conftest import TESTS, thorough
 
 from under_siege.profile import profile_run, sampler
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 BLOCKING = TESTS / "suites/blocking"
 SUITES = {"starving": "starving.toml", "awaiting": "starving.toml", "serializing": "serializing.toml"}

@@ -11,7 +11,8 @@ from load_tool_checks import needed
 
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
-from under_siege.record.record import Record, Result
+from under_siege.record.record import Record
+from under_siege.record.result import Result
 from under_siege.result_output import Report
 
 HOLLOW = """

@@ -15,7 +15,7 @@ from command import invoke
 from conftest import ROOT
 from fastapi import HTTPException
 
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 SUITES = sorted(path.parent for path in (ROOT / "suites" / "questions").glob("*/suite.toml"))
 

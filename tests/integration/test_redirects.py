@@ -17,7 +17,7 @@ from tool_recordings import Quiet
 from under_siege.host.installed_tool import isolated_tool
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 STATUSES = (201, 301, 302, 303, 307, 308)
 SCRIPTS = {

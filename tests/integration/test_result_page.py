@@ -14,7 +14,7 @@ from sample_results import HOSTILE, RESULTS, result
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.result_output import Report
 from under_siege.run.conclusion import answers
 from under_siege.run.view import view

@@ -12,7 +12,7 @@ from command import CommandResult, invoke
 from conftest import TESTS
 from load_tool_checks import needed, skip_version_lookup
 
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 TOKEN, PASSWORD, SHOP, KEY = "t0ken-of-the-test", "passw0rd-of-the-test", "shop-0f-the-test", "key-in-the-suite"
 VARIABLES = {"TOKEN": TOKEN, "PASSWORD": PASSWORD, "SHOP": SHOP}

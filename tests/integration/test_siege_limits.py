@@ -17,7 +17,8 @@ from tool_recordings import Quiet, recorded
 from under_siege.host.installed_tool import isolated_tool
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec
-from under_siege.record.record import Record, load
+from under_siege.record.record import Record
+from under_siege.record.result import load
 
 SERVER = """
 import io, itertools, socket, struct, sys

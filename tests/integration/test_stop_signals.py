@@ -19,7 +19,8 @@ from plans import plan_of
 from under_siege.host.managed_process import offspring, until_signal
 from under_siege.measure import server
 from under_siege.paths import HOST
-from under_siege.record.record import CaseFailedError, load
+from under_siege.record.record import CaseFailedError
+from under_siege.record.result import load
 
 # Each phase has a server that prolongs it, so that the signal arrives during the phase.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "ignores_sigterm"}

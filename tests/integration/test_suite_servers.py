@@ -26,7 +26,8 @@ from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse, client, fetch
 from under_siege.measure.plan import make_plan
 from under_siege.measure.server import running as server_running
-from under_siege.record.record import CaseFailedError, Result
+from under_siege.record.record import CaseFailedError
+from under_siege.record.result import Result
 from under_siege.result_output import Report
 from under_siege.suite.expectation import Expectation
 from under_siege.suite.selection import suite_of

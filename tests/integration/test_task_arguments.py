@@ -12,7 +12,7 @@ from simulated_trace import trace_of
 from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
-from under_siege.record.record import Result, load, save
+from under_siege.record.result import Result, load, save
 from under_siege.result_output import Report
 from under_siege.show.formats import rendered
 from under_siege.show.text_tables import plain

@@ -7,7 +7,7 @@ from bench_runs import without_a_ceiling
 from conftest import TESTS, WAITING
 
 from under_siege.host.managed_process import LONGEST, Tail, last_error
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
 SUFFIX = "; the last error on stderr: KeyError: 'customer'"

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from command import invoke
 
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.trace.timeline import Bar, Timeline, timelines
 
 

@@ -10,7 +10,7 @@ from conftest import ROOT, WAITING
 
 from common.errors import BadInputError
 from under_siege.host.system_packages import unmet
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.result_output import Report
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,7 +7,7 @@ from command import invoke
 from conftest import TESTS
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 SUITE = "tests/suites/stock"
 PAIRS = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork", "11_fastapi")

@@ -10,7 +10,7 @@ from conftest import SERVERS, SUPPORT, TESTS, server_flags
 from under_siege.host.system_packages import unmet
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.suite.strategies import read_strategy
 
 DISHONEST = TESTS / "servers" / "dishonest"

@@ -12,7 +12,7 @@ from conftest import MACHINE_FLAGS, SUPPORT, server_flags
 from machine_stalls import watching
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import SCHEMA, load
+from under_siege.record.result import SCHEMA, load
 
 TOO_LONG_S = 0.3  # shortest stall of the machine that causes the run to be repeated
 

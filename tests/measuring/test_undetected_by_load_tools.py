@@ -20,7 +20,8 @@ from under_siege.judge.summary import Summary
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load
 from under_siege.measure.session import run_plan
-from under_siege.record.record import Record, Result, load
+from under_siege.record.record import Record
+from under_siege.record.result import Result, load
 
 SERVERS = TESTS / "servers"
 EXPECTED = {

@@ -13,7 +13,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.load import DRIVERS
 from under_siege.load.stressor import Stressor
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 
 pytest.importorskip("wsgidav")
 DISHONEST = """

@@ -11,7 +11,8 @@ from conftest import SUPPORT, TESTS
 
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
-from under_siege.record.record import Record, Result, load
+from under_siege.record.record import Record
+from under_siege.record.result import Result, load
 from under_siege.result_output import Report
 from under_siege.suite import strategies
 

@@ -16,7 +16,8 @@ from simulated_record import record_of, result_of
 
 from under_siege.judge.stopping_rule import MOST_ROUNDS
 from under_siege.record.case import Case
-from under_siege.record.record import Machine, Record, Result
+from under_siege.record.record import Machine, Record
+from under_siege.record.result import Result
 
 STEP_S = 0.005
 SLOW = 0.57

@@ -19,7 +19,8 @@ from under_siege.capacity.capacity_run import LEAST_PER_S
 from under_siege.capacity.rate_step_run import PING_EVERY_S, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.goal import goal
-from under_siege.record.record import Arrivals, Pings, RateStep, Record, Result
+from under_siege.record.record import Arrivals, Pings, RateStep, Record
+from under_siege.record.result import Result
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # time to start and stop a server

@@ -1,8 +1,7 @@
 """Profiles with known stacks."""
 
 from under_siege.profile.sampler import Frame
-from under_siege.record.record import append_row
-from under_siege.record.sampled_stacks import Frames, Profile, Stacks
+from under_siege.record.record import Frames, Profile, Stacks, append_row
 
 SAMPLES = 100
 LOOP = Frame("BaseEventLoop._run_once", "asyncio/base_events.py", 1922, "library", "")

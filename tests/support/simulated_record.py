@@ -5,7 +5,8 @@ import itertools
 
 from simulated import constant, queue
 
-from under_siege.record.record import Environment, Machine, Record, Result
+from under_siege.record.record import Machine, Record
+from under_siege.record.result import Environment, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
 

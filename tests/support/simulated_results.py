@@ -8,7 +8,8 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 
 from under_siege.compare.diff import ResultComparison
 from under_siege.compare.view import view
-from under_siege.record.record import Failure, Result
+from under_siege.record.record import Failure
+from under_siege.record.result import Result
 from under_siege.show.formats.table import renderable
 
 ROUNDS = (1, 2, 3)

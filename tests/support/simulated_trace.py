@@ -1,6 +1,7 @@
 """Simulate traces of all kinds of strategies, with known figures."""
 
-from under_siege.record.record import Machine, Pings, Result, SkippedServer, Trace, TracedRequests
+from under_siege.record.record import Machine, Pings, Trace, TracedRequests
+from under_siege.record.result import Result, SkippedServer
 
 TASK_S, PING_S, SENT_S = 0.05, 0.025, 0.1
 Ran = list[tuple[float, float, float | None]]

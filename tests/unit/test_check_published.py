@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
 from under_siege.lesson.step import Claim
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.show.html_page import Explained
 
 DOCS, SUITES = ROOT / "docs" / "questions", ROOT / "suites" / "questions"

@@ -19,7 +19,7 @@ from under_siege.judge.goal import Goal, goal
 from under_siege.judge.round_statistics import Round
 from under_siege.paths import USERS
 from under_siege.record.case import Case
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 
 INTERVAL = (0.025, 0.975)
 WIDE = 1.5  # ratio of the upper to the lower bound (±20 %) beyond which the result is undecided

@@ -15,7 +15,7 @@ from under_siege.capacity.capacity_table import (
     named,
 )
 from under_siege.judge.case_names import in_words
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.show.canvas import MARKS, Drawing, Rows, Theme, VegaLite, kind, layer, legend, quantity
 from under_siege.show.html_page import Picture, Section, page
 

@@ -19,7 +19,8 @@ from under_siege.measure.plan import Length, Plan, ProgressListener, in_words, m
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
 from under_siege.paths import USERS
 from under_siege.record.case import Case, Value
-from under_siege.record.record import CaseFailedError, Failure, RateStep, Record, Result
+from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
+from under_siege.record.result import Result
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.selection import CAPACITY, refuse_unsupported
 from under_siege.suite.suite import Suite

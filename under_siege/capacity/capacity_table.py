@@ -13,7 +13,7 @@ from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, OUTCOMES, 
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 from under_siege.judge.goal import Goal
-from under_siege.record.record import Result, SkippedServer
+from under_siege.record.result import Result, SkippedServer
 from under_siege.show.notes import cores
 from under_siege.show.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 

@@ -26,7 +26,7 @@ from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, Case, axis
-from under_siege.record.record import Environment, Result
+from under_siege.record.result import Environment, Result
 
 Rounds = Sequence[Round]
 _Side = tuple[Summary, list[Round]]  # the summary and the rounds of a case in one result

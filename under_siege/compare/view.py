@@ -52,7 +52,7 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
-from under_siege.record.record import SCHEMA, Result
+from under_siege.record.result import SCHEMA, Result
 from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table

@@ -16,7 +16,8 @@ from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
 from under_siege.paths import PACKAGE, environment_variable
 from under_siege.record.case import Case, Value
-from under_siege.record.record import CaseFailedError, Failure, Incident, Result
+from under_siege.record.record import CaseFailedError, Failure, Incident
+from under_siege.record.result import Result
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.selection import DRILL, refuse_unsupported
 from under_siege.suite.suite import Suite

@@ -12,7 +12,8 @@ from under_siege.drill.fault_outcomes import FaultOutcome, exit_code_of, fault_o
 from under_siege.drill.faults import FAULTS, NO_FIGURE
 from under_siege.formatting import capitalized, listed
 from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
-from under_siege.record.record import Incident, Result, SkippedServer
+from under_siege.record.record import Incident
+from under_siege.record.result import Result, SkippedServer
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 

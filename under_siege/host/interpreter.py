@@ -15,8 +15,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from uv import find_uv_bin
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.paths import server_environment
-from under_siege.record.result_file import legible
 
 _DESCRIBE = """
 import json, platform, sys, sysconfig

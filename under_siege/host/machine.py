@@ -22,7 +22,7 @@ from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_betwee
 from under_siege.host.resource_usage import tree_usage, words_in
 from under_siege.load.siege import Siege
 from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
-from under_siege.record.record import Environment
+from under_siege.record.result import Environment
 
 TIME_WAIT_S = 60  # how long Linux reserves the port of a closed connection
 OLDEST_SIEGE = (4, 0, 4)

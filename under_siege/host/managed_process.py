@@ -16,10 +16,10 @@ from typing import IO, Any
 import psutil
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TIDY_S
 from under_siege.host.supervisor_client import current_supervisor
-from under_siege.record.result_file import legible
 
 LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
 LONGEST = 200  # maximum number of characters of an error

@@ -22,7 +22,7 @@ from under_siege.judge.summary import Summary, summary_of
 from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import Value, load_axes
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 
 Values = tuple[tuple[str, Value], ...]  # (axis, value) pairs
 Load = object  # cases with equal loads are comparable; None for a case that can't be trusted

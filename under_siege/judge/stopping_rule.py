@@ -15,7 +15,7 @@ from under_siege.judge.ranking import LOOKS, Comparison, is_worse, level, summar
 from under_siege.judge.requirement_check import UNDECIDED, judged
 from under_siege.judge.verdict_rules import FAILED, OK, UNCLEAR
 from under_siege.record.case import Case
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 
 MOST_ROUNDS = 10
 LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown

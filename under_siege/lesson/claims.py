@@ -24,7 +24,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.units import TIME
 from under_siege.judge.verdict_rules import FAILED, SUSPECT
 from under_siege.lesson.step import Claim, Question, fits
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.trace.timeline import NOT_REPORTED
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"

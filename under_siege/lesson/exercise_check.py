@@ -11,6 +11,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege import formatting
+from under_siege.formatting import legible
 from under_siege.judge.summary import Latency
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ClaimResult, ResultView, decide
@@ -22,8 +23,7 @@ from under_siege.measure.plan import Plan, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM
 from under_siege.record.case import Case, Value
-from under_siege.record.record import Result
-from under_siege.record.result_file import legible
+from under_siege.record.result import Result
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Paragraph, Row, Table, View
 from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite

@@ -24,7 +24,7 @@ from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM, ROOT
 from under_siege.record.case import Case, Value
-from under_siege.record.record import Result, save
+from under_siege.record.result import Result, save
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.selection import suite_of

@@ -15,8 +15,8 @@ from under_siege.lesson.measurement import LessonProgressBar, measure, missing_h
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
 from under_siege.lesson.view import Answered, asked, committed_traces, exercise, page
 from under_siege.paths import INVOCATION, PROGRAM, ROOT
-from under_siege.record.record import Result, load
-from under_siege.record.result_file import write_atomically
+from under_siege.record.files import write_atomically
+from under_siege.record.result import Result, load
 from under_siege.show.formats import html
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import View

@@ -12,7 +12,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.case import Case
-from under_siege.record.result_file import read_limited, write_atomically
+from under_siege.record.files import read_limited, write_atomically
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"

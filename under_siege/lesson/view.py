@@ -22,7 +22,7 @@ from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import HOLDS, NOT_HERE, UNDECIDED, QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
 from under_siege.paths import INVOCATION, ROOT
-from under_siege.record.record import Result, load
+from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View

@@ -12,9 +12,9 @@ import h11
 from yarl import URL
 
 from common.errors import one_line
+from under_siege.formatting import legible
 from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
-from under_siege.record.result_file import legible
 from under_siege.record.secrets import masked
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.record.result_file import LARGEST
-from under_siege.record.sampled_stacks import Count
+from under_siege.record.record import LARGEST, Count
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.host.environments import DIRECTORY
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, interpreter
 from under_siege.record.case import REVISION, Value
-from under_siege.record.result_file import legible
 from under_siege.suite.suite import Suite, Target
 
 # What a checkout of the base does not need, although git ignores it.

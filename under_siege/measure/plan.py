@@ -27,7 +27,8 @@ from under_siege.judge.steady_rate import SETTLED_USERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
 from under_siege.measure.requirements import check_requirements
 from under_siege.record.case import REVISION, Case, Value, case_of
-from under_siege.record.record import Record, SkippedServer
+from under_siege.record.record import Record
+from under_siege.record.result import SkippedServer
 from under_siege.suite.expectation import Expectation, Expectations
 from under_siege.suite.strategies import all_strategies
 from under_siege.suite.suite import Suite, Target

@@ -35,9 +35,9 @@ from under_siege.measure.server import Server
 from under_siege.measure.start_command import set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
-from under_siege.record.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
-from under_siege.record.result_file import UnwritableError, made_legible
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.files import UnwritableError
+from under_siege.record.record import Incident, Profile, RateStep, Record, Trace
+from under_siege.record.result import MeasuredSuite, Result, made_legible, save
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.suite import Suite
 

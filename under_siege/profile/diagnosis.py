@@ -25,7 +25,7 @@ from under_siege.profile.hotspots import (
     total,
 )
 from under_siege.profile.sampler import Frame, frames_of, stacks_of
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.record import Profile
 
 # A function is reported if it takes this share of the time, occurs in this many samples and, on an event loop, blocks
 # it for this time per request.

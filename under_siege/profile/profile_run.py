@@ -24,8 +24,8 @@ from under_siege.measure.warm_up import RequestReplays, warm_up
 from under_siege.profile.endpoint import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample
 from under_siege.record.case import Case
-from under_siege.record.record import CaseFailedError, Result, append_row
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.record import CaseFailedError, Profile, append_row
+from under_siege.record.result import Result
 from under_siege.suite.expectation import Expectations
 from under_siege.suite.suite import Kind
 

@@ -23,13 +23,13 @@ import msgspec
 import psutil
 
 from common.task import BUILTIN_TASKS, is_prime
+from under_siege.formatting import legible
 from under_siege.host.managed_process import ManagedProcess, Tail, processes, until
 from under_siege.host.process_tree import descendants
 from under_siege.load.pings import in_background
 from under_siege.paths import ROOT
-from under_siege.record.record import CaseFailedError, append_row
-from under_siege.record.result_file import LARGEST_INDEX, legible, read_limited
-from under_siege.record.sampled_stacks import Frames, Profile, Stacks
+from under_siege.record.files import read_limited
+from under_siege.record.record import LARGEST_INDEX, CaseFailedError, Frames, Profile, Stacks, append_row
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}

@@ -28,7 +28,7 @@ from under_siege.profile.hotspots import (
     Hotspot,
 )
 from under_siege.profile.sampler import Frame, stacks_of
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.show.view import Figure, Note, Paragraph, Tone, View
 
 QUESTION = "What blocks each server?"

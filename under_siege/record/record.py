@@ -1,46 +1,27 @@
-"""Define the result file and its records: the raw values of each case in each round.
+"""Define the raw values of a case: the record of each round, and its traces, incidents, rate steps and profiles.
 
-Times in a record are in seconds since the load began, unless a comment says otherwise.
-
-History of the file format:
-    1  the first version
-    2  adds the run without a server, the checks during the load, and the load of the machine
-    3  adds traces, skipped servers, and whether the GIL was enabled
-    4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
-       the kind of the speed probe is in the environment
-    5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
-       tool, including tools that report only totals; added later, and empty in older files: incidents, steps, profiles,
-       and how long threads waited for a CPU
+Times are in seconds since the load began, unless a comment says otherwise.
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from common.errors import BadInputError
-from under_siege.paths import PROGRAM
 from under_siege.record.case import Case, Value, case_of
-from under_siege.record.requirement import Required
-from under_siege.record.result_file import (
-    LARGEST,
-    LARGEST_INDEX,
-    LONGEST_CLOCK_S,
-    LONGEST_S,
-    inconsistencies,
-    made_legible,
-    read_limited,
-    upgraded,
-    write_atomically,
-)
-from under_siege.record.sampled_stacks import Count, Index, Positive, Profile, Seconds, SmallCount
 
-SCHEMA = 5
 FAILED_OUTCOMES = ("lost", "late", "wrong")
+# Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
+LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
 
+SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
+Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
 Status = Annotated[int, Meta(ge=0, le=999)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
 Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # seconds since the load began; may be negative
@@ -48,10 +29,6 @@ Clock = Annotated[float, Meta(ge=-LONGEST_CLOCK_S, le=LONGEST_CLOCK_S)]
 Cpus = Annotated[float, Meta(ge=0, le=LARGEST_INDEX)]
 Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
 Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-
-
-class BadResultError(BadInputError):
-    """Raised for a file that is not a valid result. The message is one line."""
 
 
 class CaseFailedError(Exception):
@@ -232,6 +209,10 @@ class _CaseMeasurement(msgspec.Struct, kw_only=True):
     def case(self) -> Case:
         return case_of(self.server, self.values)
 
+    @property
+    def users(self) -> int:
+        return int(self.values.get("users") or 0)
+
 
 class Record(_CaseMeasurement, kw_only=True):
     """The measurement of one case in one round."""
@@ -297,10 +278,6 @@ class Record(_CaseMeasurement, kw_only=True):
     server_said: str = ""  # the end of the server's stderr
     failure: Failure | None = None
 
-    @property
-    def users(self) -> int:
-        return int(self.values.get("users") or 0)
-
 
 class Trace(_CaseMeasurement, kw_only=True):
     """A trace: the times at which the tasks of a few simultaneous requests ran, and the pings during these requests."""
@@ -356,99 +333,40 @@ class RateStep(msgspec.Struct, kw_only=True):
         return self.record.case
 
 
-class SkippedServer(msgspec.Struct, frozen=True):
-    """A server that was skipped, because it can't run with this Python or accepts no jobs."""
+class Frames(msgspec.Struct):
+    """The distinct frames of a profile."""
 
-    server: str
-    title: str
-    python: str
-    reason: str  # why the server was skipped, and a remedy
-
-
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine and the software versions."""
-
-    cpu_model: str
-    cpus: Positive
-    usable_cpus: Positive
-    memory_bytes: Count
-    system: str
-    pythons: dict[str, str]  # by version: the build
-    packages: dict[str, str] = {}  # only in older files: packages of the bench
-    packages_of: dict[str, dict[str, str]] = {}  # by Python version: the servers' packages and their versions
-    tools: dict[str, str] = {}  # versions of the load tools
-    commit: str
-    # Python version and work per sample, such as `3.11.7 500+1500`. Only samples of the same kind can be compared.
-    speed_probe: str = msgspec.field(default="", name="metronome")
+    function: list[str] = []
+    file: list[str] = []  # paths relative to the application or to site-packages
+    line: list[SmallCount] = []
+    kind: list[str] = []  # as in `sampler.Frame`
+    source: list[str] = []  # text of the lines; empty for libraries
 
 
-class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the suite that are needed to interpret the result."""
+class Stacks(msgspec.Struct):
+    """The distinct stacks of a profile, and the number of samples of each."""
 
-    title: str
-    source: str = ""  # path of the suite file
-    body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
-    checked: str = ""  # description of the comparison; empty if every byte was compared
-    request: str = ""  # method, and type and size of the body; empty for a plain GET
-    ping: str = ""  # path of the health check; empty if there is none
-    against: str = ""  # the base revision; empty unless two revisions are compared
-    choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
+    pid: list[Count] = []
+    thread: list[str] = []
+    frames: list[list[SmallCount]] = []  # indices into `Frames`, the outermost first
+    wall: list[SmallCount] = []  # samples in any state
+    cpu: list[SmallCount] = []  # samples of threads on a CPU, or ready to run
+    gil: list[SmallCount] = []  # samples of threads that hold the GIL
 
 
-class Result(msgspec.Struct, kw_only=True):
-    """The result of a run: its settings and all raw values."""
+class Profile(_CaseMeasurement, kw_only=True):
+    """Sampled stacks of all Python processes of a server under load."""
 
-    environment: Environment
-    suite: MeasuredSuite | None = None  # None: the demo servers
-    command: list[str]
-    began_at: str
-    seed: int
-    rounds: Positive  # planned or maximum number of rounds; `records` may cover fewer
-    until_certain: bool = False  # whether the run added rounds until the result was clear
-    requirements: list[Required] = []
-    records: list[Record] = []
-    traces: list[Trace] = []
-    profiles: list[Profile] = []
-    incidents: list[Incident] = []
-    steps: list[RateStep] = []
-    left_out: list[SkippedServer] = []
-    schema: Positive = SCHEMA
-
-
-def save(result: Result, path: Path) -> None:
-    """Write the result in the current schema.
-
-    Raises:
-        UnwritableError: the file can't be written; the previous version is unchanged.
-    """
-    write_atomically(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
-
-
-def load(path: Path) -> Result:
-    """Read a result of any schema.
-
-    Raises:
-        BadResultError: the file can't be read, is not a result, or was written by a later version.
-    """
-    try:
-        raw = msgspec.json.decode(read_limited(path, b"{"))
-        if raw["schema"] > SCHEMA:
-            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
-            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
-        result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
-    except OSError as error:
-        raise BadResultError(f"{path}: {error.strerror}") from None
-    except BadResultError:
-        raise
-    except (msgspec.DecodeError, ValueError) as error:
-        raise BadResultError(f"{path}: not a result of {PROGRAM} run: {error}") from None
-    except (AttributeError, KeyError, TypeError):
-        raise BadResultError(f"{path}: not a result of {PROGRAM} run: a field of its schema is missing") from None
-    except RecursionError:
-        raise BadResultError(f"{path}: not a result of {PROGRAM} run: too many nested brackets") from None
-    if problem := next(inconsistencies(result), ""):
-        raise BadResultError(f"{path}: not a valid result: {problem}")
-    return made_legible(result)
+    frames: Frames = msgspec.field(default_factory=Frames)
+    stacks: Stacks = msgspec.field(default_factory=Stacks)
+    samples: dict[str, SmallCount] = {}  # how often each thread was sampled, by kind: "wall", "cpu" and "gil"
+    listeners: list[Count] = []  # ids of the processes that listen on the server's port; empty if unknown
+    waits: dict[int, list[SmallCount]] = {}  # by process id: [main-thread samples, those waiting for a lock]
+    answers: Count = 0
+    load_s: Seconds = 0.0
+    other_work: Share = 0.0  # share of the CPUs that other processes used, including the load tool and the profiler
+    endpoint: Frames = msgspec.field(default_factory=Frames)  # the `def` and responses of a route
+    failure: str = ""  # why there are no stacks
 
 
 def append_row(columns: msgspec.Struct, *values: object) -> None:

@@ -14,7 +14,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import sweeps_as_data
 from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.record.case import Case
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.run.conclusion import Answer, answers, sweep_sentences
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from under_siege.formatting import unbroken
 from under_siege.judge.metrics import METRICS
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.show import canvas
 from under_siege.show.charts import PAGE, PHONE, for_page
 from under_siege.show.view import Figure

@@ -14,7 +14,8 @@ from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
 from under_siege.load.body_rule import BodyRule
 from under_siege.record.case import axis
-from under_siege.record.record import Record, Result
+from under_siege.record.record import Record
+from under_siege.record.result import Result
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.view import STAR
 

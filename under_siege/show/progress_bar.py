@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from under_siege import formatting
+from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
-from under_siege.record.result_file import legible
 from under_siege.record.secrets import masked
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.host.managed_process import ManagedProcess, Tail, until
 from under_siege.paths import PACKAGE
-from under_siege.record.result_file import legible
 from under_siege.suite.schema import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"

@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 from urllib.parse import quote
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, until
 from under_siege.load.body_rule import BYTES, SAME, BodyRule, as_json
@@ -18,7 +19,6 @@ from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
-from under_siege.record.result_file import legible
 
 LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line

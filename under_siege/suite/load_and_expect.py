@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.request import GET, Backlog, Expect, MixedRequest, Ping, Request, filled, placeholders
 from under_siege.record.case import Value
-from under_siege.record.result_file import legible, read_limited
+from under_siege.record.files import read_limited
 from under_siege.record.secrets import expanded_file, expanded_header, expanded_json
 from under_siege.suite.schema import (
     PATH,

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.load.body_rule import SAME
 from under_siege.load.request import WarmUp, parse_time_s, placeholders
 from under_siege.paths import USERS
-from under_siege.record.result_file import legible
 
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64

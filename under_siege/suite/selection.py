@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
-from under_siege.record.result_file import legible
 from under_siege.suite.application import is_application
 from under_siege.suite.first_suite import TargetOptions, suite_of_application
 from under_siege.suite.load_and_expect import headers_of

@@ -11,12 +11,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
-from under_siege.formatting import listed
+from under_siege.formatting import legible, listed
 from under_siege.load import DRIVERS
 from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, filled, filled_all, placeholders
 from under_siege.record.case import Value
+from under_siege.record.files import read_limited
 from under_siege.record.requirement import Required
-from under_siege.record.result_file import legible, read_limited
 from under_siege.suite.load_and_expect import (
     backlog_of,
     check_path,

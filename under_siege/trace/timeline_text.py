@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from under_siege import formatting
 from under_siege.judge.case_names import in_brief, in_plain_words, with_name, without_capital
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.trace.timeline import NOT_REPORTED, Timeline, TimelinePattern, grouped
 
 _MOST_NAMES = 3  # maximum number of names in line 1 of the headline; if exceeded, it counts them, and line 2 lists them

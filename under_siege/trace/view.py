@@ -10,7 +10,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.paths import PROGRAM
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 from under_siege.show.notes import of_traces
 from under_siege.show.view import Figure, Paragraph, View
 from under_siege.trace.charts import slide, timeline_chart

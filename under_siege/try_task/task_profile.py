@@ -15,7 +15,7 @@ from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT
 from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
 from under_siege.paths import script, server_environment
-from under_siege.record.result_file import made_legible
+from under_siege.record.result import made_legible
 
 # The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0

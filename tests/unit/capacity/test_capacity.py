@@ -25,7 +25,8 @@ from under_siege.capacity.capacity_table import conclusion, per_s
 from under_siege.capacity.rate_step_run import Generator, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.cli_options import one_line_read_errors
-from under_siege.record.record import Failure, Result, SkippedServer, load, save
+from under_siege.record.record import Failure
+from under_siege.record.result import Result, SkippedServer, load, save
 from under_siege.result_output import Report
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]

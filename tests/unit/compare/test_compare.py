@@ -23,7 +23,7 @@ from under_siege.compare.diff import check_comparable, compare_results
 from under_siege.compare.view import conclusion
 from under_siege.judge.ranking import summarize
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.record.record import Result
+from under_siege.record.result import Result
 
 WILD = (1.2, 0.9, 1.0)
 

@@ -11,7 +11,7 @@ from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 from under_siege.compare.diff import FIGURES, compare_results
 from under_siege.compare.view import percent, table_of, view
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import save
+from under_siege.record.result import save
 from under_siege.show.formats import rendered
 
 

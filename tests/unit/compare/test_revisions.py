@@ -12,7 +12,7 @@ from simulated_record import CPUS, result_of
 from simulated_results import SPEED_PROBE, a_record, add_beats, as_text, vary
 
 from under_siege.compare.diff import compare_revisions
-from under_siege.record.record import MeasuredSuite, Result
+from under_siege.record.result import MeasuredSuite, Result
 from under_siege.result_output import Report
 
 BASE, NEW = "main (1c2d3e4)", "work tree (5f6a7b8 with changes)"

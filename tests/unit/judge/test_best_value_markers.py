@@ -13,7 +13,7 @@ from under_siege.judge.estimates import Estimate, differ, weighted_estimates
 from under_siege.judge.metrics import ESTIMATED, METRICS, PING_TOLERANCE_S, Metric
 from under_siege.judge.ranking import leaders, summarize
 from under_siege.judge.summary import Summary
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.run.view import view
 from under_siege.show.view import Tone
 

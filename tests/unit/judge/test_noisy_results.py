@@ -6,7 +6,7 @@ import pytest
 from conftest import TESTS
 
 from under_siege.judge.ranking import Comparison, summarize
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.run.conclusion import answers
 
 RESULTS = sorted((TESTS / "noisy_results").glob("*.json"))

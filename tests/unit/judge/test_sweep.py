@@ -11,7 +11,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.judge.estimates import Estimate, estimates
 from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
-from under_siege.record.record import Result, save
+from under_siege.record.result import Result, save
 from under_siege.result_output import Report
 from under_siege.run.conclusion import sweep_sentences
 

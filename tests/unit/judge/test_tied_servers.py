@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 RUNS, TIES_WANTED = 20, 19
 

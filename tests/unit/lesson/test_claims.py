@@ -23,7 +23,8 @@ from under_siege.lesson.claims import (
 )
 from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.lesson.view import verdict, why
-from under_siege.record.record import Pings, Trace, TracedRequests, load
+from under_siege.record.record import Pings, Trace, TracedRequests
+from under_siege.record.result import load
 
 ALIKE, MORE, LESS = (">= 0.83 of base", "<= 1.2 of base"), (">= 1.1 of base",), ("<= 0.91 of base",)
 

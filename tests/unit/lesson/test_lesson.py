@@ -37,7 +37,8 @@ from under_siege.lesson.step import (
 )
 from under_siege.lesson.view import Answered, asked
 from under_siege.measure import plan
-from under_siege.record.record import Failure, Result, load, save
+from under_siege.record.record import Failure
+from under_siege.record.result import Result, load, save
 from under_siege.show.formats import html
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import View

@@ -8,7 +8,7 @@ from conftest import ROOT
 
 from under_siege.lesson.claims import HOLDS, ResultView, decide
 from under_siege.lesson.step import Claim
-from under_siege.record.record import load
+from under_siege.record.result import load
 
 TEXT = (ROOT / "lesson" / "questions.md").read_text()
 CLAIM = re.compile(r"<!-- (\S+): ([^:]+): ([^:]+?)(?:: ([^:]+?))? -->")

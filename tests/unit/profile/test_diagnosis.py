@@ -6,8 +6,7 @@ from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile
 from under_siege.profile import view
 from under_siege.profile.diagnosis import Diagnosis
 from under_siege.profile.sampler import Frame
-from under_siege.record.record import append_row
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.record import Profile, append_row
 
 IDLE = (1, MAIN, [LOOP, SELECT], (90, 5, 2))
 

@@ -7,8 +7,8 @@ from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, profile_of
 from simulated_record import result_of
 
 from under_siege.profile.view import figures, view
-from under_siege.record.record import Result
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.record import Profile
+from under_siege.record.result import Result
 from under_siege.result_output import Report
 from under_siege.show.formats.table import rendered
 

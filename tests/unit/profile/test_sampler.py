@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from under_siege.profile import sampler
-from under_siege.record.sampled_stacks import Profile
+from under_siege.record.record import Profile
 
 
 def test_stacks_are_counted_by_sampling_pass_and_thread(tmp_path: Path) -> None:

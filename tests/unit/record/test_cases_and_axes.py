@@ -17,7 +17,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import RULES, judge
 from under_siege.measure.start_command import start_of
 from under_siege.record.case import case_of, load_axes
-from under_siege.record.record import MeasuredSuite, Result, load, save
+from under_siege.record.result import MeasuredSuite, Result, load, save
 from under_siege.result_output import Report
 from under_siege.show.formats import rendered
 from under_siege.suite import strategies

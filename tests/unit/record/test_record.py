@@ -3,7 +3,8 @@
 import pytest
 from conftest import TESTS
 
-from under_siege.record.record import SCHEMA, BadResultError, Environment, Record, Result, load, save
+from under_siege.record.record import Record
+from under_siege.record.result import SCHEMA, BadResultError, Environment, Result, load, save
 
 
 def a_result() -> Result:

@@ -24,20 +24,10 @@ from under_siege.load.http_client import HttpResponse
 from under_siege.load.siege import Siege
 from under_siege.measure.warm_up import _workers_told
 from under_siege.record import record as model
-from under_siege.record import result_file
-from under_siege.record.record import (
-    SCHEMA,
-    BadResultError,
-    Bursts,
-    Machine,
-    Samples,
-    SpeedSamples,
-    Trace,
-    TracedRequests,
-    load,
-    save,
-)
-from under_siege.record.result_file import read_limited
+from under_siege.record import result as result_file
+from under_siege.record.files import read_limited
+from under_siege.record.record import Bursts, Machine, Samples, SpeedSamples, Trace, TracedRequests
+from under_siege.record.result import SCHEMA, BadResultError, load, save
 from under_siege.result_output import Report
 from under_siege.show.formats import rendered
 from under_siege.trace.trace_run import assumed_span, reported_spans
@@ -155,7 +145,11 @@ def test_the_error_names_the_field_with_an_impossible_value(field: str, value: f
         load(written(tmp_path, raw))
 
 
-STRUCTS = [one for one in vars(model).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+STRUCTS = [
+    one
+    for one in (vars(model) | vars(result_file)).values()
+    if isinstance(one, type) and issubclass(one, msgspec.Struct)
+]
 AT_LEAST_ONE = {"round", "rounds", "workers", "usable_cpus", "cpus", "schema", "port_range", "tool_cpus"}
 MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # -1 stands for unknown
 # Fields that may be negative, for example times before the load began.

@@ -16,7 +16,7 @@ from sample_results import result
 
 from under_siege.judge.ranking import Comparison, summarize, task_cpu_s
 from under_siege.judge.summary import Summary
-from under_siege.record.record import load
+from under_siege.record.result import load
 from under_siege.result_output import Report
 from under_siege.run import chart_headlines
 from under_siege.run.figures import figures

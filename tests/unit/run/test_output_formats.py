@@ -12,7 +12,8 @@ from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Failure, Record, load, save
+from under_siege.record.record import Failure, Record
+from under_siege.record.result import load, save
 from under_siege.result_output import Report
 from under_siege.show.columns import columns_for
 from under_siege.show.notes import footnote

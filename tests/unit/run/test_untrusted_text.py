@@ -10,8 +10,9 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
-from under_siege.record.record import Failure, Pings, Trace, TracedRequests, load, save
-from under_siege.record.result_file import legible, made_legible
+from under_siege.formatting import legible
+from under_siege.record.record import Failure, Pings, Trace, TracedRequests
+from under_siege.record.result import load, made_legible, save
 from under_siege.result_output import Report
 from under_siege.show.formats import rendered
 from under_siege.suite.strategies import read_strategy

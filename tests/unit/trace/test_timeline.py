@@ -14,7 +14,8 @@ from simulated_trace import (
     traced,
 )
 
-from under_siege.record.record import Failure, Pings, Result, Trace, TracedRequests
+from under_siege.record.record import Failure, Pings, Trace, TracedRequests
+from under_siege.record.result import Result
 from under_siege.trace.timeline import Timeline, TimelinePattern, grouped, timelines
 from under_siege.trace.timeline_text import heading, headline, request_sentence, summary_line
 

@@ -12,7 +12,8 @@ from simulated_record import record_of, result_of
 from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one, trace_of
 
 from under_siege.load.http_client import HttpResponse
-from under_siege.record.record import Pings, Result, Trace, TracedRequests, load, save
+from under_siege.record.record import Pings, Trace, TracedRequests
+from under_siege.record.result import Result, load, save
 from under_siege.result_output import Report
 from under_siege.show.formats.table import renderable, rendered
 from under_siege.show.progress_bar import ProgressBar

@@ -1,42 +1,48 @@
-"""Read untrusted files within limits, check and sanitize them, and write files atomically."""
+"""Define the result of a run, and load and save result files, which contain only raw values.
 
-import contextlib
-import errno
-import os
-import re
-import stat
-import tempfile
+History of the file format:
+    1  the first version
+    2  adds the run without a server, the checks during the load, and the load of the machine
+    3  adds traces, skipped servers, and whether the GIL was enabled
+    4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
+       the kind of the speed probe is in the environment
+    5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
+       tool, including tools that report only totals; added later, and empty in older files: incidents, steps, profiles,
+       and how long threads waited for a CPU
+"""
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from common.errors import BadInputError
+from under_siege.formatting import legible
+from under_siege.paths import PROGRAM
+from under_siege.record.files import read_limited, write_atomically
+from under_siege.record.record import (
+    LARGEST,
+    LARGEST_INDEX,
+    LONGEST_CLOCK_S,
+    LONGEST_S,
+    Count,
+    Incident,
+    Positive,
+    Profile,
+    RateStep,
+    Record,
+    Trace,
+)
+from under_siege.record.requirement import Required
 from under_siege.record.secrets import masked, without_variables
-
-if TYPE_CHECKING:  # a slow import that --help does not need
-    import msgspec
 
 T = TypeVar("T")
 
-PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
-# Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
-LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
-_TEMPORARY = ".under-siege-"
-_MODE = 0o644  # permissions of a new file; mkstemp sets 0600
-_MAX_LINKS = 40
-
-# Control characters, characters that change the writing direction, other invisible characters (Unicode's Cc, Cf, Zl, Zp
-# and Default_Ignorable_Code_Point), and surrogates, which UTF-8 can't encode.
-_HIDDEN = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
-    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
-_ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
+SCHEMA = 5
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
 _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
-
 _NO_SERVER = "bare"  # the name of the ceiling up to schema 4
 _RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old name: name since schema 5
 _RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
@@ -45,111 +51,103 @@ _TEXT_AXES = ("task", "python")
 _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # columns that may be empty
 
 
-class UnwritableError(BadInputError, OSError):
-    """Raised if a file can't be written. The message is one line."""
+class BadResultError(BadInputError):
+    """Raised for a file that is not a valid result. The message is one line."""
 
 
-def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file of at most `most_bytes`; treat a pipe without a writer as empty.
+class SkippedServer(msgspec.Struct, frozen=True):
+    """A server that was skipped, because it can't run with this Python or accepts no jobs."""
 
-    Raises:
-        OSError: the file can't be read.
-        ValueError: the file is too large, or does not begin with `begins_with`.
-    """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-        os.set_blocking(file.fileno(), True)
-        data = file.read(PEEKED_BYTES)
-        if not data.lstrip().startswith(begins_with):
-            raise ValueError(f"it does not begin with {begins_with.decode()!r}")
-        data += file.read(most_bytes)
-    if len(data) > most_bytes:
-        raise ValueError(f"it is larger than {most_bytes:,} bytes")
-    return data
+    server: str
+    title: str
+    python: str
+    reason: str  # why the server was skipped, and a remedy
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file atomically; write directly to a device or a pipe.
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine and the software versions."""
+
+    cpu_model: str
+    cpus: Positive
+    usable_cpus: Positive
+    memory_bytes: Count
+    system: str
+    pythons: dict[str, str]  # by version: the build
+    packages: dict[str, str] = {}  # only in older files: packages of the bench
+    packages_of: dict[str, dict[str, str]] = {}  # by Python version: the servers' packages and their versions
+    tools: dict[str, str] = {}  # versions of the load tools
+    commit: str
+    # Python version and work per sample, such as `3.11.7 500+1500`. Only samples of the same kind can be compared.
+    speed_probe: str = msgspec.field(default="", name="metronome")
+
+
+class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of the suite that are needed to interpret the result."""
+
+    title: str
+    source: str = ""  # path of the suite file
+    body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
+    checked: str = ""  # description of the comparison; empty if every byte was compared
+    request: str = ""  # method, and type and size of the body; empty for a plain GET
+    ping: str = ""  # path of the health check; empty if there is none
+    against: str = ""  # the base revision; empty unless two revisions are compared
+    choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """The result of a run: its settings and all raw values."""
+
+    environment: Environment
+    suite: MeasuredSuite | None = None  # None: the demo servers
+    command: list[str]
+    began_at: str
+    seed: int
+    rounds: Positive  # planned or maximum number of rounds; `records` may cover fewer
+    until_certain: bool = False  # whether the run added rounds until the result was clear
+    requirements: list[Required] = []
+    records: list[Record] = []
+    traces: list[Trace] = []
+    profiles: list[Profile] = []
+    incidents: list[Incident] = []
+    steps: list[RateStep] = []
+    left_out: list[SkippedServer] = []
+    schema: Positive = SCHEMA
+
+
+def save(result: Result, path: Path) -> None:
+    """Write the result in the current schema.
 
     Raises:
         UnwritableError: the file can't be written; the previous version is unchanged.
     """
-    with _reported(path):
-        target, is_replaceable = _target(path)
-        if not is_replaceable:
-            _append(target, data)
-            return
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _MODE
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_TEMPORARY)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).chmod(mode)
-            Path(name).replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+    write_atomically(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
 
 
-def check_writable(path: Path) -> None:
-    """Raise UnwritableError if `write_atomically` would fail now."""
-    with _reported(path, "; try another file"):
-        target, is_replaceable = _target(path)
-        if is_replaceable:
-            tempfile.NamedTemporaryFile(dir=target.parent, prefix=_TEMPORARY).close()
-        else:
-            _append(target, b"")
+def load(path: Path) -> Result:
+    """Read a result of any schema.
 
-
-@contextlib.contextmanager
-def _reported(path: Path, remedy: str = "") -> Iterator[None]:
+    Raises:
+        BadResultError: the file can't be read, is not a result, or was written by a later version.
+    """
     try:
-        yield
+        raw = msgspec.json.decode(read_limited(path, b"{"))
+        if raw["schema"] > SCHEMA:
+            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
+            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
+        result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
     except OSError as error:
-        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}{remedy}") from None
-
-
-def is_pipe(path: Path) -> bool:
-    """Return whether the path is a pipe or a socket, which can't be rewritten."""
-    with contextlib.suppress(OSError):
-        mode = path.stat().st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    return False
-
-
-def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return the target, and whether it can be replaced (a device, pipe or file descriptor can't)."""
-    for _ in range(_MAX_LINKS):
-        if Path("/proc") in path.parent.resolve().parents:  # for example, the target of /dev/stdout or /dev/fd/63
-            return path, False
-        try:
-            path = path.parent / path.readlink()
-        except OSError:  # not a link
-            break
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return path, True
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    return path, stat.S_ISREG(mode)
-
-
-def _append(target: Path, data: bytes) -> None:
-    handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)  # fails if a pipe has no reader
-    try:
-        os.set_blocking(handle, True)
-        while data:
-            data = data[os.write(handle, data) :]
-    finally:
-        os.close(handle)
-
-
-def legible(text: str, *, lines: bool = False) -> str:
-    """Replace invisible characters with `\ufffd` and, unless `lines` is set, line breaks and tabs with spaces."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
+        raise BadResultError(f"{path}: {error.strerror}") from None
+    except BadResultError:
+        raise
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: {error}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: a field of its schema is missing") from None
+    except RecursionError:
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: too many nested brackets") from None
+    if problem := next(inconsistencies(result), ""):
+        raise BadResultError(f"{path}: not a valid result: {problem}")
+    return made_legible(result)
 
 
 def made_legible(value: T, *, lines: bool = False, mask: Callable[[str], str] = masked) -> T:
