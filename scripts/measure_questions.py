@@ -16,6 +16,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from compress_results import compress
+
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ROOT / "suites" / "questions"
 
@@ -31,6 +33,8 @@ def measure(suite: Path) -> list[str]:
         # Exit code 1: a server failed; 3: a server is suspect. Some suites include such servers on purpose.
         if subprocess.run(command, cwd=ROOT, check=False).returncode not in (0, 1, 3):
             failed.append(measured["command"])
+        elif measured["result"].endswith(".gz"):
+            compress(ROOT / measured["result"])
     return failed
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Simulate how often a Kubernetes liveness probe would restart a container, based on the pings in a result file.
 
-    .venv/bin/python scripts/simulate_probes.py results/questions/11-health-check-timeouts.json
+    .venv/bin/python scripts/simulate_probes.py results/questions/11-health-check-timeouts.json.gz
 
 A probe fails if the ping at that moment took longer than timeoutSeconds or was not answered. After failureThreshold
 consecutive failures, the container is restarted. The first restart is immediate; the next ones are delayed by 10, 20,

@@ -18,7 +18,7 @@ from under_siege.record.result import load
 from under_siege.result_output import Report
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULT, SLIDES = ROOT / "results" / "sample.json", ROOT / "docs" / "slides"
+RESULT, SLIDES = ROOT / "results" / "sample.json.gz", ROOT / "docs" / "slides"
 PICTURES = ("throughput", "pings", "tradeoff", "memory")
 # The four strategies that differ most. With more strategies, the text would be too small for a slide.
 TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork")
@@ -27,7 +27,7 @@ TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_pre
 def main() -> None:
     """Draw all slides."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--result", type=Path, default=RESULT, metavar="FILE", help="default: results/sample.json")
+    parser.add_argument("--result", type=Path, default=RESULT, metavar="FILE", help="default: results/sample.json.gz")
     parser.add_argument("--out", type=Path, default=SLIDES, metavar="FOLDER", help="default: docs/slides")
     parser.add_argument("--aspect", default="16:9", help="16:9, 4:3 or 1:1 (default: 16:9)")
     options = parser.parse_args()

@@ -261,7 +261,9 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with(
         with_common_options,
         click.option("--seed", type=click.IntRange(min=0), help="Seed of an earlier run, to repeat its order."),
-        click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
+        click.option(
+            "--out", type=FILE, help="File for raw values (.json or .json.gz).  [default: results/<UTC time>.json]"
+        ),
         click.option("--html", type=FILE, help="Write a self-contained page with the table and charts to this file."),
         click.option("--quiet", is_flag=True, help="Don't show progress."),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-_BUNDLED = PACKAGE / "bundled"  # holds servers, common, suites and lesson if the bench was installed from a wheel
+_BUNDLED = PACKAGE / "bundled"  # holds servers, common, lesson and its results if the bench was installed from a wheel
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
 PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # name of the command in messages

@@ -31,7 +31,7 @@ from under_siege.trace import view as trace_view
 if TYPE_CHECKING:
     from under_siege.compare.diff import ResultComparison
 
-_SUFFIXES = (".svg", ".png", ".html", ".json")
+_SUFFIXES = (".svg", ".png", ".html", ".json", ".json.gz")
 
 
 class Report:
@@ -98,7 +98,7 @@ class Report:
     def write_picture(self, name: str, path: Path, aspect: str | None = None, *, side_by_side: bool = False) -> None:
         """Draw the picture with this name (if there are several, the first one) in the format given by the suffix.
 
-        For `.html`, write the whole page instead; for `.json`, write the raw values.
+        For `.html`, write the whole page instead; for `.json` and `.json.gz`, write the raw values.
 
         Args:
             aspect: the shape of a slide, such as `16:9`, or None for a picture that is as tall as needed.
@@ -114,7 +114,7 @@ class Report:
         if path.suffix == ".html":
             write_atomically(path, self.formatted("html").encode())
             return
-        if path.suffix == ".json":
+        if path.name.endswith((".json", ".json.gz")):
             save(self.result, path)
             return
         has_pair = side_by_side and self.result.traces
@@ -264,5 +264,5 @@ def print_text(text: str) -> None:
 
 def check_suffix(path: Path) -> None:
     """Raise BadInputError if the suffix is not supported."""
-    if path.suffix not in _SUFFIXES:
+    if not path.name.endswith(_SUFFIXES):
         raise BadInputError(f"can't draw {path.name!r}: expected one of the suffixes {', '.join(_SUFFIXES)}")

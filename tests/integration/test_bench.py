@@ -104,7 +104,7 @@ def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> Non
         (["report"], "Missing argument"),
         (["report", "missing.json"], "missing.json: No such file or directory"),
         (["report", "broken.py"], "broken.py: not a result of bench.py run"),
-        (["report", "later.json"], "written by a later version (schema 999"),
+        (["report", "later.json"], "later.json: schema 999: expected 5"),
         (["report", "half.json"], "not a result of bench.py run"),
         (["report", "half.json", "--format", "poem"], "Invalid value for '--format'"),
     ],

@@ -24,7 +24,7 @@ from under_siege.record.result import save
 from under_siege.result_output import Report
 from under_siege.show.progress_bar import ProgressBar
 
-RESULT = str(TESTS / "data" / "schema-1.json")
+RESULT = str(TESTS / "data" / "result.json")
 QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet", *WAITING]
 NEEDS_DEV_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 
@@ -207,14 +207,14 @@ ASCII = [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTH
 
 @pytest.mark.parametrize("format_", ["table", "timeline", "markdown"])
 def test_an_ascii_terminal_gets_replacement_characters(format_: str) -> None:
-    ran = invoke("report", str(ROOT / "results" / "sample.json"), "--format", format_, charset="ascii")
+    ran = invoke("report", str(ROOT / "results" / "sample.json.gz"), "--format", format_, charset="ascii")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.isascii()
     assert "?" in ran.stdout  # in place of other characters
 
 
 def test_an_ascii_locale_gets_replacement_characters(bench) -> None:
-    ran = bench("report", str(ROOT / "results" / "sample.json"), env=ASCII[1])
+    ran = bench("report", str(ROOT / "results" / "sample.json.gz"), env=ASCII[1])
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.isascii()
 

@@ -13,6 +13,8 @@ import pytest
 from conftest import ROOT
 
 from under_siege import __version__
+from under_siege.lesson.step import all_steps, committed_result
+from under_siege.lesson.view import TRACES
 
 APP = """
 from flask import Flask
@@ -54,12 +56,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(directory.glob("*.whl"))
 
 
-def test_the_wheel_contains_one_package_with_all_bundled_files(wheel: Path) -> None:
+def test_the_wheel_contains_one_package_and_only_the_files_that_it_uses(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"under_siege", f"under_siege-{__version__}.dist-info"}
-    bundled = {name.split("/")[2] for name in names if name.startswith("under_siege/bundled/")}
-    assert bundled == {"common", "servers", "suites", "lesson", "results"}
-    assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
+    assert not [name for name in names if "__pycache__" in name]
+    bundled = {name.removeprefix("under_siege/bundled/") for name in names if name.startswith("under_siege/bundled/")}
+    assert {name.split("/")[0] for name in bundled} == {"common", "servers", "lesson", "results", "under_siege"}
+    questions = [(step, question) for step in all_steps() for question in step.questions]
+    results = {committed_result(step, question).relative_to(ROOT).as_posix() for step, question in questions}
+    assert {name for name in bundled if name.startswith("results/")} == {*results, TRACES.relative_to(ROOT).as_posix()}
+    assert {code.file for _, question in questions for code in question.code} <= bundled
 
 
 @pytest.fixture(scope="module")

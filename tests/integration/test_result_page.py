@@ -246,7 +246,6 @@ def test_the_page_lists_the_packages_of_each_python() -> None:
         result = result_of([bare_record(), record_of("1_sync")], **environment)
         return {name: value for name, value in view(summarize(result)).facts if "packages" in name}
 
-    assert facts(packages={"flask": "3.0"}) == {"packages": "flask 3.0"}  # an older file
     assert facts(packages_of={"3.11.7": {"flask": "3.1"}}) == {"packages": "flask 3.1"}
     assert facts(packages_of={"3.11.7": {"flask": "3.1", "pebble": "5"}, "3.14.0t": {"flask": "3.2"}}) == {
         "packages of Python 3.11.7": "flask 3.1, pebble 5",

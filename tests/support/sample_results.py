@@ -50,8 +50,8 @@ def hostile() -> Result:
 
 
 RESULTS = {
-    "sample": lambda: load(ROOT / "results" / "sample.json"),
-    "published": lambda: load(ROOT / "results" / "published.json"),
+    "sample": lambda: load(ROOT / "results" / "sample.json.gz"),
+    "published": lambda: load(ROOT / "results" / "published.json.gz"),
     "several": several,
     "hostile": hostile,
     "empty": lambda: result_of([]),

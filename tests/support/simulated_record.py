@@ -19,7 +19,6 @@ def result_of(records: list[Record], **environment) -> Result:
         "memory_bytes": 8_000_000_000,
         "system": "Linux",
         "pythons": {"3.11.7": "python3"},
-        "packages": {},
         "tools": {"siege": "4.0.7"},
         "commit": "",
     }

@@ -25,7 +25,7 @@ SUITES = ["long-task", "wsgi", "static", "static-ports", "aiohttp", "webdav", "w
 
 def count_of(check: ModuleType, suite: str, *results: str) -> Any:
     count = check.SuiteCount(suite)
-    count.runs += [check.Findings(load(ROOT / "results" / f"{name}.json")) for name in results]
+    count.runs += [check.Findings(load(ROOT / "results" / f"{name}.json.gz")) for name in results]
     return count
 
 

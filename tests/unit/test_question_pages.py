@@ -73,7 +73,7 @@ def view_of(result: str) -> Any:
     spec.loader.exec_module(module)
     try:
         return TableView(module.load(ROOT / result).rows)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:  # a compressed result, not a table
         return ResultView(load(ROOT / result))
 
 

@@ -30,13 +30,13 @@ def test_a_missing_or_invalid_file_causes_a_one_line_error(
 
 
 def test_the_error_for_a_result_without_pings_suggests_a_ping_table(tmp_path: Path) -> None:
-    result = ROOT / "results" / "questions" / "20-requests-per-second.json"
+    result = ROOT / "results" / "questions" / "20-requests-per-second.json.gz"
     ran = run_script("simulate_probes.py", str(result), cwd=tmp_path)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "measure a suite with a [ping] table" in ran.stderr
 
 
 def test_the_error_for_a_result_of_bench_py_suggests_bench_py_report(tmp_path: Path) -> None:
-    ran = run_script("measured_table.py", str(ROOT / "results" / "sample.json"), cwd=tmp_path)
+    ran = run_script("measured_table.py", str(ROOT / "results" / "sample.json.gz"), cwd=tmp_path)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "use bench.py report" in ran.stderr

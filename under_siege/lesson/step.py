@@ -154,7 +154,7 @@ def read_step(path: Path) -> LessonStep:
 
 def committed_result(step: LessonStep, question: Question) -> Path:
     """Return the path of the committed result, which is shown if the question can't be measured here."""
-    own = ROOT / "results" / "lesson" / f"{step.name}.json"
+    own = ROOT / "results" / "lesson" / f"{step.name}.json.gz"
     return ROOT / question.result if question.result and (question.run is None or not own.exists()) else own
 
 
@@ -195,7 +195,7 @@ class LessonProgress:
         self.folder, self._file, self._data = folder, folder / "progress.json", _ProgressData()
         if self._file.exists():
             try:
-                self._data = msgspec.json.decode(read_limited(self._file, b"{"), type=_ProgressData)
+                self._data = msgspec.json.decode(read_limited(self._file, (b"{",)), type=_ProgressData)
             except (OSError, ValueError) as error:
                 raise BadInputError(f"{self._file} is not a progress file: {error}; remove it to start again") from None
         self.completed = self._data.steps

@@ -28,7 +28,7 @@ from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
-TRACES = ROOT / "results/sample.json"  # contains a trace of every strategy with the task primes
+TRACES = ROOT / "results/sample.json.gz"  # contains a trace of every strategy with the task primes
 MARKS = {HOLDS: "✓", NOT_HERE: "✗", UNDECIDED: "?"}
 # The column heading of each metric, and a short explanation.
 COLUMNS = {

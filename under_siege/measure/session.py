@@ -231,7 +231,6 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
         measured_suite = MeasuredSuite(
             title=suite.title,
             source=suite.source,
-            body=rule.mode,
             checked=rule.checked(),
             request=suite.load.described(),
             ping=ping,
@@ -280,5 +279,5 @@ async def _prepared(
             result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
             if ready.suite.application and result.suite:  # the rule depends on the responses
                 rule = next(iter(expectations.values())).rule
-                result.suite = msgspec.structs.replace(result.suite, body=rule.mode, checked=rule.checked())
+                result.suite = msgspec.structs.replace(result.suite, checked=rule.checked())
             yield ready, expectations, needed

@@ -2,15 +2,19 @@
 
 import contextlib
 import errno
+import gzip
+import io
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import BadInputError
 
 PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
+GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 _TEMPORARY = ".under-siege-"
 _MODE = 0o644  # permissions of a new file; mkstemp sets 0600
 _MAX_LINKS = 40
@@ -20,22 +24,40 @@ class UnwritableError(BadInputError, OSError):
     """Raised if a file can't be written. The message is one line."""
 
 
-def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
+def read_limited(path: Path, begins_with: tuple[bytes, ...] = (b"",), most_bytes: int = MAX_BYTES) -> bytes:
     """Return the contents of a file of at most `most_bytes`; treat a pipe without a writer as empty.
 
     Raises:
         OSError: the file can't be read.
-        ValueError: the file is too large, or does not begin with `begins_with`.
+        ValueError: the file is too large, or does not begin with one of `begins_with`.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
         os.set_blocking(file.fileno(), True)
         data = file.read(PEEKED_BYTES)
         if not data.lstrip().startswith(begins_with):
-            raise ValueError(f"it does not begin with {begins_with.decode()!r}")
+            raise ValueError(f"it does not begin with {begins_with[0].decode()!r}")
         data += file.read(most_bytes)
     if len(data) > most_bytes:
         raise ValueError(f"it is larger than {most_bytes:,} bytes")
     return data
+
+
+def decompressed(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
+    """Return the contents of a gzip file, or any other data unchanged.
+
+    Raises:
+        ValueError: the gzip file is damaged, or its contents are larger than `most_bytes`.
+    """
+    if not data.startswith(GZIP):
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            contents = file.read(most_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it is not a complete gzip file: {error}") from None
+    if len(contents) > most_bytes:
+        raise ValueError(f"it is larger than {most_bytes:,} bytes when decompressed")
+    return contents
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -266,7 +266,7 @@ class Record(_CaseMeasurement, kw_only=True):
     machine_before: Machine | None = None  # CPU time during start and warm-up
     machine: Machine | None = None  # CPU time during the load
     load_average_after: Cpus | None = None
-    # Runs of the task without a server, before and after the load; up to schema 3, only in the record of the ceiling.
+    # Runs of the task without a server, before and after the load.
     alone_at_s: list[Moment] = []
     alone_wall_s: list[CpuSeconds] = []
     alone_cpu_s: list[CpuSeconds] = []

@@ -1,16 +1,9 @@
 """Define the result of a run, and load and save result files, which contain only raw values.
 
-History of the file format:
-    1  the first version
-    2  adds the run without a server, the checks during the load, and the load of the machine
-    3  adds traces, skipped servers, and whether the GIL was enabled
-    4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
-       the kind of the speed probe is in the environment
-    5  defines a case as a server with values on any axes, and the run without a server as a ceiling; supports any load
-       tool, including tools that report only totals; added later, and empty in older files: incidents, steps, profiles,
-       and how long threads waited for a CPU
+A result file is JSON. It is compressed with gzip if its name ends in `.gz`.
 """
 
+import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,7 +13,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
-from under_siege.record.files import read_limited, write_atomically
+from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
 from under_siege.record.record import (
     LARGEST,
     LARGEST_INDEX,
@@ -43,9 +36,6 @@ SCHEMA = 5
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
 _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
-_NO_SERVER = "bare"  # the name of the ceiling up to schema 4
-_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old name: name since schema 5
-_RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python")
 _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # columns that may be empty
@@ -73,7 +63,6 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: Count
     system: str
     pythons: dict[str, str]  # by version: the build
-    packages: dict[str, str] = {}  # only in older files: packages of the bench
     packages_of: dict[str, dict[str, str]] = {}  # by Python version: the servers' packages and their versions
     tools: dict[str, str] = {}  # versions of the load tools
     commit: str
@@ -86,12 +75,15 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     source: str = ""  # path of the suite file
-    body: str = "same"  # rule for comparing bodies: "same", "json", "any", "fields" or "pattern"
     checked: str = ""  # description of the comparison; empty if every byte was compared
     request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
     choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
+
+
+class _Header(msgspec.Struct):
+    schema: int
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -115,34 +107,33 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Write the result in the current schema.
+    """Write the result; compress it if the name of the file ends in `.gz`.
 
     Raises:
         UnwritableError: the file can't be written; the previous version is unchanged.
     """
-    write_atomically(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
+    data = msgspec.json.encode(result)
+    write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def load(path: Path) -> Result:
-    """Read a result of any schema.
+    """Read a result, which may be compressed.
 
     Raises:
-        BadResultError: the file can't be read, is not a result, or was written by a later version.
+        BadResultError: the file can't be read, is not a result, or has another schema.
     """
     try:
-        raw = msgspec.json.decode(read_limited(path, b"{"))
-        if raw["schema"] > SCHEMA:
-            known = f"schema {raw['schema']}; this version reads up to {SCHEMA}"
-            raise BadResultError(f"{path}: written by a later version ({known}); upgrade under-siege")
-        result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
+        data = decompressed(read_limited(path, (b"{", GZIP)))
+        schema = msgspec.json.decode(data, type=_Header).schema
+        if schema != SCHEMA:
+            raise BadResultError(f"{path}: schema {schema}: expected {SCHEMA}; repeat the run with this version")
+        result = msgspec.json.decode(data, type=Result)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
     except BadResultError:
         raise
     except (msgspec.DecodeError, ValueError) as error:
         raise BadResultError(f"{path}: not a result of {PROGRAM} run: {error}") from None
-    except (AttributeError, KeyError, TypeError):
-        raise BadResultError(f"{path}: not a result of {PROGRAM} run: a field of its schema is missing") from None
     except RecursionError:
         raise BadResultError(f"{path}: not a result of {PROGRAM} run: too many nested brackets") from None
     if problem := next(inconsistencies(result), ""):
@@ -171,22 +162,6 @@ def _legible_field(name: str, field: T, mask: Callable[[str], str]) -> T:
     elif name in _SOURCE_CODE:
         mask = without_variables
     return made_legible(field, lines=name in _MULTILINE_FIELDS, mask=mask)
-
-
-def upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """Convert a decoded result of schema 4 or older to the current schema, but keep the value of `schema`."""
-    environment = result["environment"]
-    environment["tools"] = {"siege": environment.pop("siege", "")}
-    for record in result.get("records", []):
-        record["values"] = {axis: record.pop(axis) for axis in ("task", "users", "python")}
-        record["is_ceiling"] = record["server"] == _NO_SERVER
-        record |= {new: record.pop(old) for old, new in _RENAMED.items() if old in record}
-        transactions = record.get("transactions", {})
-        if "siege_s" in transactions:
-            transactions["took_s"] = transactions.pop("siege_s")
-    for trace in result.get("traces", []):
-        trace["values"] = {axis: trace.pop(axis) for axis in ("task", "python")}
-    return result
 
 
 def inconsistencies(struct: "msgspec.Struct", path: str = "") -> Iterator[str]:

@@ -218,9 +218,8 @@ def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield "system", machine.system
     for version, build in machine.pythons.items():
         yield f"Python {version}", build
-    packages_of = machine.packages_of or {"": machine.packages}
-    for python, packages in packages_of.items():
-        name = f"packages of Python {python}" if len(packages_of) > 1 else "packages"
+    for python, packages in machine.packages_of.items():
+        name = f"packages of Python {python}" if len(machine.packages_of) > 1 else "packages"
         yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
     yield from ((tool, version) for tool, version in machine.tools.items() if version)
     if result.records:

@@ -12,7 +12,6 @@ from under_siege.judge.speed_correction import other_work, stolen
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
-from under_siege.load.body_rule import BodyRule
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
@@ -66,7 +65,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if result.suite is None or not comparison.cases:
         return
     yield from (("environment", choice) for choice in result.suite.choices)
-    if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files contain only the mode
+    if checked := result.suite.checked:
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
         yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"

@@ -113,7 +113,7 @@ def test_a_ping_of_445_ms_is_not_marked_beside_one_of_8_ms_if_their_noise_differ
 
 @pytest.mark.parametrize("name", ["sample", "deployments", "published", "tasks", "pythons"])
 def test_no_value_marked_as_best_in_committed_results_is_worse_than_an_unmarked_value(name: str) -> None:
-    cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json")).cases if one.rank]
+    cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json.gz")).cases if one.rank]
     for case_load in {one.case.load for one in cases}:
         field = [one for one in cases if one.case.load == case_load]
         for metric in ESTIMATED:
@@ -129,7 +129,7 @@ def loss(case: Summary, metric: Metric) -> float:
 
 
 def test_exactly_the_cases_of_rank_1_have_rates_marked_as_best() -> None:
-    comparison = summarize(load(ROOT / "results" / "sample.json"))
+    comparison = summarize(load(ROOT / "results" / "sample.json.gz"))
     table = view(comparison).tables[0]
     rates = [column.name for column in table.columns].index("trans/s")
     for case, row in zip(comparison.by_rank(), table.rows, strict=True):

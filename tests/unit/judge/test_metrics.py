@@ -13,7 +13,7 @@ from under_siege.judge.goal import NAMES, goal
 from under_siege.judge.metrics import METRICS, Metric
 
 PAGE = ROOT / "docs" / "reading.md"
-SAVED = str(ROOT / "results" / "sample.json")
+SAVED = str(ROOT / "results" / "sample.json.gz")
 TABLES = re.compile(r"(?<=\| column \| meaning \|\n\| --- \| --- \|\n)(?P<rank>\| rank \|.*\n)?(?:\|.*\n)+")
 
 

@@ -9,7 +9,7 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.record.result import load
 from under_siege.run.conclusion import answers
 
-RESULTS = sorted((TESTS / "noisy_results").glob("*.json"))
+RESULTS = sorted((TESTS / "noisy_results").glob("*.json.gz"))
 POOLS = {"4_async_processexecutor", "8_prefork", "9_async_pebble"}
 ON_ONE_CPU = {"1_sync", "2_async", "3_async_threadexecutor", "5_asyncio", "6_gevent", "11_fastapi"}
 

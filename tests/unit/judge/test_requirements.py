@@ -26,7 +26,7 @@ from under_siege.result_output import Report
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
 
-SAVED = str(ROOT / "results" / "tasks.json")
+SAVED = str(ROOT / "results" / "tasks.json.gz")
 
 
 def outcomes(result: Result, *texts: str) -> dict[str, str]:
@@ -209,7 +209,7 @@ def test_the_report_command_checks_requirements_of_a_saved_result() -> None:
 
 
 def test_the_error_for_an_unmeasured_metric_lists_the_metrics_of_the_result(run_cli) -> None:
-    refused = run_cli("report", str(ROOT / "results" / "first.json"), "--require", "of ceiling >= 80%")
+    refused = run_cli("report", str(ROOT / "results" / "first.json.gz"), "--require", "of ceiling >= 80%")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "this result has no such metric; use one of rate, availability, p50, p95, p99, max" in refused.stderr
     assert "of ceiling" not in refused.stderr.partition("expected")[2]
@@ -336,8 +336,8 @@ def test_a_malicious_requirement_in_a_result_file_causes_a_one_line_error(tmp_pa
 
 
 def test_older_result_files_without_requirements_can_be_loaded() -> None:
-    assert load(ROOT / "results" / "published.json").requirements == []
-    assert isinstance(load(ROOT / "results" / "published.json").records[0], Record)
+    assert load(ROOT / "results" / "published.json.gz").requirements == []
+    assert isinstance(load(ROOT / "results" / "published.json.gz").records[0], Record)
 
 
 def test_an_unclear_case_with_a_wide_interval_can_meet_or_miss_a_requirement() -> None:

@@ -168,7 +168,7 @@ def test_the_at_once_metric_is_the_maximum_number_of_overlapping_tasks() -> None
 
 def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Question:
     told = tuple(Choice(" ".join(when), when) for when in answers)
-    return Question("Which?", told, "A", claims, result="results/sample.json", why="Because.")
+    return Question("Which?", told, "A", claims, result="results/sample.json.gz", why="Because.")
 
 
 IS_SAME, IS_MORE = a_claim(*ALIKE, name="same"), a_claim(*MORE, name="more")
@@ -176,7 +176,7 @@ BOTH = a_page(("same",), ("more",), claims=(IS_SAME, IS_MORE))
 
 
 def test_claims_about_a_capacity_use_the_figures_of_the_capacity_table() -> None:
-    result = load(ROOT / "results" / "capacity.json")
+    result = load(ROOT / "results" / "capacity.json.gz")
     table, view = as_markdown(result), ResultView(result)
     for metric in ("capacity", "capacity lower"):
         assert f"| {view.figure(metric, '4').text} |" in table

@@ -209,7 +209,7 @@ def test_a_step_that_cannot_run_on_this_machine_shows_the_committed_result(
     said = " ".join(invoke("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
     assert "This machine has 1 usable CPU, but this step needs 2: on one CPU, no two tasks" in said
     assert "measured on another machine, with 2 CPUs," in said
-    assert "results/pythons.json" in said
+    assert "results/pythons.json.gz" in said
     assert "You said B, and that is right." in said
 
 

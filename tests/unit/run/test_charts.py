@@ -24,13 +24,13 @@ from under_siege.show import canvas
 from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, Chart, config, for_page
 from under_siege.show.view import Figure
 
-SAMPLE = str(ROOT / "results" / "sample.json")
+SAMPLE = str(ROOT / "results" / "sample.json.gz")
 
 
 @functools.cache
 def pictures(name: str) -> list[Figure]:
     if name == "profile":
-        return list(Report(load(ROOT / "results" / "profile.json")).view.figures)
+        return list(Report(load(ROOT / "results" / "profile.json.gz")).view.figures)
     return list(figures(summarize(result(name))))
 
 

@@ -23,7 +23,7 @@ DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "publish
 
 @pytest.mark.parametrize("dress", DRESSES)
 def test_every_output_format_of_the_published_result_is_unchanged(dress: str, renew: bool) -> None:
-    printed = invoke("report", str(ROOT / "results" / "published.json"), "--format", dress)
+    printed = invoke("report", str(ROOT / "results" / "published.json.gz"), "--format", dress)
     assert printed.stderr == ""
     assert_golden(DRESSES[dress], in_ten_digits(printed.stdout), renew)
 
@@ -66,7 +66,7 @@ def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:
 
 
 def test_csv_and_json_output_have_the_same_rates() -> None:
-    result = load(ROOT / "results" / "sample.json")
+    result = load(ROOT / "results" / "sample.json.gz")
     rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     for case in json.loads(Report(result).formatted("json"))["cases"]:
         rates = [float(row["rate_per_s"]) for row in rows if row["server"] == case["server"]]
@@ -74,7 +74,7 @@ def test_csv_and_json_output_have_the_same_rates() -> None:
 
 
 def test_markdown_output_fits_into_a_github_comment() -> None:
-    assert len(Report(load(ROOT / "results" / "sample.json")).formatted("markdown")) < 65_536
+    assert len(Report(load(ROOT / "results" / "sample.json.gz")).formatted("markdown")) < 65_536
 
 
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
@@ -86,7 +86,7 @@ def test_every_output_format_shows_an_empty_result(dress: str, tmp_path) -> None
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_table_markdown_and_html_recommend_the_same_server() -> None:
-    result = load(ROOT / "results" / "published.json")
+    result = load(ROOT / "results" / "published.json.gz")
     first = [case.server for case in summarize(result).cases if case.rank == 1]
     assert "4_async_processexecutor" in first
     for output_format in ("table", "markdown", "html"):
