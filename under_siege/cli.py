@@ -37,7 +37,7 @@ from under_siege.record.files import write_atomically
 from under_siege.show import formats
 
 if TYPE_CHECKING:
-    from under_siege.suite.first_suite import TargetOptions
+    from under_siege.suite.generated_suite import TargetOptions
     from under_siege.suite.suite import Suite
 
 FORMATS = [*formats.FORMATS, "timeline", "profile"]
@@ -82,11 +82,11 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 
     APP is the application as module:name, such as shop.main:app.
     """
-    from under_siege.suite.first_suite import TargetOptions, first_suite
+    from under_siege.suite.generated_suite import TargetOptions, generated_suite
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
-    first = first_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error))
+    first = generated_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error))
     with contextlib.suppress(OSError):  # `writable` reports the error
         out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), first.text.encode())

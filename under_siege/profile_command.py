@@ -10,7 +10,7 @@ from under_siege.cli_options import FILE, Duration, target_options, writable
 from under_siege.paths import USERS
 
 if TYPE_CHECKING:
-    from under_siege.suite.first_suite import TargetOptions
+    from under_siege.suite.generated_suite import TargetOptions
 
 
 @click.command()

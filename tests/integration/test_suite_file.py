@@ -17,9 +17,9 @@ from under_siege.load.body_rule import ANY
 from under_siege.load.request import Ping
 from under_siege.measure.plan import make_plan
 from under_siege.measure.start_command import start_of
-from under_siege.suite import schema as suite_schema
+from under_siege.suite import keys as suite_schema
 from under_siege.suite import suite_file
-from under_siege.suite.first_suite import TargetOptions
+from under_siege.suite.generated_suite import TargetOptions
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
 

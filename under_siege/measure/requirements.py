@@ -7,7 +7,7 @@ from common.errors import BadInputError
 from under_siege.judge.goal import NAMES, goal, required
 from under_siege.load import DRIVERS
 from under_siege.paths import PROGRAM
-from under_siege.suite.load_and_expect import prefixed
+from under_siege.suite.requests import prefixed
 from under_siege.suite.suite import Suite
 from under_siege.suite.suite_file import ALL
 

@@ -12,7 +12,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.managed_process import ManagedProcess, Tail, until
 from under_siege.paths import PACKAGE
-from under_siege.suite.schema import is_path
+from under_siege.suite.keys import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
 _PROGRAM = PACKAGE / "subprocess_scripts" / "inspect_application.py"

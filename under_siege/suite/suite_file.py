@@ -17,18 +17,7 @@ from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, f
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
 from under_siege.record.requirement import Required
-from under_siege.suite.load_and_expect import (
-    backlog_of,
-    check_path,
-    check_server_path,
-    contents,
-    expect_of,
-    mix_of,
-    ping_of,
-    prefixed,
-    request_of,
-)
-from under_siege.suite.schema import (
+from under_siege.suite.keys import (
     LoadTable,
     ServerTable,
     SuiteTable,
@@ -41,6 +30,17 @@ from under_siege.suite.schema import (
     time_s,
     unknown_key,
     warm_up,
+)
+from under_siege.suite.requests import (
+    backlog_of,
+    check_path,
+    check_server_path,
+    contents,
+    expect_of,
+    mix_of,
+    ping_of,
+    prefixed,
+    request_of,
 )
 from under_siege.suite.suite import DRAIN_LIMIT_S, NO_SERVER, READY_WITHIN_S, SERVICES, Suite, Target
 

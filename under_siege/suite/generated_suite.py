@@ -1,4 +1,4 @@
-"""Write a first suite for an existing application, from what its own Python says about it."""
+"""Generate a suite for a user's application, from what its own Python says about it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from under_siege.load.request import JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM
 from under_siege.suite.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
 from under_siege.suite.deployments import Deployment, deployments_of, missing
-from under_siege.suite.schema import PATH, invalid_value, is_path, ping_path
+from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
@@ -54,7 +54,7 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstSuite:
+class GeneratedSuite:
     """A suite for an application, and the environment in which it was inspected."""
 
     text: str
@@ -73,7 +73,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suit
         raise invalid_value("--path", options.path, PATH)
     if options.ping is not None:
         ping_path("--ping", options.ping)
-    first = first_suite(app, Path("suite.toml"), folder, options)
+    first = generated_suite(app, Path("suite.toml"), folder, options)
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
     if options.path is not None:
@@ -87,7 +87,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suit
     return replace(suite, application=_user_application(first, data))
 
 
-def _user_application(first: FirstSuite, data: Mapping[str, Any]) -> UserApplication:
+def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
     application, notes = first.application, []
     if additions := data.get("additions"):
@@ -102,7 +102,7 @@ def _user_application(first: FirstSuite, data: Mapping[str, Any]) -> UserApplica
     return UserApplication(application.name, routes, first.environment.found, tuple(notes))
 
 
-def first_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> FirstSuite:
+def generated_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> GeneratedSuite:
     """Return a suite for `module:name`; raise BadInputError if it can't be imported or is no application."""
     if not is_application(app):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
@@ -120,7 +120,7 @@ def first_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> F
     is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
     text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
     is_named = is_inside or environment.python == sys.executable
-    return FirstSuite(text, application, environment, "" if is_named else environment.python)
+    return GeneratedSuite(text, application, environment, "" if is_named else environment.python)
 
 
 def _text(
@@ -138,7 +138,7 @@ def _text(
     requestable = [route for route in routes if not has_parameters(route[1]) and is_path(route[1])]
     method, path = (requestable or [("GET", "/")])[0]
     listed = [f"{name} {route}".removeprefix("GET ") for name, route in routes[:_LISTED_ROUTES]]
-    template = Path(__file__).with_name("first_suite.toml.jinja").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("generated_suite.toml.jinja").read_text(encoding="utf-8")
     text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         app=app,
         program=PROGRAM,
