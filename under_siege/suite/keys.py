@@ -1,10 +1,11 @@
-"""Define the keys and types of a suite file, with a one-line error for each invalid value."""
+"""Define the keys of a suite file and the types of their values, with a one-line error for each invalid value."""
 
+import ast
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from collections.abc import Collection
+from typing import Annotated, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -12,18 +13,31 @@ from msgspec import Meta
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.body_rule import SAME
-from under_siege.load.request import WarmUp, parse_time_s, placeholders
+from under_siege.load import DRIVERS
+from under_siege.load.request import OPEN, RANDOM, parse_time_s
 from under_siege.paths import USERS
+from under_siege.suite.suite import DRAIN_LIMIT_S
 
-PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
-MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
 # differ in how they send other characters, and some tools resolve `.` and `..`.
-_URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_VARIABLES = re.compile(r"(servers\..+\.|load\.|ping\.)?(environment|headers)")  # tables whose keys may have any name
-_JSON_VALUES = ("load.body", "expect.json")  # keys whose values may be any JSON
+_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
+_FIXED_PATH = _PATH.replace(r"\A", r"\A(?!.*\{[a-z])")
+_TEXT, _VALUE, _HEADER = r"\A[^\0]*[^\s\0][^\0]*\Z", r"\A[^\0]*\Z", r"\A[^\0\r\n]*\Z"
+_VARIABLE, _SERVER = r"\A[^\s=:\x00-\x1f]+\Z", r"\A[\w.+-]{1,60}\Z"
+PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
+FIXED_PATH = f"{PATH}, and without placeholders"
+TIME = 'seconds, or a time such as "30s" or "500ms"'
+_EXPECTED = {  # what is expected of text that does not match a pattern
+    _PATH: PATH,
+    _FIXED_PATH: FIXED_PATH,
+    _TEXT: "a string with visible characters",
+    _VALUE: "a string without NUL characters",
+    _HEADER: "a string without line breaks and NUL characters",
+    _VARIABLE: "names that contain no space, '=' or ':'",
+    _SERVER: "names of up to 60 characters: letters, digits, or any of _ . + -",
+}
 _TOML_TERMS = {  # replacements for msgspec's terms in error messages
+    " | null": "",
     " of length >= 1": " of at least one value",
     "`": "",
     "object": "a table",
@@ -35,14 +49,38 @@ _TOML_TERMS = {  # replacements for msgspec's terms in error messages
     " |": " or",
 }
 
-RequestCount = Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
-UserCount = Annotated[int, Meta(ge=1, le=MAX_USERS)]
-ThreadCount = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
-WarmUpValue = Annotated[int, Meta(ge=0, le=MAX_REQUESTS)] | str
-Time = int | float | str
+
+class Seconds(float):
+    """A time in seconds, written as `30`, `"30s"`, `"500ms"`, `"2m"` or `"1h"`."""
+
+
+class LoadSeconds(Seconds):
+    """A time in seconds, or 0 for `"auto"`."""
+
+
+class Command(tuple[str, ...]):
+    """The words of a command, split as in a shell."""
+
+    __slots__ = ()
+
+
+RequestCount = Annotated[int, Meta(ge=1, le=10_000_000)]
+UserCount = Annotated[int, Meta(ge=1, le=10_000)]
+ThreadCount = Annotated[int, Meta(ge=1, le=64)]
+WarmUpValue = Annotated[int, Meta(ge=0, le=10_000_000)] | str
 Status = Annotated[int, Meta(ge=100, le=599)]
-AxisValue = str | int | float
+Text = Annotated[str, Meta(pattern=_TEXT)]
+PathText = Annotated[str, Meta(pattern=_PATH)]
+FixedPath = Annotated[str, Meta(pattern=_FIXED_PATH)]
+Variable = Annotated[str, Meta(pattern=_VARIABLE)]
+Environment = dict[Variable, Annotated[str, Meta(pattern=_VALUE)] | int]
+Headers = dict[Variable, Annotated[str, Meta(pattern=_HEADER)] | int]
+AxisValue = Text | int | float
 AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
+Method = Annotated[str, Meta(pattern=r"\A(?:GET|POST|PUT|PATCH|DELETE)\Z")]
+Tool = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join((*DRIVERS, OPEN))})\Z")]
+Order = Annotated[str, Meta(pattern=r"\A(?:random|file)\Z")]
+BodyMode = Annotated[str, Meta(pattern=r"\A(?:same|json|any)\Z")]
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,61 +91,80 @@ TableT = TypeVar("TableT", bound=_Table)
 
 
 class RequestTable(_Table, frozen=True):
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = None
-    headers: dict[str, str | int] = {}
+    method: Method | None = None
+    headers: Headers = {}
     body: str | list[Any] | dict[str, Any] | None = None  # lists and tables are sent as JSON
-    body_file: str | None = None
-    content_type: str | None = None
+    body_file: Text | None = None
+    content_type: Text | None = None
+
+    def __post_init__(self) -> None:
+        if self.body is not None and self.body_file is not None:
+            raise ValueError("body and body_file can't be combined; use only one of them")
 
 
-class MixedRequestTable(RequestTable, frozen=True):
+class MixedRequestTable(RequestTable, frozen=True, kw_only=True):
     """A line of a requests file."""
 
-    path: str = ""
+    path: PathText
     weight: Annotated[int, Meta(ge=1, le=1000)] = 1
     status: Status | None = None
     expected: Any = None  # expected body: a string, or other JSON
 
 
 class LoadTable(RequestTable, frozen=True):
-    tool: str = "siege"
-    path: str | Annotated[list[str], Meta(min_length=1)] = "/"
-    requests_file: str | None = None
-    order: str = "random"
-    files: str = ""
-    script: str | None = None
+    tool: Tool = "siege"
+    path: PathText | Annotated[list[PathText], Meta(min_length=1)] = "/"
+    requests_file: Text | None = None
+    order: Order = RANDOM
+    files: Text = ""
+    script: Text | None = None
     users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = USERS
-    time: Time | None = None
+    time: LoadSeconds | None = None
     requests: RequestCount | None = None
     warm_up: WarmUpValue = 0
     keep_alive: bool | Annotated[list[bool], Meta(min_length=1)] = False
     threads: ThreadCount | None = None
-    options: list[str] = []
+    options: list[Text] = []
     own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # an integer is the number of local ports
-    task: str | Annotated[list[str], Meta(min_length=1)] | None = None
+    task: Text | Annotated[list[Text], Meta(min_length=1)] | None = None
     locust_workers: ThreadCount | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.requests is not None and self.time is not None:
+            raise ValueError("time and requests can't be combined; use only one of them")
+        driver = DRIVERS.get(self.tool)
+        if self.files and not (driver and driver.supports_multiple_paths):
+            raise ValueError(f'files is set, but {self.tool} requests only one path: expected tool = "wrk"')
+        if self.locust_workers and (self.tool != "locust" or self.threads):
+            raise ValueError('locust_workers needs tool = "locust", and can\'t be combined with threads')
 
 
 class ExpectTable(_Table, frozen=True):
     status: Status = 200
-    body: str = SAME
+    body: BodyMode = "same"
     json: dict[str, Any] = {}  # expected values, by path
-    ignore: list[str] = []
-    pattern: str | None = None
-    file: str | None = None
-    check: str = ""
+    ignore: list[Text] = []
+    pattern: Text | None = None
+    file: Text | None = None
+    check: Command = Command()
 
 
 class PingTable(_Table, frozen=True):
-    path: str = "/ping"
-    headers: dict[str, str | int] | None = None  # None: the headers of the load
-    ready_within: Time | None = None
+    path: FixedPath = "/ping"
+    headers: Headers | None = None  # None: the headers of the load
+    ready_within: Seconds | None = None
 
 
 class DrainTable(_Table, frozen=True):
-    path: str | None = None
-    json: str | None = None
-    limit: Time | None = None
+    path: FixedPath | None = None
+    json: Text | None = None
+    limit: Seconds = Seconds(DRAIN_LIMIT_S)
+
+    def __post_init__(self) -> None:
+        if (self.path is None) != (self.json is None):
+            example = 'for example path = "/metrics" and json = "pending"'
+            raise ValueError(f"path and json must be set together, {example}")
 
 
 class QuickTable(_Table, frozen=True):
@@ -117,38 +174,46 @@ class QuickTable(_Table, frozen=True):
 
 
 class ServerTable(_Table, frozen=True):
-    title: str = ""
-    command: str | None = None
-    url: str = ""
-    path: str = ""
-    requirements: list[str] = []
-    environment: dict[str, str | int] = {}
-    needs: list[str] = []
+    title: Text = ""
+    command: Command = Command()
+    url: Text = ""
+    path: FixedPath = ""
+    requirements: list[Text] = []
+    environment: Environment = {}
+    needs: list[Text] = []
     ceiling: bool = False
-    ready_within: Time | None = None
+    ready_within: Seconds | None = None
     warm_up: WarmUpValue | None = None
-    prepare: str = ""
-    headers: dict[str, str | int] = {}
+    prepare: Command = Command()
+    headers: Headers = {}
+
+    def __post_init__(self) -> None:
+        if not self.url and not self.command:
+            raise ValueError('expected a url, or a command such as "uvicorn app:app --port {port}"')
+        if self.path and self.ceiling:
+            raise ValueError(
+                "a ceiling gets the same requests as the server that it is compared with; remove path or ceiling"
+            )
 
 
 class SuiteTable(_Table, frozen=True):
     """A whole suite file."""
 
-    title: str = ""
-    folder: str = "."
-    requirements: list[str] = []
-    additions: list[str] = []
-    python: str = ""
-    environment: dict[str, str | int] = {}
+    title: Text = ""
+    folder: Text = "."
+    requirements: list[Text] = []
+    additions: list[Text] = []
+    python: Text = ""
+    environment: Environment = {}
     keep_environment: bool = True
-    prepare: str = ""
+    prepare: Command = Command()
     load: LoadTable = LoadTable()
     expect: ExpectTable = ExpectTable()
     ping: PingTable | None = None
     drain: DrainTable = DrainTable()
     axes: dict[str, AxisValues] = {}
-    require: dict[str, list[str]] = {}
-    servers: dict[str, ServerTable] = {}
+    require: dict[str, list[Text]] = {}
+    servers: dict[Annotated[str, Meta(pattern=_SERVER)], ServerTable] = {}
     quick: QuickTable | None = None
 
 
@@ -162,80 +227,96 @@ _TABLES = {
 }
 
 
-def suite_table(data: dict[str, Any]) -> SuiteTable:
-    """Return the parsed TOML as a typed table; raise BadInputError for an unknown key or an invalid value."""
-    table = _converted(data, SuiteTable)
-    _check_texts("", data)
-    return table
+def converted(data: dict[str, Any], to: type[TableT], root: str = "") -> TableT:
+    """Return parsed TOML or JSON as a typed table.
 
+    Args:
+        root: the key of `data`, with which error messages begin.
 
-def mixed_request_table(data: dict[str, Any]) -> MixedRequestTable:
-    """Return a line of a requests file as a typed table; raise BadInputError for an unknown key or an invalid value."""
-    table = _converted(data, MixedRequestTable)
-    _check_texts("request", {key: value for key, value in data.items() if key not in ("body", "expected")})
-    if not is_path(table.path):
-        raise invalid_value("request.path", table.path, PATH)
-    return table
-
-
-def _converted(data: dict[str, Any], to: type[TableT]) -> TableT:
+    Raises:
+        BadInputError: a key is unknown, or a value is invalid.
+    """
     try:
-        return msgspec.convert(data, to)
+        return msgspec.convert(data, to, dec_hook=_custom)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), data, to) from None
+        raise _explained(str(error), data, to, root) from None
 
 
-def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInputError:
+def _custom(kind: type, value: Any) -> Any:
+    """Convert a value to a type that msgspec does not support; the ValueError names what is expected."""
+    if kind is Command:
+        return _words(value)
+    if kind is LoadSeconds and value == "auto":
+        return LoadSeconds()
+    time_s = parse_time_s(str(value))
+    if time_s is None:
+        raise ValueError(f"Expected {TIME}")
+    return kind(time_s)
+
+
+def _words(value: Any) -> Command:
+    if not isinstance(value, str) or not re.search(_TEXT, value):
+        raise ValueError(f"Expected {_EXPECTED[_TEXT]}")
+    try:
+        words = Command(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(
+            f"Expected words as in a shell ({error}): close every quotation mark, and don't end with a backslash"
+        ) from None
+    if not words or not words[0]:
+        raise ValueError("Expected a program and its arguments")
+    return words
+
+
+def _explained(message: str, data: dict[str, Any], to: type[_Table], root: str) -> BadInputError:
     """Convert an error of msgspec to an error that shows the key and its value."""
     problem, _, place = message.partition(" - at ")
-    path: list[str] = []
-    key, value = "", cast(Any, data)
-    for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place):
-        if index:
-            key, value = f"{key}[{index}]", value[int(index)]
-            continue
-        if any_key:  # msgspec does not report the key
-            field = next(name for name, item in value.items() if not _is_valid([*path, name], item, to))
-        path.append(field)
-        key, value = ".".join(legible(name)[:60] for name in path), value[field]
+    path, value = _located(place, data, to)
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{legible(part)[:60]}" for part in (root, *path))
+    key = key.lstrip(".")
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
-        return unknown_key(key, unknown[1], (_TABLES[path[0]] if path else to).__struct_fields__)
+        table = _TABLES[str(path[0])] if path else to
+        return unknown_key(key, unknown[1], table.__struct_fields__)
+    if missing := re.search("missing required field `(.*)`", problem):
+        return BadInputError(f"{key}.{missing[1]} is missing".lstrip("."))
+    if pattern := re.search("matching regex (.*)", problem):
+        return invalid_value(key, value, _description(ast.literal_eval(pattern[1])))
+    if not problem.startswith("Expected "):
+        return BadInputError(f"{key}: {problem}".removeprefix(": "))
     expected = problem.removeprefix("Expected ").partition(", got ")[0]
-    for theirs, ours in _TOML_TERMS.items():
-        expected = expected.replace(theirs, ours)
+    if "`" in expected:
+        for theirs, ours in _TOML_TERMS.items():
+            expected = expected.replace(theirs, ours)
     return invalid_value(key, value, expected)
 
 
-def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
+def _description(pattern: str) -> str:
+    """Describe the text that matches a pattern, which may be a list of choices."""
+    choices = pattern.removeprefix(r"\A(?:").removesuffix(r")\Z").replace("|", ", ")
+    return _EXPECTED.get(pattern, f"one of {choices}")
+
+
+def _located(place: str, data: dict[str, Any], to: type[_Table]) -> tuple[list[str | int], Any]:
+    """Return the path of an invalid value, and the value; msgspec writes `[...]` instead of the names in a dict."""
+    path: list[str | int] = []
+    value: Any = data
+    for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place):
+        if any_key:
+            field = next(name for name, item in value.items() if not _is_valid([*path, name], item, to))
+        part = int(index) if index else field
+        path.append(part)
+        value = value[part]
+    return path, value
+
+
+def _is_valid(path: list[Any], value: Any, to: type[_Table]) -> bool:
     for name in reversed(path):
         value = {name: value}
     try:
-        msgspec.convert(value, to)
+        msgspec.convert(value, to, dec_hook=_custom)
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
-    """Raise BadInputError for an empty string, or for characters that a command, file name or address can't contain."""
-    if key in _JSON_VALUES:
-        return
-    if isinstance(value, str):
-        if ".headers." in f".{key}" and re.search(r"[\r\n]", value):
-            raise invalid_value(key, value, "a string without line breaks")
-        if "\0" in value:
-            raise invalid_value(key, value, "a string without NUL characters")
-        if not value.strip() and not may_be_empty:
-            raise invalid_value(key, value, "a string with visible characters")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _check_texts(f"{key}[{index}]", item)
-    elif isinstance(value, dict):
-        has_variables = _VARIABLES.fullmatch(key) is not None
-        if has_variables and not all(re.fullmatch(r"[^\s=:\x00-\x1f]+", name) for name in value):
-            raise invalid_value(key, value, "names that contain no space, '=' or ':'")
-        for name, item in value.items():
-            _check_texts(f"{key}.{legible(name)[:60]}".lstrip("."), item, may_be_empty=has_variables)
 
 
 def invalid_value(key: str, value: object, expected: str) -> BadInputError:
@@ -255,47 +336,16 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def choice(key: str, value: str, choices: Collection[str]) -> str:
-    if value not in choices:
-        raise invalid_value(key, value, f"one of {', '.join(choices)}")
-    return value
-
-
-def time_s(key: str, value: Time) -> float:
-    """Parse a time such as `30`, `"30s"`, `"500ms"` or `"2m"` into seconds."""
-    parsed_s = parse_time_s(str(value))
-    if parsed_s is None:
-        raise invalid_value(key, value, 'seconds, or a time such as "30s" or "500ms"')
-    return parsed_s
-
-
-def warm_up(key: str, value: WarmUpValue) -> WarmUp:
-    """Parse a number of requests such as `6000`, or a time such as `"2s"`."""
-    return WarmUp(time_s=time_s(key, value)) if isinstance(value, str) else WarmUp(requests=value or None)
-
-
-def command_words(key: str, command: str, allowed: Collection[str] | None = None) -> tuple[str, ...]:
-    """Split a command into words, as a shell does; raise BadInputError for placeholders that are not allowed."""
-    try:
-        words = tuple(shlex.split(command))
-    except ValueError as error:
-        raise BadInputError(
-            f"{key} = {shown(command)} can't be split into words ({error}): close every quotation mark, and "
-            "don't end with a backslash"
-        ) from None
-    if words and not words[0]:
-        raise invalid_value(key, command, "a program and its arguments")
-    for name in placeholders(*words):
-        if allowed is not None and name not in allowed:
-            raise BadInputError(
-                f"{key} = {shown(command)} has the placeholder {{{name}}}: expected one of {', '.join(allowed)}"
-            )
-    return words
-
-
 def is_path(text: str) -> bool:
     """Return whether the text is a path that every load tool sends unchanged."""
-    return re.search(_URL_PATH, text) is not None
+    return re.search(_PATH, text) is not None
+
+
+def ping_path(key: str, text: str) -> str:
+    """Return the path; raise BadInputError if it is invalid or has placeholders."""
+    if not re.search(_FIXED_PATH, text):
+        raise invalid_value(key, text, FIXED_PATH)
+    return text
 
 
 def address(text: str) -> SplitResult | None:
@@ -313,14 +363,3 @@ def address(text: str) -> SplitResult | None:
 
 def path_of(parts: SplitResult) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-
-def ping_path(key: str, text: str) -> str:
-    """Return the path; raise BadInputError if it is invalid or has placeholders."""
-    if not is_path(text):
-        raise invalid_value(key, text, PATH)
-    if names := placeholders(text):
-        raise BadInputError(
-            f"{key} = {shown(text)} has {{{names[0]}}}: expected the same path for all cases, without placeholders"
-        )
-    return text

@@ -1,4 +1,4 @@
-"""Read the tables [load] and [expect] of a suite file: the request, and the rule for correct bodies."""
+"""Read the tables [load], [expect] and [ping] of a suite file: the requests, and the correct responses."""
 
 import contextlib
 import json
@@ -9,33 +9,53 @@ from typing import Any
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
-from under_siege.load.request import GET, Backlog, Expect, MixedRequest, Ping, Request, filled, placeholders
+from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.request import (
+    GET,
+    RANDOM,
+    Expect,
+    Load,
+    MixedRequest,
+    Ping,
+    Request,
+    WarmUp,
+    filled,
+    parse_time_s,
+    placeholders,
+)
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
 from under_siege.record.secrets import expanded_file, expanded_header, expanded_json
 from under_siege.suite.keys import (
     PATH,
-    DrainTable,
+    TIME,
     ExpectTable,
     LoadTable,
+    MixedRequestTable,
     PingTable,
     RequestTable,
-    ServerTable,
-    choice,
-    command_words,
+    SuiteTable,
+    WarmUpValue,
+    converted,
     invalid_value,
     is_path,
-    mixed_request_table,
-    ping_path,
     shown,
 )
 from under_siege.suite.suite import SERVICES
 
 MAX_BODY_BYTES = 64_000_000
+MOST_REQUESTS = 1000  # in a requests file
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
-MOST_REQUESTS = 1000
 _LONGEST_PATH = 200  # maximum length, in characters, of a path to a value in JSON
+Axes = Mapping[str, Sequence[Value]]
+
+
+@contextlib.contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{prefix}: {error}") from None
 
 
 def contents(key: str, path: Path) -> bytes:
@@ -47,18 +67,56 @@ def contents(key: str, path: Path) -> bytes:
         raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
 
 
-@contextlib.contextmanager
-def prefixed(prefix: str) -> Iterator[None]:
-    try:
-        yield
-    except BadInputError as error:
-        raise BadInputError(f"{prefix}: {error}") from None
+def check_placeholders(key: str, words: Sequence[str], allowed: Collection[str]) -> None:
+    for name in placeholders(*words):
+        if name not in allowed:
+            raise BadInputError(
+                f"{key} = {shown(' '.join(words))} has the placeholder {{{name}}}: expected one of {', '.join(allowed)}"
+            )
 
 
-def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) -> None:
-    """Raise BadInputError if a path of the load is invalid."""
-    if not is_path(path):
-        raise invalid_value("load.path", path, PATH)
+def distinct(value: object) -> list[Any]:
+    """Return the distinct values of an axis, from a list or a single value."""
+    values = value if isinstance(value, list) else [value]
+    return list(dict.fromkeys(str(item) if isinstance(item, float) else item for item in values))
+
+
+def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
+    table = top.load
+    for key in ("files", "requests_file"):
+        if getattr(table, key) and top.ping is None:
+            raise BadInputError(
+                f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
+            )
+    request = _request(table, folder, "load")
+    replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
+    if replaced and (
+        request != GET or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
+    ):
+        others = "path, task, files, " if replaced == "requests_file" else ""
+        raise BadInputError(
+            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
+        )
+    return Load(
+        tool=table.tool,
+        request=request,
+        time_s=table.time or None,
+        requests=table.requests,
+        keep_alive=distinct(table.keep_alive)[0],
+        threads=table.locust_workers or table.threads or 1,
+        options=tuple(table.options),
+        own_network=bool(table.own_network),
+        ports=None if isinstance(table.own_network, bool) else table.own_network,
+        warm_up=warm_up("load.warm_up", table.warm_up),
+        files=table.files,
+        mix=_mix(table.requests_file, folder, expect) if table.requests_file else (),
+        has_random_order=table.order == RANDOM,
+        script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
+    )
+
+
+def check_path(path: str, load: LoadTable, axes: Axes) -> None:
+    """Raise BadInputError for an invalid placeholder in a path of the load."""
     if ("file" in placeholders(path)) != bool(load.files):
         raise invalid_value("load.path", path, "{file} in the path if load.files is set, and only then")
     for name in placeholders(path):
@@ -69,31 +127,18 @@ def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) 
                 raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
 
 
-def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
-    """Raise BadInputError if the path of a server is invalid, conflicts with the load, or belongs to the ceiling."""
-    if not is_path(table.path):
-        raise invalid_value(key, table.path, PATH)
-    if placeholders(table.path):
-        raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
-    if isinstance(load.path, list) or load.files or load.requests_file:
-        other = "files" if load.files else "a file of requests" if load.requests_file else "several paths"
-        raise BadInputError(f"{key} can't be combined with {other} under [load]; remove one of them")
-    if table.ceiling:
-        raise BadInputError(
-            f"{key}: a ceiling gets the same requests as the server that it is compared with; remove path"
-        )
+def warm_up(key: str, value: WarmUpValue) -> WarmUp:
+    """Return the warm-up for a number of requests such as `6000`, or for a time such as `"2s"`."""
+    if isinstance(value, int):
+        return WarmUp(requests=value or None)
+    if (time_s := parse_time_s(value)) is None:
+        raise invalid_value(key, value, TIME)
+    return WarmUp(time_s=time_s)
 
 
-def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
-    """Return the requests in `load.requests_file` (JSON Lines), or an empty tuple if this key is not set.
-
-    Args:
-        status: the expected status for lines that don't set one.
-        rule: how to compare bodies for lines that don't set the expected body.
-    """
-    if not table.requests_file:
-        return ()
-    text = contents("load.requests_file", folder / table.requests_file)
+def _mix(name: str, folder: Path, expect: Expect) -> tuple[MixedRequest, ...]:
+    """Return the requests in a requests file (JSON Lines); `expect` applies to lines without their own values."""
+    text = contents("load.requests_file", folder / name)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not 1 <= len(lines) <= MOST_REQUESTS:
         raise BadInputError(
@@ -101,17 +146,17 @@ def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple
         )
     mix = []
     for number, line in lines:
-        with prefixed(f"{table.requests_file}, line {number}"):
+        with prefixed(f"{name}, line {number}"):
             if not isinstance(data := as_json(line), dict):
                 raise BadInputError('expected a JSON object such as {"path": "/report", "weight": 3}')
-            row = mixed_request_table(data)
-            request = request_of(row, folder, "request")
-            answered = (rule, None) if row.expected is None else _answered(row.expected)
-            mix.append(MixedRequest(row.path, request, row.weight, row.status or status, *answered))
+            row = converted(data, MixedRequestTable, "request")
+            rule, answer = (expect.rule, None) if row.expected is None else _expected_body(row.expected)
+            status = row.status or expect.status
+            mix.append(MixedRequest(row.path, _request(row, folder, "request"), row.weight, status, rule, answer))
     return tuple(mix)
 
 
-def _answered(expected: Any) -> tuple[BodyRule, bytes]:
+def _expected_body(expected: Any) -> tuple[BodyRule, bytes]:
     """Return the rule for comparing bodies with the expected body, and the expected body as bytes."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
@@ -119,10 +164,8 @@ def _answered(expected: Any) -> tuple[BodyRule, bytes]:
     return BodyRule(FIELDS, fields) if fields else BodyRule(JSON), json.dumps(expected).encode()
 
 
-def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
+def _request(table: RequestTable, folder: Path, key: str) -> Request:
     """Return the request; its default content type is JSON if the body is a table or list, or JSON text of one."""
-    if table.body is not None and table.body_file is not None:
-        raise BadInputError(f"{key}.body and {key}.body_file can't be combined; use only one of them")
     body = b""
     if table.body_file is not None:
         body = expanded_file(contents(f"{key}.body_file", folder / table.body_file), f"{key}.body_file")
@@ -147,13 +190,6 @@ def headers_of(table: Mapping[str, str | int], key: str) -> tuple[tuple[str, str
     return tuple(_header(name, str(value), f"{key}.{legible(name)[:60]}") for name, value in table.items())
 
 
-def ping_of(table: PingTable, request: Request) -> Ping:
-    """Return the health check; unless it has its own headers, it is sent with those of the load."""
-    kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
-    headers = kept if table.headers is None else headers_of(table.headers, "ping.headers")
-    return Ping(ping_path("ping.path", table.path), headers=headers)
-
-
 def _header(name: str, value: str, key: str) -> tuple[str, str]:
     if name.lower() in _TOOL_HEADERS:
         raise BadInputError(f"{key}: set by the load tool; remove it, or use load.keep_alive")
@@ -169,9 +205,17 @@ def _json(key: str, value: object) -> str:
         raise invalid_value(key, value, "values that JSON supports; put dates and times in quotes") from None
 
 
-def body_rule(table: ExpectTable) -> BodyRule:
+def expect_of(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
+    check_placeholders(
+        "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
+    )
+    reference = contents("expect.file", folder / table.file) if table.file else None
+    return Expect(table.status, _body_rule(table), reference, table.check)
+
+
+def _body_rule(table: ExpectTable) -> BodyRule:
     """Return the rule for comparing bodies."""
-    body = choice("expect.body", table.body, (SAME, JSON, ANY))
+    body = table.body
     ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
     given = [key for key, is_set in ways.items() if is_set]
     if len(given) > 1 and given != ["ignore", 'body = "json"']:
@@ -192,25 +236,6 @@ def body_rule(table: ExpectTable) -> BodyRule:
     return BodyRule(FIELDS if fields else JSON if table.ignore else body, fields, tuple(table.ignore))
 
 
-def expect_of(table: ExpectTable, folder: Path, axes: Collection[str]) -> Expect:
-    return Expect(
-        table.status,
-        body_rule(table),
-        contents("expect.file", folder / table.file) if table.file else None,
-        command_words(
-            "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
-        ),
-    )
-
-
-def backlog_of(table: DrainTable) -> Backlog | None:
-    if (table.path is None) != (table.json is None):
-        raise BadInputError(
-            'drain.path and drain.json must be set together, for example path = "/metrics" and json = "pending"'
-        )
-    return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
-
-
 def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each field, including the fields of nested tables."""
     for name, value in table.items():
@@ -219,3 +244,9 @@ def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
         else:
             _json(f"expect.json.{prefix}{name}", value)
             yield f"{prefix}{name}", value
+
+
+def ping_of(table: PingTable, request: Request) -> Ping:
+    """Return the health check; unless it has its own headers, it is sent with those of the load."""
+    kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
+    return Ping(table.path, headers=kept if table.headers is None else headers_of(table.headers, "ping.headers"))

@@ -1,4 +1,4 @@
-"""Read a suite file: the servers, the load, and the expected response."""
+"""Read a suite file: the servers, the axes, the load, and the expected response."""
 
 import re
 import tomllib
@@ -12,44 +12,29 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
-from under_siege.load import DRIVERS
-from under_siege.load.request import GET, IN_FILE, OPEN, RANDOM, Expect, Load, filled, filled_all, placeholders
+from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
 from under_siege.record.requirement import Required
-from under_siege.suite.keys import (
-    LoadTable,
-    ServerTable,
-    SuiteTable,
-    address,
-    choice,
-    command_words,
-    invalid_value,
-    shown,
-    suite_table,
-    time_s,
-    unknown_key,
-    warm_up,
-)
+from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
 from under_siege.suite.requests import (
-    backlog_of,
+    Axes,
     check_path,
-    check_server_path,
-    contents,
+    check_placeholders,
+    distinct,
     expect_of,
-    mix_of,
+    load_of,
     ping_of,
     prefixed,
-    request_of,
+    warm_up,
 )
-from under_siege.suite.suite import DRAIN_LIMIT_S, NO_SERVER, READY_WITHIN_S, SERVICES, Suite, Target
+from under_siege.suite.suite import NO_SERVER, READY_WITHIN_S, SERVICES, Suite, Target
 
 NAME = "suite.toml"
 MAX_BYTES = 1_000_000
 PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # placeholders that are not axes
 LOAD_AXES = ("task", "users", "path", "keep_alive")  # axes on which every server depends
 ALL = "all"  # under [require], this name stands for all servers
-Axes = Mapping[str, Sequence[Value]]
 
 
 def suite_path(name: str) -> Path | None:
@@ -70,7 +55,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         BadInputError: the file can't be read, or a value is invalid.
     """
     data = _parsed(path)
-    full = _suite(path, str(path), data, () if quick else only)
+    full = suite_from(data, path, str(path), () if quick else only)
     if "quick" not in data:
         if quick:
             raise BadInputError(
@@ -80,13 +65,8 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         return full
     # An invalid quick profile is an error even if it is not used.
     quick_only = (only if quick else ()) or data["quick"].get("servers", ())
-    form = _suite(path, f"{path}, quick profile", _quick_form(data), quick_only)
+    form = suite_from(_quick_form(data), path, f"{path}, quick profile", quick_only)
     return form if quick else full
-
-
-def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
-    """Return the suite that these tables describe. `path` need not exist; error messages begin with `source`."""
-    return _suite(path, source, data, ())
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -106,26 +86,25 @@ def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "load": load | quick.get("load", {}), "axes": data.get("axes", {}) | quick.get("axes", {})}
 
 
-def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -> Suite:
+def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str] = ()) -> Suite:
+    """Return the suite that these tables describe. `path` need not exist; error messages begin with `source`."""
     with prefixed(source):
-        top = suite_table(data)
+        top = converted(data, SuiteTable)
         if not top.servers:
             raise BadInputError("no server: expected a table such as [servers.uvicorn] with a command")
-        axes, folder = _axes(top), path.parent / top.folder
+        folder = path.parent / top.folder
         if not folder.is_dir():
             raise invalid_value("folder", top.folder, "a directory, relative to the suite file")
+        axes = _axes(top)
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
-        _check_ping(top)
+        check_placeholders("prepare", top.prepare, ("suite", "files", "python"))
         ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
-        load = _load(top.load, expect, folder)
+        load = load_of(top, expect, folder)
         if top.python:
             axes["python"] = (str(folder.resolve() / top.python),)
         names = [name for name in servers if name != ceiling]
-        if unknown := [name for name in only if name not in names]:
-            raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
-        targets = tuple(servers[name] for name in names if not only or name in only)
-        within = top.ping.ready_within if top.ping else None
+        targets = tuple(servers[name] for name in _selected(names, only))
         return Suite(
             targets=targets,
             ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
@@ -133,36 +112,29 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             axes=axes,
             expect=expect,
             ping=ping_of(top.ping, load.request) if top.ping else None,
-            backlog=backlog_of(top.drain),
-            drain_limit_s=DRAIN_LIMIT_S if top.drain.limit is None else time_s("drain.limit", top.drain.limit),
-            ready_within_s=READY_WITHIN_S if within is None else time_s("ping.ready_within", within),
+            backlog=Backlog(top.drain.path, top.drain.json) if top.drain.path and top.drain.json else None,
+            drain_limit_s=top.drain.limit,
+            ready_within_s=(top.ping and top.ping.ready_within) or READY_WITHIN_S,
             title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
             source=source,
             folder=folder.resolve(),
             has_task=top.load.task is not None,
-            prepare=command_words("prepare", top.prepare, ("suite", "files", "python")),
+            prepare=top.prepare,
             required=_required(top, names, targets),
             keep_environment=top.keep_environment,
         )
 
 
-def _check_ping(top: SuiteTable) -> None:
-    for key in ("files", "requests_file"):
-        if getattr(top.load, key) and top.ping is None:
-            raise BadInputError(
-                f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
-            )
-
-
-def _distinct(value: object) -> list[Any]:
-    """Return the distinct values of an axis, from a list or a single value."""
-    values = value if isinstance(value, list) else [value]
-    return list(dict.fromkeys(str(item) if isinstance(item, float) else item for item in values))
+def _selected(names: Sequence[str], only: Sequence[str]) -> list[str]:
+    """Return the names of the servers to compare."""
+    if unknown := [name for name in only if name not in names]:
+        raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
+    return [name for name in names if not only or name in only]
 
 
 def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     """Return the values of every axis, including those of the load."""
-    load, axes = top.load, {name: tuple(_distinct(values)) for name, values in top.axes.items()}
+    load, axes = top.load, {name: tuple(distinct(values)) for name, values in top.axes.items()}
     for name, values in axes.items():
         if name in (*PLACEHOLDERS, *LOAD_AXES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             key = f"axes.{legible(name)[:60]}"
@@ -171,63 +143,16 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
             raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
     if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
         raise invalid_value("axes.workers", top.axes["workers"], f"whole numbers from 1 to {MOST_WORKERS}")
-    axes["users"] = tuple(_distinct(load.users))
+    axes["users"] = tuple(distinct(load.users))
     if load.task is not None:
-        axes["task"] = tuple(_distinct(load.task))
+        axes["task"] = tuple(distinct(load.task))
     if not load.requests_file:
-        axes["path"] = tuple(_distinct(load.path))
+        axes["path"] = tuple(distinct(load.path))
     for path in axes.get("path", ()):
         check_path(str(path), load, axes)
-    if len(_distinct(load.keep_alive)) > 1:
-        axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in _distinct(load.keep_alive))
+    if len(distinct(load.keep_alive)) > 1:
+        axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in distinct(load.keep_alive))
     return axes
-
-
-def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
-    tool = choice("load.tool", table.tool, (*DRIVERS, OPEN))
-    if table.requests is not None and table.time is not None:
-        raise BadInputError("load.time and load.requests can't be combined; use only one of them")
-    if table.files and not DRIVERS[tool].supports_multiple_paths:
-        raise BadInputError(f'load.files is set, but {tool} requests only one path: expected tool = "wrk"')
-    if table.locust_workers and (tool != "locust" or table.threads):
-        raise BadInputError('load.locust_workers needs tool = "locust", and can\'t be combined with threads')
-    request = request_of(table, folder)
-    replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
-    if replaced and (
-        request != GET or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
-    ):
-        others = "path, task, files, " if replaced == "requests_file" else ""
-        raise BadInputError(
-            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
-        )
-    return Load(
-        tool=tool,
-        request=request,
-        time_s=None if table.time in (None, "auto") else time_s("load.time", table.time or 0),
-        requests=table.requests,
-        keep_alive=_distinct(table.keep_alive)[0],
-        threads=table.locust_workers or table.threads or 1,
-        options=tuple(table.options),
-        own_network=bool(table.own_network),
-        ports=None if isinstance(table.own_network, bool) else table.own_network,
-        warm_up=warm_up("load.warm_up", table.warm_up),
-        files=table.files,
-        mix=mix_of(table, folder, expect.status, expect.rule),
-        has_random_order=choice("load.order", table.order, (RANDOM, IN_FILE)) == RANDOM,
-        script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
-    )
-
-
-def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
-    """Return the requirements; they are parsed when a plan is made, because their metrics are not known here."""
-    requirements: list[Required] = []
-    for name, texts in top.require.items():
-        if name not in (ALL, *names):
-            raise unknown_key("require", name, (ALL, *names))
-        distinct = dict.fromkeys(" ".join(text.split()) for text in texts)
-        requirements += [Required(text, "" if name == ALL else name) for text in distinct]
-    servers = ("", *(target.name for target in targets))
-    return tuple(requirement for requirement in requirements if requirement.server in servers)
 
 
 def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target]) -> None:
@@ -236,6 +161,18 @@ def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target])
     if unused := next((name for name in axes if name not in used), None):
         where = f"expected {{{unused}}} in a command, an environment, a requirement, or the path"
         raise BadInputError(f"axes.{unused}: no server uses it; {where}")
+
+
+def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
+    """Return the requirements; they are parsed when a plan is made, because their metrics are not known here."""
+    requirements: list[Required] = []
+    for name, texts in top.require.items():
+        if name not in (ALL, *names):
+            raise unknown_key("require", name, (ALL, *names))
+        distinct_texts = dict.fromkeys(" ".join(text.split()) for text in texts)
+        requirements += [Required(text, "" if name == ALL else name) for text in distinct_texts]
+    servers = ("", *(target.name for target in targets))
+    return tuple(requirement for requirement in requirements if requirement.server in servers)
 
 
 def _ceiling(tables: Mapping[str, ServerTable]) -> str:
@@ -250,14 +187,10 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
 
 def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: Axes) -> Target:
     key = f"servers.{legible(name)[:60]}"
-    if not re.fullmatch(r"[\w.+-]{1,60}", name):
-        raise BadInputError(f"{key}: expected a name of up to 60 characters: letters, digits, or any of _ . + -")
     url = table.url.rstrip("/")
     if url and ("?" in url or address(filled(url, dict.fromkeys(placeholders(url), "1"))) is None):
         raise invalid_value(f"{key}.url", url, "a URL such as http://127.0.0.1:8000")
-    if not url and table.command is None:
-        raise BadInputError(f'{key}: expected a url, or a command such as "uvicorn app:app --port {{port}}"')
-    command = command_words(f"{key}.command", table.command or "")
+    command = table.command
     uses_suite_environment = bool(command) and command[0] not in table.needs  # `needs` lists system-wide programs
     environment = {**(top.environment if uses_suite_environment else {}), **table.environment}
     target = Target(
@@ -269,16 +202,18 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
         additions=tuple(top.additions) if uses_suite_environment else (),
         needs=tuple(table.needs),
-        ready_within_s=None if table.ready_within is None else time_s(f"{key}.ready_within", table.ready_within),
-        prepare=command_words(f"{key}.prepare", table.prepare),
+        ready_within_s=table.ready_within,
+        prepare=table.prepare,
         headers=tuple((header, str(value)) for header, value in table.headers.items()),
         warm_up=None if table.warm_up is None else warm_up(f"{key}.warm_up", table.warm_up),
         requests_path=table.path,
     )
-    if table.path:
-        check_server_path(f"{key}.path", table, top.load)
+    if table.path and (isinstance(top.load.path, list) or top.load.files or top.load.requests_file):
+        raise BadInputError(
+            f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
+        )
     if command and not url:
-        _check_port(f"{key}.command", table, command, folder)
+        _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
     _check_requirements("additions", target.additions, folder, axes)
     needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
@@ -299,14 +234,16 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
 
 
-def _check_port(key: str, table: ServerTable, command: Sequence[str], folder: Path) -> None:
+def _check_port(key: str, table: ServerTable, folder: Path) -> None:
     """Raise BadInputError if nothing passes the port to the server."""
-    texts = [*command, *table.environment, *map(str, table.environment.values())]
-    if "port" not in placeholders(*texts) and not any(template_text(word, folder) is not None for word in command):
+    texts = [*table.command, *table.environment, *map(str, table.environment.values())]
+    if "port" not in placeholders(*texts) and not any(
+        template_text(word, folder) is not None for word in table.command
+    ):
         expected = (
             "{port} in the command (such as --port {port}), in the environment, or in a file that the command names"
         )
-        raise BadInputError(f"{key} = {shown(table.command)} without {{port}}: expected {expected}")
+        raise BadInputError(f"{key} = {shown(' '.join(table.command))} without {{port}}: expected {expected}")
 
 
 def template_text(word: str, folder: Path) -> str | None:
