@@ -101,14 +101,3 @@ def write(folder: Path, files: dict[str, str]) -> None:
 def empty_venv(folder: Path) -> Path:
     venv.create(folder, symlinks=True)
     return folder / "bin" / "python"
-
-
-ENVIRONMENTS = {  # files and directories → how the environment is found, and its requirements
-    "a virtual environment": ({".venv"}, ".venv", ()),
-    "one above": ({"../.venv", "../pyproject.toml"}, "../.venv", ()),
-    "uv.lock": ({"uv.lock", "pyproject.toml", "requirements.txt"}, "uv.lock", ("-r uv.lock",)),
-    "pyproject.toml": ({"pyproject.toml", "requirements.txt"}, "pyproject.toml", ("-r pyproject.toml",)),
-    "requirements.txt above": ({"../requirements.txt"}, "../requirements.txt", ("-r ../requirements.txt",)),
-    "Pipfile.lock": ({"Pipfile", "Pipfile.lock"}, "Pipfile.lock", ("-r Pipfile.lock",)),
-    "nothing": (set(), "the Python of Under Siege", ()),
-}

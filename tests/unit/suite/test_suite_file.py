@@ -111,7 +111,10 @@ BAD = [
     (LOAD + 'body = "x"\nbody_file = "y"', "load: body and body_file can't be combined"),
     (LOAD + 'method = "GET"\nbody = "x"', "load.body: a GET has no body: expected method ="),
     (LOAD + "body = { day = 2026-01-01 }", "values that JSON supports; put dates and times"),
-    (LOAD + 'headers = { X-Shop = "7\\r\\nX-Admin: 1" }', "load.headers.X-Shop = '7\\r\\nX-Admin: 1': expected a string without"),
+    (
+        LOAD + 'headers = { X-Shop = "7\\r\\nX-Admin: 1" }',
+        "load.headers.X-Shop = '7\\r\\nX-Admin: 1': expected a string without",
+    ),
     (LOAD + "headers = { Content-Length = 3 }", "load.headers.Content-Length: set by the load tool; remove it"),
     # correct responses
     (EXPECT + 'file = "gone.txt"', "can't be read: No such file"),

@@ -1,0 +1,68 @@
+"""Strategies: how they are found, and how each runs a task, which its file declares or its imports show."""
+
+from pathlib import Path
+
+import pytest
+from conftest import SERVERS
+
+from common.errors import BadInputError
+from under_siege.suite import strategies
+from under_siege.suite.strategies import all_strategies, read_strategy
+from under_siege.suite.suite import Kind
+
+SERVER = '"""Serves, on a --port."""\n'
+KINDS = {
+    "1": Kind.IN_LINE,
+    "2": Kind.IN_LINE,
+    "3": Kind.THREADS,
+    "4": Kind.PROCESSES,
+    "5": Kind.SLICES,
+    "6": Kind.GREENLETS,
+    "7": Kind.INTERPRETERS,
+    "8": Kind.PREFORK,
+    "9": Kind.PROCESSES,
+    "10": Kind.PROCESSES,
+    "11": Kind.THREADS,
+    "12": Kind.PROCESSES,
+    "13": Kind.PROCESSES,
+}
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ("from concurrent.futures import ThreadPoolExecutor", Kind.THREADS),
+        ('from new_library import Pool\n\nKIND = "processes"', Kind.PROCESSES),
+        ('from concurrent.futures import ThreadPoolExecutor\n\nKIND = "sub-interpreters"', Kind.INTERPRETERS),
+        ("from new_library import Pool", Kind.UNKNOWN),
+    ],
+)
+def test_the_kind_of_a_strategy_is_declared_or_derived(lines: str, kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / "14_new.py").write_text(SERVER + lines)
+    assert read_strategy(tmp_path / "14_new.py").kind == kind
+
+
+def test_an_unknown_kind_causes_a_one_line_error(tmp_path: Path) -> None:
+    (tmp_path / "14_new.py").write_text(f'{SERVER}KIND = "magic"')
+    with pytest.raises(BadInputError, match=r"KIND must be one of .*'processes'") as caught:
+        read_strategy(tmp_path / "14_new.py")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_kind_of_a_strategy_is_inferred_from_its_code(tmp_path) -> None:
+    assert {str(one.number): one.kind for one in all_strategies()} == KINDS
+    for path in SERVERS:
+        copy = tmp_path / "99_mine.py"
+        copy.write_text(path.read_text())
+        assert read_strategy(copy).kind == read_strategy(path).kind
+    unknown = tmp_path / "98_other.py"
+    unknown.write_text('"""A server of a user, on a --port."""\n')
+    assert read_strategy(unknown).kind == Kind.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
+def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
+    strategies.find_strategy(name)
+    assert read == ["3_async_threadexecutor"]
