@@ -127,7 +127,7 @@ def test_requests_with_different_headers_are_rejected_for_siege(mix: Path, tmp_p
         ("", "has 0 requests: expected 1 to 1,000"),
         ("{'path': '/'}", "line 1: expected a JSON object"),
         ("[1]", "line 1: expected a JSON object"),
-        ("{}", "missing required field `path`"),
+        ("{}", "request.path is missing"),
         (json.dumps({"path": "/a b"}), "request.path"),
         (json.dumps({"path": "/", "wait": 1}), "wait"),
         (json.dumps({"path": "/", "weight": 0}), "weight"),

@@ -100,7 +100,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
     return Load(
         tool=table.tool,
         request=request,
-        time_s=table.time or None,
+        time_s=float(table.time) if table.time else None,
         requests=table.requests,
         keep_alive=distinct(table.keep_alive)[0],
         threads=table.locust_workers or table.threads or 1,
