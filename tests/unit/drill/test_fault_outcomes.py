@@ -21,18 +21,8 @@ from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.fault_outcomes import FaultOutcome, fault_outcomes, figures_of
 from under_siege.drill.faults import FAULTS
 from under_siege.drill.view import cell, conclusion, view
-from under_siege.record.record import (
-    CaseFailedError,
-    Failure,
-    Incident,
-    Pings,
-    Recovery,
-    Requests,
-    Result,
-    SkippedServer,
-    load,
-    save,
-)
+from under_siege.record.record import CaseFailedError, Failure, Incident, Pings, Recovery, Requests
+from under_siege.record.result import Result, SkippedServer, load, save
 from under_siege.result_output import Report
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expectation import Expectation

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 import pytest
-from conftest import SERVERS, TESTS
+from conftest import TESTS
 from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 
@@ -20,25 +20,6 @@ from under_siege.record.case import case_of, load_axes
 from under_siege.record.result import MeasuredSuite, Result, load, save
 from under_siege.result_output import Report
 from under_siege.show.formats import rendered
-from under_siege.suite import strategies
-from under_siege.suite.strategies import all_strategies, read_strategy
-from under_siege.suite.suite import Kind
-
-KINDS = {
-    "1": Kind.IN_LINE,
-    "2": Kind.IN_LINE,
-    "3": Kind.THREADS,
-    "4": Kind.PROCESSES,
-    "5": Kind.SLICES,
-    "6": Kind.GREENLETS,
-    "7": Kind.INTERPRETERS,
-    "8": Kind.PREFORK,
-    "9": Kind.PROCESSES,
-    "10": Kind.PROCESSES,
-    "11": Kind.THREADS,
-    "12": Kind.PROCESSES,
-    "13": Kind.PROCESSES,
-}
 
 
 def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:
@@ -204,25 +185,6 @@ def test_the_result_file_contains_all_axes(tmp_path) -> None:
     read = load(tmp_path / "r.json")
     assert read == along()
     assert read.records[2].case == case_of("4_pool", {"task": "primes", "users": 5, "python": "3.11.7", "workers": 1})
-
-
-def test_the_kind_of_a_strategy_is_inferred_from_its_code(tmp_path) -> None:
-    assert {str(one.number): one.kind for one in all_strategies()} == KINDS
-    for path in SERVERS:
-        copy = tmp_path / "99_mine.py"
-        copy.write_text(path.read_text())
-        assert read_strategy(copy).kind == read_strategy(path).kind
-    unknown = tmp_path / "98_other.py"
-    unknown.write_text('"""A server of a user, on a --port."""\n')
-    assert read_strategy(unknown).kind == Kind.UNKNOWN
-
-
-@pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
-def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-    monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
-    strategies.find_strategy(name)
-    assert read == ["3_async_threadexecutor"]
 
 
 def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:

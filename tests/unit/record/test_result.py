@@ -16,14 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 from simulated_record import bare_record, record_of, result_of
-from under_siege.compare.diff_table import formatted as compared_as
 
 from common.errors import BadInputError
 from under_siege.compare.diff import check_comparable, compare_results
+from under_siege.compare.view import view
 from under_siege.record.files import decompressed, read_limited
 from under_siege.record.record import Machine, Trace, TracedRequests
 from under_siege.record.result import SCHEMA, BadResultError, Result, load, save
 from under_siege.result_output import Report
+from under_siege.show.formats import rendered
 
 RESULT = TESTS / "data" / "result.json"
 FORMATS = ["table", "timeline", "markdown", "csv", "json"]
@@ -219,7 +220,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
             for output_format in formats:
                 Report(result).formatted(output_format)
             check_comparable(result, result, anyway=True)
-            compared_as(compare_results(result, result), "markdown")
+            rendered(view(compare_results(result, result)), "markdown")
         except BadInputError as error:
             refused = str(error)
         else:
