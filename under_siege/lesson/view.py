@@ -89,7 +89,7 @@ class Answered:
             return None
         findings = committed_findings(self.step, self.question)
         traced = committed_traces(self.step, self.question) if "timeline" in self.question.show else None
-        drawn = (trace_view.figure(traced),) if traced else ()
+        drawn = (replace(trace_view.figure(traced), section=""),) if traced else ()
         return View("", headline=(Paragraph(findings),), figures=drawn) if findings else None
 
     @property

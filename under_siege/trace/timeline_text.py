@@ -46,14 +46,11 @@ def _too_crowded(members: Sequence[Timeline]) -> str:
     return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
+def summary_line(timeline: Timeline) -> str:
     """Return a line with the facts about a timeline that the heading of its group does not show."""
     if timeline.failure:
         return f"failed: {timeline.failure}"
-    longest_ping = formatting.seconds(timeline.longest_ping_s)
     facts = [f"all {len(timeline.bars)} answered after {formatting.seconds(timeline.done_s)}"]
-    if is_short:
-        return f"{facts[0]}; pings ≤ {longest_ping}"
     if timeline.is_unreported:
         facts.append(NOT_REPORTED)
     elif timeline.pattern.is_crowded:
@@ -65,7 +62,7 @@ def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
     if late_s := timeline.longest_late_s:
         facts.append(f"a response was ready {formatting.seconds(late_s)} before it was sent")
     if timeline.pings:
-        facts.append(f"pings took up to {longest_ping}")
+        facts.append(f"pings took up to {formatting.seconds(timeline.longest_ping_s)}")
     return "; ".join(facts)
 
 
