@@ -24,7 +24,6 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
-from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
@@ -100,7 +99,10 @@ class Answered:
         return [summary for summary in self.measured.comparison.cases if is_shown(summary.case)]
 
     def _tables(self) -> Iterator[Table]:
-        """Yield a table with the question's metrics of each case."""
+        """Yield a table with the question's metrics of each case, or that of a drill."""
+        if self.result and self.result.incidents:
+            drill = view_of_drill(self.result)
+            yield from (replace(table, caption=drill.footnotes) for table in drill.tables)
         if not self._summaries or self.measured is None:
             return
         axes, rows = varying(cases_of(self._summaries)), []
@@ -123,8 +125,7 @@ class Answered:
         if result is None or self.measured is None:
             return
         if result.incidents:
-            drill = view_of_drill(result)
-            yield from (replace(figure, in_terminal=renderable(drill)) for figure in drill.figures)
+            yield from view_of_drill(result).figures
         elif result.steps:
             for figure in capacity_pictures(self.measured.capacities):
                 yield replace(figure, in_terminal=_capacity_table(question, self.measured))
