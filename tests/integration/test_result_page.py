@@ -77,35 +77,17 @@ def test_the_page_is_a_single_file_smaller_than_1_5_mb(pages: dict[str, Path], n
     assert "http://" not in text.replace("http://www.w3.org/", "").replace("http://127.0.0.1", "")
 
 
-def marks(shown: Opened, name: str) -> int:
-    """Count the marks of this layer in the wide charts."""
-    return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
-
-
 def test_the_charts_show_every_case(browser: Browser, pages: dict[str, Path]) -> None:
-    sample = result("sample")
-    comparison = summarize(sample)
+    comparison = summarize(result("sample"))
     with opened(browser, pages["sample"]) as shown:
-        assert marks(shown, "bars") == marks(shown, "cpu") == len(comparison.cases)
-        assert marks(shown, "points") == 2 * len(comparison.cases)  # against pings, and against memory
-        assert shown.page.locator("figure:has(.wide .bars_marks) .wide .intervals_marks > *").count() == len(
-            comparison.cases
-        )
-        assert marks(shown, "margins") == len(comparison.cases)
-        assert marks(shown, "answers") == len(comparison.cases)
-        waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
-        assert waited == 100 * len(comparison.cases)
+        for width, size in ((1440, "wide"), (390, "narrow")):
+            shown.look(width, "light")
+            for chart in shown.page.locator(f"figure .{size}").all():
+                assert chart.locator("svg").bounding_box()["width"] <= width
+                text = chart.text_content()
+                for case in comparison.cases:
+                    assert f"({case.server.split('_')[0]})" in text or case.server in text
         assert shown.count("table.cases tbody tr:not(:has(.why))") == len(comparison.cases) + len(comparison.ceilings)
-
-
-def test_the_timeline_has_a_bar_for_each_request(browser: Browser, pages: dict[str, Path]) -> None:
-    traces = result("sample").traces
-    requests = sum(len(trace.requests.sent_s) for trace in traces)
-    assert requests
-    with opened(browser, pages["sample"]) as shown:
-        assert marks(shown, "numbers") == requests
-        assert marks(shown, "waiting") == requests + 1  # one is in the legend
-        assert marks(shown, "computing") == 1 + sum(len(ran) for trace in traces for ran in trace.requests.ran_s)
 
 
 def test_results_with_several_tasks_and_numbers_of_users_have_a_heat_map_and_curves(
@@ -113,7 +95,7 @@ def test_results_with_several_tasks_and_numbers_of_users_have_a_heat_map_and_cur
 ) -> None:
     cases = summarize(result("several")).cases
     with opened(browser, pages["several"]) as shown:
-        assert marks(shown, "cells") == len(cases)
+        assert shown.page.locator("figure .wide").nth(1).text_content().count("/s") >= len(cases) / 2
         assert shown.page.get_by_role("heading", name="primes: more users").is_visible()
         assert shown.page.get_by_role("heading", name="digest: more users").is_visible()
 

@@ -116,12 +116,12 @@ def moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_st
     # Responses climb from a common zero line, and pings hang below it.
     up = {"domain": [-_DROP * most, most], "nice": False}
     down = {"domain": [longest_s, -longest_s / _DROP], "nice": False}
-    counts = {"values": [0, formatting.ticks(most, 2)[-1]], "format": ",d", "labelColor": "var(--work)"}
+    counts = {"values": [0, formatting.ticks(most, 2)[-1]], "format": ",d", "labelColor": "var(--line-0)"}
     waits = {
         "values": [formatting.ticks(longest_s, 2)[-1]],
         "labelExpr": TIME,
         "orient": "right",
-        "labelColor": "var(--ping)",
+        "labelColor": "var(--line-1)",
     }
     x = quantity("at_s", title="seconds since the siege began", scale={"domain": [0, end_s], "nice": False})
     curve = {"x": x, "y": quantity("responses", title=None, scale=up, axis=counts)}

@@ -171,7 +171,7 @@ def config(size: Size) -> Chart:
         "scale": {"round": True},  # whole pixels halve the size of a page
         "view": {"stroke": None},
         "axis": {**text, **lines, "titleFontWeight": "normal", "tickCount": size.width // 100},
-        "axisX": {"titleAnchor": "end" if size.is_narrow else "middle", "labelBound": True},
+        "axisX": {"titleAnchor": "end" if size.is_narrow else "middle"},
         "legend": {**small, "orient": "bottom" if size.is_narrow else "right", "symbolOpacity": 1, "columns": 1},
         "header": {**small, "labelAnchor": "start", "labelExpr": f"{LINES}[0]" if size.is_slide else LINES}
         | {"labelLineHeight": 15, "labelPadding": 4, "labelLimit": 0},
