@@ -118,7 +118,7 @@ def test_all_commands_of_the_github_and_gitlab_jobs_run_in_order(clone: Path) ->
 
 def check_files(folder: Path, names: str) -> None:
     assert [name for name in names.split() if not (folder / name).is_file()] == []
-    assert "`rate >= 0.1 of base` | " in (folder / "comparison.md").read_text()
+    assert "| rate &gt;= 0.1 of base | " in (folder / "comparison.md").read_text()
     assert "What changed" in (folder / "page.html").read_text()
 
 

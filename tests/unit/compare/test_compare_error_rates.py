@@ -101,12 +101,15 @@ def test_the_smallest_detectable_change_is_detected_in_about_half_of_the_compari
     assert 60 <= found <= 140
 
 
-def test_different_machine_speeds_cause_no_additional_false_alarms() -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["CPU-bound", "I/O-bound"])
+def test_different_machine_speeds_cause_no_additional_false_alarms(waits: bool) -> None:
     rng = np.random.default_rng(5)
     alarms = 0
     for number in range(DAYS):
         days = [np.exp(rng.normal(0, 0.2) + rng.normal(0, 0.12, len(ROUNDS))).tolist() for _ in range(2)]
-        pair = [a_result(*SERVERS, seed=100 * number + day, speeds=speeds) for day, speeds in enumerate(days)]
+        pair = [
+            a_result(*SERVERS, seed=100 * number + day, speeds=speeds, waits=waits) for day, speeds in enumerate(days)
+        ]
         alarms += bool({"better", "worse"} & set(by_server(compare_results(*pair)).values()))
     assert alarms <= most_alarms(DAYS)
 
