@@ -17,8 +17,7 @@ from command import invoke
 from conftest import ROOT, TESTS
 from simulated_results import a_result
 
-from under_siege.record.requirement import Required
-from under_siege.record.result import load, save
+from under_siege.record.result import Required, load, save
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 GITHUB, GITLAB = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))

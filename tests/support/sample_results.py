@@ -10,8 +10,7 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_trace import trace_of
 
 from under_siege.record.record import Failure
-from under_siege.record.requirement import Required
-from under_siege.record.result import Result, load
+from under_siege.record.result import Required, Result, load
 
 HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

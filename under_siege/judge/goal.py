@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from common.errors import BadInputError
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.units import SHARES
-from under_siege.record.requirement import Required
+from under_siege.record.result import Required
 
 NAMES = {metric.name: metric for metric in METRICS.values() if metric.name}  # the metrics that goals can limit
 _FULL_NAMES = NAMES | {f"response {name}": each for name, each in NAMES.items() if each.key.startswith("response_")}

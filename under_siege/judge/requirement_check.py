@@ -10,7 +10,7 @@ from under_siege.judge.metrics import MetricValue
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.record.requirement import Required
+from under_siege.record.result import Required
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects

@@ -27,7 +27,6 @@ from under_siege.record.record import (
     Record,
     Trace,
 )
-from under_siege.record.requirement import Required
 from under_siege.record.secrets import masked, without_variables
 
 T = TypeVar("T")
@@ -43,6 +42,13 @@ _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s") 
 
 class BadResultError(BadInputError):
     """Raised for a file that is not a valid result. The message is one line."""
+
+
+class Required(msgspec.Struct, frozen=True):
+    """A requirement that the cases of a result, except the ceiling, must meet. `judge/goal.py` parses its text."""
+
+    text: str  # such as `ping p99 < 50ms`
+    server: str = ""  # empty: applies to all servers
 
 
 class SkippedServer(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
-from under_siege.record.requirement import Required
+from under_siege.record.result import Required
 
 READY_WITHIN_S = 15.0
 DRAIN_LIMIT_S = 10.0

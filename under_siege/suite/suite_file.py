@@ -15,7 +15,7 @@ from under_siege.formatting import legible, listed
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
-from under_siege.record.requirement import Required
+from under_siege.record.result import Required
 from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
 from under_siege.suite.requests import (
     Axes,

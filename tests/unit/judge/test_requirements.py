@@ -20,8 +20,7 @@ from under_siege.judge.requirement_check import judged, outcome_of
 from under_siege.judge.stopping_rule import wanted
 from under_siege.measure.requirements import with_required
 from under_siege.record.record import Record
-from under_siege.record.requirement import Required
-from under_siege.record.result import Result, load, save
+from under_siege.record.result import Required, Result, load, save
 from under_siege.result_output import Report
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite

@@ -11,8 +11,7 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.case import case_of
-from under_siege.record.requirement import Required
-from under_siege.record.result import Result
+from under_siege.record.result import Required, Result
 from under_siege.result_output import Report
 from under_siege.run.conclusion import Answer, answers
 
