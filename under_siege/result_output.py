@@ -13,7 +13,8 @@ import msgspec
 from rich.console import Console, RenderableType
 
 from common.errors import BadInputError
-from under_siege.capacity import capacity_estimate, capacity_table
+from under_siege.capacity import estimate
+from under_siege.capacity import view as capacity_view
 from under_siege.judge.goal import goal, required
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, check_has, judged
@@ -86,13 +87,13 @@ class Report:
         if output_format == "json":
             return self._as_json() if self.result.steps else None
         if self.result.steps and output_format == "html":
-            from under_siege.capacity.capacity_page import capacity_as_html
+            from under_siege.capacity.charts import capacity_as_html
 
             return capacity_as_html(self.result)
-        return getattr(capacity_table, f"as_{output_format}")(self.result) if self.result.steps else None
+        return getattr(capacity_view, f"as_{output_format}")(self.result) if self.result.steps else None
 
     def _as_json(self) -> str:
-        data = {**(self.view.data or {}), "cases": capacity_table.as_data(self.result)}
+        data = {**(self.view.data or {}), "cases": capacity_view.as_data(self.result)}
         return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, *, side_by_side: bool = False) -> None:
@@ -129,9 +130,9 @@ class Report:
 
     def _pictures(self) -> Iterator[Figure]:
         if self.result.steps:
-            from under_siege.capacity.capacity_page import capacity_pictures
+            from under_siege.capacity.charts import capacity_pictures
 
-            yield from capacity_pictures(capacity_estimate.capacities_of(self.result))
+            yield from capacity_pictures(estimate.capacities_of(self.result))
         else:
             yield from self.view.figures
 
@@ -205,7 +206,7 @@ class Report:
 
     def exit_code(self) -> int:
         """Return the exit code of the command that measured the result."""
-        return capacity_estimate.exit_code(self.result) if self.result.steps else self.view.exit_code
+        return estimate.exit_code(self.result) if self.result.steps else self.view.exit_code
 
     def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
         """Add requirements to the result, and judge all requirements that don't need a base.

@@ -10,7 +10,7 @@ from bench_runs import without_a_ceiling
 from conftest import SUPPORT, TESTS
 from simulated_capacity import capacity_of
 
-from under_siege.capacity.capacity_estimate import capacities_of
+from under_siege.capacity.estimate import capacities_of
 from under_siege.judge.ranking import summarize
 from under_siege.record.result import load
 

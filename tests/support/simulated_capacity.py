@@ -14,9 +14,9 @@ from queue_theory import exponential as exponential_share
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.capacity_estimate import TIMEOUT, Capacity, capacities_of
-from under_siege.capacity.capacity_run import LEAST_PER_S
-from under_siege.capacity.rate_step_run import PING_EVERY_S, typical_arrivals
+from under_siege.capacity.estimate import TIMEOUT, Capacity, capacities_of
+from under_siege.capacity.search import LEAST_PER_S
+from under_siege.capacity.step import PING_EVERY_S, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.goal import goal
 from under_siege.record.record import Arrivals, Pings, RateStep, Record

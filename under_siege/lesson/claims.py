@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from under_siege import formatting
-from under_siege.capacity.capacity_estimate import Capacity, capacities_of
+from under_siege.capacity.estimate import Capacity, capacities_of
 from under_siege.drill.fault_outcomes import fault_outcomes
 from under_siege.judge.estimates import ACCURACY, Estimate, estimates, ratio
 from under_siege.judge.goal import Goal, in_table, parsed

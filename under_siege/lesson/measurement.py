@@ -13,7 +13,7 @@ import psutil
 from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege import formatting
-from under_siege.capacity.capacity_run import capacity_plan, run_capacity
+from under_siege.capacity.search import capacity_plan, run_capacity
 from under_siege.drill.drill_run import drill_plan, run_drill
 from under_siege.host.interpreter import interpreter
 from under_siege.host.system_packages import unmet

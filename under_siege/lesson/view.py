@@ -14,7 +14,7 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.capacity.capacity_page import capacity_pictures
+from under_siege.capacity.charts import capacity_pictures
 from under_siege.drill.view import view as view_of_drill
 from under_siege.judge.case_names import cases_of, in_plain_words, in_words, varying
 from under_siege.judge.summary import Summary

@@ -20,10 +20,10 @@ from simulated_cpus import Machine
 from simulated_record import bare_record, result_of
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_estimate import Capacity, capacities_of, exit_code
-from under_siege.capacity.capacity_table import conclusion, per_s
-from under_siege.capacity.rate_step_run import Generator, typical_arrivals, usual_wait
+from under_siege.capacity.estimate import Capacity, capacities_of, exit_code
+from under_siege.capacity.step import Generator, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
+from under_siege.capacity.view import conclusion, per_s
 from under_siege.cli_options import one_line_read_errors
 from under_siege.record.record import Failure
 from under_siege.record.result import Result, SkippedServer, load, save

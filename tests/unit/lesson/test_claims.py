@@ -9,7 +9,7 @@ from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_table import as_markdown
+from under_siege.capacity.view import as_markdown
 from under_siege.judge.goal import goal
 from under_siege.judge.verdict_rules import UNCLEAR
 from under_siege.lesson.claims import (

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.capacity.capacity_estimate import Capacity, capacities_of
-from under_siege.capacity.capacity_table import (
+from under_siege.capacity.estimate import Capacity, capacities_of
+from under_siege.capacity.view import (
     COLUMNS,
     cells,
     conclusion,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from common.errors import one_line
-from under_siege.capacity.capacity_estimate import TIMEOUT
+from under_siege.capacity.estimate import TIMEOUT
 from under_siege.host.machine_speed import script_process, watching_machine
 from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
 from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s

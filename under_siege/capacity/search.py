@@ -1,4 +1,4 @@
-"""Search for the capacity of each server by offering the arrival rates that `capacity_estimate` chooses."""
+"""Search for the capacity of each server by offering the arrival rates that `estimate` chooses."""
 
 import math
 import random
@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_estimate import FEWEST, Capacity
-from under_siege.capacity.rate_step_run import LIMIT_S, Offer, longest_s, typical_arrivals
+from under_siege.capacity.estimate import FEWEST, Capacity
+from under_siege.capacity.step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.host.services import Services

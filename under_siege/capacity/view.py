@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.capacity.capacity_estimate import FAILED, UNDECIDED, Capacity, capacities_of
+from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of
 from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, OUTCOMES, StepMetrics, percentile_of
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
