@@ -217,8 +217,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     The rate of each server has a confidence interval. Requests arrive as a Poisson process (open loop). TARGET is the
     same as for run. Exit 1 if a search failed; else 3 if an interval is wider than about ±20 %; else 0.
     """
-    from under_siege.capacity.estimate import USUAL_STEPS
-    from under_siege.capacity.search import capacity_plan, run_capacity
+    from under_siege.capacity.search import USUAL_STEPS, capacity_plan, run_capacity
     from under_siege.suite.selection import suite_of
 
     plan = capacity_plan(suite_of(servers, options.target), goals, options.axes, seed=options.seed)

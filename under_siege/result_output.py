@@ -2,18 +2,16 @@
 
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from rich.console import Console, RenderableType
 
 from common.errors import BadInputError
-from under_siege.capacity import estimate
 from under_siege.capacity import view as capacity_view
 from under_siege.judge.goal import goal, required
 from under_siege.judge.ranking import Comparison, summarize
@@ -26,7 +24,7 @@ from under_siege.run.matrix import across_view
 from under_siege.run.view import comparison_table, view
 from under_siege.show.formats import rendered
 from under_siege.show.formats.table import WIDTH, renderable
-from under_siege.show.view import Figure, Medium, View, with_all_columns
+from under_siege.show.view import Medium, View, with_all_columns
 from under_siege.trace import view as trace_view
 
 if TYPE_CHECKING:
@@ -62,6 +60,8 @@ class Report:
             from under_siege.drill.view import view as view_of_drill  # a slow import
 
             return view_of_drill(self.result)
+        if self.result.steps:
+            return capacity_view.view(self.result)
         whole = view(self.comparison)
         return whole if self.revisions is None else _with_changes(whole, self.comparison, self.revisions)
 
@@ -71,30 +71,14 @@ class Report:
         if output_format == "profile":
             return renderable(profile_view.view(result))
         if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
-            exported: RenderableType | None = self._export("table")
-            return exported or renderable(with_all_columns(self.view) if wide else self.view)
+            return renderable(with_all_columns(self.view) if wide else self.view)
         return renderable(trace_view.view(result))
 
     def formatted(self, output_format: str) -> str:
         """Return the result as `table`, `timeline`, `profile`, `markdown`, `csv`, `json` or `html`."""
         if output_format in ("table", "timeline", "profile"):
             return _plain(self.for_terminal(output_format))
-        exported: str | None = self._export(output_format)
-        return exported or rendered(self.view, output_format)
-
-    def _export(self, output_format: str) -> Any:
-        """Return the result of a search for capacities, or None for others."""
-        if output_format == "json":
-            return self._as_json() if self.result.steps else None
-        if self.result.steps and output_format == "html":
-            from under_siege.capacity.charts import capacity_as_html
-
-            return capacity_as_html(self.result)
-        return getattr(capacity_view, f"as_{output_format}")(self.result) if self.result.steps else None
-
-    def _as_json(self) -> str:
-        data = {**(self.view.data or {}), "cases": capacity_view.as_data(self.result)}
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+        return rendered(self.view, output_format)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, *, side_by_side: bool = False) -> None:
         """Draw the picture with this name (if there are several, the first one) in the format given by the suffix.
@@ -119,7 +103,7 @@ class Report:
             save(self.result, path)
             return
         has_pair = side_by_side and self.result.traces
-        pictures = [trace_view.figure(self.result, side_by_side=True)] if has_pair else self._pictures()
+        pictures = [trace_view.figure(self.result, side_by_side=True)] if has_pair else self.view.figures
         picture = next((picture for picture in pictures if picture.name == name), None)
         if picture is None:
             remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
@@ -127,14 +111,6 @@ class Report:
             raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
         svg = picture.alone(aspect)
         write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, aspect))
-
-    def _pictures(self) -> Iterator[Figure]:
-        if self.result.steps:
-            from under_siege.capacity.charts import capacity_pictures
-
-            yield from capacity_pictures(estimate.capacities_of(self.result))
-        else:
-            yield from self.view.figures
 
     def show(
         self,
@@ -206,7 +182,7 @@ class Report:
 
     def exit_code(self) -> int:
         """Return the exit code of the command that measured the result."""
-        return estimate.exit_code(self.result) if self.result.steps else self.view.exit_code
+        return self.view.exit_code
 
     def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
         """Add requirements to the result, and judge all requirements that don't need a base.

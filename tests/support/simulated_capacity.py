@@ -14,9 +14,9 @@ from queue_theory import exponential as exponential_share
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.estimate import TIMEOUT, Capacity, capacities_of
-from under_siege.capacity.search import LEAST_PER_S
-from under_siege.capacity.step import PING_EVERY_S, typical_arrivals
+from under_siege.capacity.estimate import Capacity, capacities_of
+from under_siege.capacity.search import NOTHING_PER_S, next_load
+from under_siege.capacity.step import PING_EVERY_S, TIMEOUT, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.goal import goal
 from under_siege.record.record import Arrivals, Pings, RateStep, Record
@@ -168,9 +168,9 @@ def sieged(
     ends = np.sort(endless + served.waits_s(endless.tolist(), Random(f"{seed} {number}"), machine))
     due_s = np.concatenate([np.zeros(users), ends])[: len(ends)]
     due_s, ends = due_s[due_s < time_s], ends[due_s < time_s]
-    step = _step(server, LEAST_PER_S, due_s, ends - due_s, time_s, number, time_s, ping, goals, machine)
+    step = _step(server, NOTHING_PER_S, due_s, ends - due_s, time_s, number, time_s, ping, goals, machine)
     step.closed_users = users
-    step.arrivals_per_s = max(LEAST_PER_S, StepMetrics(step).answered_per_s)
+    step.arrivals_per_s = max(NOTHING_PER_S, StepMetrics(step).answered_per_s)
     return step
 
 
@@ -233,11 +233,10 @@ def searched(
     result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
-        found = Capacity(result, case).next_offer(budget_s)
-        if found is None:
+        load = next_load(Capacity(result, case), budget_s)
+        if load is None:
             break
-        rate, time_s, users = found
-        simulate, load = (sieged, users) if users else (offered, rate)
-        result.steps.append(simulate(server, load, time_s, number, seed, ping, goals, machine))
+        simulate, amount = (sieged, load.users) if load.users else (offered, load.per_s)
+        result.steps.append(simulate(server, amount, load.time_s, number, seed, ping, goals, machine))
     (one,) = capacities_of(result)
     return one, result, machine

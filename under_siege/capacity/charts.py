@@ -1,45 +1,34 @@
 """Draw charts that show latency, ping latency and goodput at each arrival rate."""
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-from under_siege.capacity.estimate import Capacity, capacities_of
-from under_siege.capacity.view import (
-    COLUMNS,
-    cells,
-    conclusion,
-    footnote,
-    headline,
-    in_one_sentence,
-    named,
-)
-from under_siege.judge.case_names import in_words
-from under_siege.record.result import Result
+from under_siege.capacity.estimate import Capacity
 from under_siege.show.canvas import MARKS, Drawing, Rows, Theme, VegaLite, kind, layer, legend, quantity
-from under_siege.show.html_page import Picture, Section, page
 
-MOST_PICTURES = 6  # maximum number of pictures, one for each task
 _HEIGHTS = {"responses": 240, "pings": 170, "goodput": 170}
 _METRICS = {"responses": "response", "pings": "ping"}
 _LEAST_S = 5e-4  # shorter times are drawn at this value, because the axis is logarithmic
 _TIME = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
 
 
-def capacity_chart(capacities: Sequence[Capacity], theme: Theme) -> Drawing:
+def capacity_chart(servers: Sequence[tuple[Capacity, str, str]], theme: Theme) -> Drawing:
     """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
 
     A slide has room for only one legible chart, so it shows only latency.
+
+    Args:
+        servers: the capacity, the plain name and the brief name of each server.
     """
-    names = [each.plain if theme.is_slide else each.brief for each in named(capacities)]
+    capacities = [capacity for capacity, _, _ in servers]
+    names = [plain if theme.is_slide else brief for _, plain, brief in servers]
     rows: dict[str, Rows] = {name: [] for name in _HEIGHTS}
     for name, capacity in zip(names, capacities, strict=True):
         for step in capacity.steps:
             for data, metric in _METRICS.items():
                 if (value := step.percentile_s(metric, 99)) is not None and value < math.inf:
                     rows[data].append({"name": name, "per_s": step.per_s, "y": max(value, _LEAST_S)})
-            good = step.good_per_s(capacity.in_time_s)
-            rows["goodput"].append({"name": name, "per_s": step.per_s, "y": good})
+            rows["goodput"].append({"name": name, "per_s": step.per_s, "y": step.good_per_s})
     goals = {goal for capacity in capacities for goal in capacity.goals}
     for data, metric in _METRICS.items():
         limits = {goal.limit for goal in goals if goal.figure.startswith(f"{metric}_")}
@@ -78,37 +67,3 @@ def _chart(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: Th
         "width": theme.width - 80,
         "height": height,
     }
-
-
-def capacity_as_html(result: Result) -> str:
-    capacities = capacities_of(result)
-    return page(
-        "capacity.html",
-        result,
-        heading="Capacity",
-        answer=list(conclusion(capacities, result.left_out)),
-        headings=COLUMNS,
-        rows=[(each.plain, each.name, cells(each.capacity), each.capacity.verdict) for each in named(capacities)],
-        notes=footnote(result, capacities).splitlines(),
-        sections=[Section("Latency and goodput by rate", list(capacity_pictures(capacities)))],
-    )
-
-
-def capacity_pictures(capacities: Sequence[Capacity]) -> Iterator[Picture]:
-    groups: dict[object, list[Capacity]] = {}
-    for capacity in capacities:
-        if capacity.steps:
-            groups.setdefault(capacity.case.job, []).append(capacity)
-    for group in list(groups.values())[:MOST_PICTURES]:
-        job = in_words(group[0].case, [name for name, _ in group[0].case.job])
-        yield Picture(
-            "capacity",
-            job if len(groups) > 1 else "",
-            "Each point is one step with Poisson arrivals at one rate. The knee is where a line bends upwards; the "
-            "dashed lines are the goals. The bottom chart shows the goodput: how many responses per second arrived in "
-            "time.",
-            partial(capacity_chart, group),
-            "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),
-            headline=headline(group),
-            conditions=job,
-        )

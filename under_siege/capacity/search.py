@@ -1,4 +1,8 @@
-"""Search for the capacity of each server by offering the arrival rates that `estimate` chooses."""
+"""Search for the capacity of each server: choose the next arrival rate, offer it, and stop when the time is up.
+
+The search begins with a closed loop, in which users keep the server busy. Short steps then offer rates halfway between
+the highest that met the goals and the lowest that missed one, and two long steps offer rates around the estimate.
+"""
 
 import math
 import random
@@ -8,8 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.estimate import FEWEST, Capacity
-from under_siege.capacity.step import LIMIT_S, Offer, longest_s, typical_arrivals
+from under_siege.capacity.estimate import Capacity
+from under_siege.capacity.step import LIMIT_S, TIMEOUT, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.host.services import Services
@@ -25,11 +29,59 @@ from under_siege.suite.expectation import Expectations
 from under_siege.suite.selection import CAPACITY, refuse_unsupported
 from under_siege.suite.suite import Suite
 
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for limits up to 1 s; maximum factor by which longer ones extend it
+USUAL_STEPS = 6  # number of steps per server that the progress bar assumes
+STEP, SHORTEST_S = 1 / 12, 2.0  # length of a short step: a share of the time, and at least so long
+LOWER = 1 / 3  # while no rate has met all goals: a rate that may do so, as a share of the lowest that missed one
+NARROW = 1.25  # ratio of the lowest rate that missed a goal to the highest that met all; then the long steps begin
+CLOSING = 2 / 3  # share of the time after which the long steps begin at the latest
+# Rates of the two long steps, as shares of the estimate. The first one shows whether a short step was disturbed.
+ABOVE, BELOW = 1.1, 0.95
+FEWEST = 2  # minimum number of requests per step
+MORE_USERS, MOST_USERS = 4, 400  # factor for the users of the next closed loop; maximum number of users
+NOTHING_PER_S = 1e-3  # recorded as the saturation rate of a server that answered no request correctly
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
-LEAST_PER_S = 1e-3  # the saturation rate of a server that answered no request
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # time per server for limits up to 1 s; maximum factor by which longer ones extend it
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoad:
+    """The load of the next step: an arrival rate, or users in a closed loop."""
+
+    per_s: float
+    time_s: float
+    users: int = 0  # 0: open loop
+
+
+def next_load(capacity: Capacity, budget_s: float) -> StepLoad | None:
+    """Return the load of the next step, or None if a step failed, the capacity is out of range, or the time is up."""
+    first_s = max(SHORTEST_S, STEP * budget_s)
+    if any(step.failure for step in capacity.own):
+        return None
+    if users := _users_of_next_siege(capacity):
+        return StepLoad(0.0, first_s, users)
+    used_s = sum(step.record.case_s or 0.0 for step in capacity.own)
+    left_s = budget_s - used_s - max(step.startup_s for step in capacity.own) - TIMEOUT * longest_s(capacity.goals)
+    if capacity.steps and left_s < first_s / 2:
+        return None
+    low, high = capacity.bracket
+    rate, time_s = math.sqrt((low or LOWER * high) * high), first_s
+    if capacity.steps and (high < NARROW * low or used_s > CLOSING * budget_s):
+        share, time_s = (ABOVE, left_s / 2) if left_s > 4 * first_s else (BELOW, left_s)
+        rate = share * capacity.crossing_per_s
+    time_s = max(first_s / 2, min(time_s, left_s))
+    rate = min(capacity.most_per_s, max(capacity.least_per_s, rate, FEWEST / time_s))
+    is_known = rate in (capacity.least_per_s, capacity.most_per_s) and rate in [step.per_s for step in capacity.steps]
+    return None if is_known else StepLoad(rate, time_s)
+
+
+def _users_of_next_siege(capacity: Capacity) -> int:
+    """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed."""
+    if not capacity.sieges:
+        return USERS
+    last, users = capacity.sieges[-1], capacity.sieges[-1].step.closed_users
+    return 0 if capacity.is_saturated or last.is_limited or users >= MOST_USERS else MORE_USERS * users
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
@@ -107,16 +159,11 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    offer = Capacity(self.result, case).next_offer(self._budget_s(case))
-                    if offer is None:
+                    load = next_load(Capacity(self.result, case), self._budget_s(case))
+                    if load is None:
                         remaining.remove(case)
                         continue
-                    rate, duration_s, users = offer
-                    record = new_record(self.plan, case, duration_s, step_number)
-                    goals = self._goals_of(case)
-                    step = RateStep(record=record, goals=goals, arrivals_per_s=rate or LEAST_PER_S, closed_users=users)
-                    await self._measure_step(case, step, probe)
-                    self.keep(step)
+                    self.keep(await self._measure_step(case, load, step_number, probe))
                     self.watcher.case_ends()
                 if not remaining:
                     return
@@ -126,25 +173,26 @@ class CapacityRun:
         if self.goals:
             return self.goals
         limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
-        limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two significant digits
-        return [f"p99 < {limit_s:g}s", *([PING_GOAL] if self.plan.suite.ping else [])]
+        return [f"p99 < {float(f'{limit_s:.2g}'):g}s", *([PING_GOAL] if self.plan.suite.ping else [])]
 
     def _budget_s(self, case: Case) -> float:
         longest = longest_s([goal(text) for text in self._goals_of(case)])
         return self.time_s or BUDGET_S * min(MOST_TIMES, max(1.0, longest / LIMIT_S))
 
-    async def _measure_step(self, case: Case, step: RateStep, probe: SpeedProbe) -> None:
-        record, rate, due_s = step.record, step.arrivals_per_s, list[float]()
-        load = f"{step.closed_users} users" if step.closed_users else f"{rate:.3g}/s"
-        self.watcher.case_begins(f"step {record.round}  {record.server}  {load}", record.time_s)
-        if not step.closed_users:
-            arrivals = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
-            due_s = [round(float(at), 6) for at in arrivals / rate]
+    async def _measure_step(self, case: Case, load: StepLoad, number: int, probe: SpeedProbe) -> RateStep:
+        record, due_s = new_record(self.plan, case, load.time_s, number), list[float]()
+        step = RateStep(record=record, goals=self._goals_of(case), arrivals_per_s=load.per_s, closed_users=load.users)
+        in_text = f"{load.users} users" if load.users else f"{load.per_s:.3g}/s"
+        self.watcher.case_begins(f"step {number}  {record.server}  {in_text}", record.time_s)
+        if not load.users:
+            arrivals = typical_arrivals(max(FEWEST, round(load.per_s * load.time_s)), [self.plan.seed, number])
+            due_s = [round(float(at), 6) for at in arrivals / load.per_s]
         async with beside_the_machine(record, probe, None):
             expected = self.plan.expected_of(case, self.expectations)
             await Offer(self.plan, expected, self.services, step, due_s, self.watcher.answer_came).measure()
-        if step.closed_users:
-            step.arrivals_per_s = max(LEAST_PER_S, StepMetrics(step).answered_per_s)
+        if load.users:
+            step.arrivals_per_s = max(NOTHING_PER_S, StepMetrics(step).answered_per_s)
+        return step
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
         """Measure the ceiling by running the same tasks on every CPU without a server."""

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from common.errors import one_line
-from under_siege.capacity.estimate import TIMEOUT
 from under_siege.host.machine_speed import script_process, watching_machine
 from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
 from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
@@ -170,6 +169,7 @@ async def generator() -> AsyncIterator[Generator]:
         yield load_generator
 
 
+TIMEOUT = 1.1  # how long a step waits for its last responses, as a multiple of the longest limit
 LIMIT_S = 1.0  # response-time limit if no goal sets one
 LEAD_S = 0.25  # delay before the first request
 LOOK_S = 0.1

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.judge.cpu_speed_over_time import speeds_of
-from under_siege.judge.goal import Goal
+from under_siege.judge.goal import Goal, goal
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import other_work
 from under_siege.record.record import RateStep
 
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # p99 of the delay before a request is sent; if it is longer, the generator may be the limit
-AWAKE = 0.9  # share of a CPU; if the generator uses or waits for more, it is the limit
-MUCH_BY_OTHERS = 0.1  # share of all CPUs; if other programs use more, they disturbed the step
+LATE = 0.1  # delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored
+CPU_BOUND = 0.5  # minimum CPU time of a CPU-bound task, as a share of the response time of the idle server
+AWAKE = 0.9  # share of a CPU; if the load generator uses or waits for more, the step is ignored
+SHORTEST_S = 1e-6  # used instead of shorter latencies, which have no logarithm
 REPLICATES = 300
 BLOCK_S = 1.0  # length of the bootstrap's blocks, because the latencies of neighbouring requests are alike
 # Standard deviation of the logarithm of a percentile that one request exceeds. It shrinks with the square root of their
 # number, which counts as at least FEWEST_BEYOND. scripts/simulate_capacity.py shows how many intervals hold the truth.
-SMOOTHING, FEWEST_BEYOND = 1.1, 4.0
+SMOOTHING, FEWEST_BEYOND = 1.2, 4.0
 MOST_EXCESS = math.log(3)  # how far a metric exceeds its limit counts up to this factor
-SLEEPS = 0.5  # CPU time as a share of the response time; below it, the CPU speed has no effect
 OUTCOMES = {
     "refused": "refused (503)",
     "limited": "rejected by a rate limit (429)",
@@ -46,7 +47,7 @@ class StepMetrics:
 
     def __init__(self, step: RateStep) -> None:
         self.step, self.record, self.case = step, step.record, step.case
-        self.per_s = step.arrivals_per_s
+        self.per_s, self.goals = step.arrivals_per_s, tuple(map(goal, step.goals))
 
     @property
     def failure(self) -> str:
@@ -60,14 +61,14 @@ class StepMetrics:
         """Return the latency of each request, measured from its due time."""
         arrivals = self.step.arrivals
         lost = np.array([outcome in OUTCOMES for outcome in arrivals.outcome], dtype=bool)
-        return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), 1e-6))
+        return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), SHORTEST_S))
 
     @cached_property
     def _pings(self) -> tuple[Floats, Floats]:
         """Return when each ping was due, and its latency."""
         pings, due_s = self.record.pings, np.asarray(self.record.pings.due_s, dtype=np.float64)
         lost = np.array([problem not in ("", "not answered") for problem in pings.problem], dtype=bool)
-        waits, seen = np.where(lost, np.inf, np.maximum(pings.waited_s, 1e-6)), due_s <= self.step.seen_until_s
+        waits, seen = np.where(lost, np.inf, np.maximum(pings.waited_s, SHORTEST_S)), due_s <= self.step.seen_until_s
         return due_s[seen], waits[seen]
 
     @cached_property
@@ -75,10 +76,16 @@ class StepMetrics:
         """Return whether each request was answered correctly."""
         return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
 
-    def shares(self, limit_s: float) -> dict[str, float]:
+    @property
+    def in_time_s(self) -> float:
+        """Return the latency limit for goodput, in seconds: the limit of the strictest response-time goal."""
+        return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
+
+    @property
+    def shares(self) -> dict[str, float]:
         """Return the share of requests for each outcome in `OUTCOMES`, and of correct or pending ones that are late."""
         counts, total = Counter(self.step.arrivals.outcome), len(self.waits_s)
-        late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > limit_s)))
+        late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > self.in_time_s)))
         return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
@@ -97,41 +104,46 @@ class StepMetrics:
             "memory_bytes": self.memory_bytes,
         }.get(goal.figure)
 
-    def excess(self, goal: Goal) -> float | None:
-        """Return the logarithm of the metric divided by its limit (negative if the goal is met), or None if unknown."""
-        excesses = self.excesses(goal)
-        return None if excesses is None else float(excesses[0])
+    @property
+    def missed(self) -> list[Goal]:
+        """Return the goals that this step missed, the one that was exceeded most first."""
+        missed = {each: excesses[0] for each, excesses in self.excesses.items() if excesses[0] >= 0}
+        return sorted(missed, key=lambda each: -missed[each])
 
-    def excesses(self, goal: Goal) -> Floats | None:
-        """Return the logarithm of the metric divided by its limit, as measured and in each bootstrap replicate.
+    @cached_property
+    def excesses(self) -> dict[Goal, Floats]:
+        """Return, for each goal, the logarithm of the metric divided by its limit: as measured, and in each replicate.
 
         A replicate consists of blocks of requests (Künsch 1989). It is smoothed (Silverman and Young 1987), because a
-        short step may contain none of the bursts that determine a high percentile. If requests were refused, lost or
-        answered wrongly, the share of requests that missed the limit is compared with the allowed share instead.
+        short step may contain none of the bursts that determine a high percentile. Unknown metrics miss their limits.
         """
+        return {each: np.clip(self._log_excesses(each), -MOST_EXCESS, MOST_EXCESS) for each in self.goals}
+
+    def _log_excesses(self, goal: Goal) -> Floats:
         kind, percent = percentile_of(goal)
-        random = np.random.default_rng([self.record.round, len(self.waits_s)])
-        if not kind and goal.figure != "availability_pct":
-            value = self.value(goal)
-            return None if value is None else np.full(1 + REPLICATES, math.log(max(value, 1e-9) / goal.limit))
-        due_s, values = self._pings if kind == "ping" else (np.asarray(self.step.arrivals.due_s), self.waits_s)
-        allowed, limit = (1 - percent / 100, goal.limit) if kind else (1 - goal.limit / 100, math.inf)
-        values = values if kind else np.where(self.right, 0.0, math.inf)
+        if kind:
+            due_s, values = self._pings if kind == "ping" else (np.asarray(self.step.arrivals.due_s), self.waits_s)
+            return self._resampled(due_s, values / goal.limit, percent / 100)
+        if goal.figure == "availability_pct":
+            values = np.where(self.right, SHORTEST_S, np.inf)
+            return self._resampled(np.asarray(self.step.arrivals.due_s), values, goal.limit / 100)
+        value = self.value(goal)
+        return np.full(1 + REPLICATES, math.inf if value is None else math.log(max(value, SHORTEST_S) / goal.limit))
+
+    def _resampled(self, due_s: Floats, values: Floats, share: float) -> Floats:
+        """Return the logarithm of the percentile below which this share of the values lies, and its replicates."""
         if not len(values):
-            return None
+            return np.full(1 + REPLICATES, math.inf)
         order, blocks = np.argsort(values), np.floor(np.maximum(due_s, 0.0) / BLOCK_S).astype(int)
-        count = int(blocks.max()) + 1
+        values, block_of, count = values[order], blocks[order], int(blocks.max()) + 1
+        random = np.random.default_rng([self.record.round, len(values)])
         drawn = random.multinomial(count, np.full(count, 1 / count), REPLICATES)
-        weights = np.vstack([np.ones(count, dtype=int), drawn])[:, blocks[order]]
-        sums, values = weights.cumsum(axis=1), values[order]
-        if not kind or np.isinf(values[-1]):
-            missed = weights[:, (values > limit) | np.isinf(values)].sum(axis=1) / np.maximum(1, sums[:, -1])
-            excesses = np.log(np.maximum(missed, 1e-9) / max(allowed, 1 / len(values)))
-        else:
-            places = (sums <= (1 - allowed) * sums[:, -1:]).sum(axis=1)
-            excesses = np.log(values[np.minimum(places, len(values) - 1)] / limit)
-        excesses[1:] += random.normal(0.0, SMOOTHING / math.sqrt(max(FEWEST_BEYOND, len(values) * allowed)), REPLICATES)
-        return np.asarray(np.clip(excesses, -MOST_EXCESS, MOST_EXCESS))
+        sums = (weights[block_of].cumsum() for weights in (np.ones(count, dtype=int), *drawn))
+        places = [min(int(counts.searchsorted(share * counts[-1], "right")), len(values) - 1) for counts in sums]
+        logs = np.clip(np.log(values[places]), -MOST_EXCESS, MOST_EXCESS)
+        deviation = SMOOTHING / math.sqrt(max(FEWEST_BEYOND, len(values) * (1 - share)))
+        logs[1:] += random.normal(0.0, deviation, REPLICATES)
+        return np.asarray(logs)
 
     @property
     def startup_s(self) -> float:
@@ -144,10 +156,10 @@ class StepMetrics:
         ended_s, until_s = np.asarray(self.step.arrivals.ended_s)[self.right], self.step.seen_until_s
         return float(np.sum(ended_s > until_s / 4)) / (0.75 * until_s) if until_s > 0 else 0.0
 
-    def good_per_s(self, limit_s: float) -> float:
-        """Return the goodput: the number of correct responses per second within the latency limit."""
-        seen_s = min(self.step.seen_until_s, len(self.waits_s) / self.per_s)
-        return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
+    @property
+    def good_per_s(self) -> float:
+        """Return the goodput: the offered rate times the share of correct responses within the latency limit."""
+        return self.per_s * float(np.mean(self.right & (self.waits_s <= self.in_time_s)))
 
     @cached_property
     def cpu_s(self) -> float | None:
@@ -164,17 +176,13 @@ class StepMetrics:
     def speed(self) -> float | None:
         """Return the speed of the CPUs if the task is CPU-bound, or None if it is unknown or has no effect."""
         idle_s, speeds = self.record.idle_answer_s, speeds_of(self.record)
-        is_cpu_bound = bool(self.cpu_s and idle_s and self.cpu_s > SLEEPS * idle_s)
+        is_cpu_bound = bool(self.cpu_s and idle_s and self.cpu_s > CPU_BOUND * idle_s)
         return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds and is_cpu_bound else None
 
     @property
     def by_others(self) -> float:
         """Return the share of all CPU time that other programs used."""
-        machine, used = self.record.machine, self.record.samples.cpu_s
-        if machine is None or machine.total_s <= 0 or len(used) < 2:
-            return 0.0
-        ours = used[-1] - used[0] + (self.record.tool_cpu_s or 0.0) + (self.record.bench_cpu_s or 0.0)
-        return max(0.0, machine.busy_s - ours) / machine.total_s
+        return other_work(Round(self.record))
 
     @cached_property
     def late_s(self) -> float:
@@ -182,8 +190,8 @@ class StepMetrics:
         late = np.subtract(self.step.arrivals.sent_s, self.step.arrivals.due_s)
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
-    def is_limited(self, goals: Sequence[Goal]) -> bool:
+    @property
+    def is_limited(self) -> bool:
         """Return whether the load generator was the bottleneck rather than the server."""
-        shortest = min((goal.limit for goal in goals if goal.figure.startswith("response_")), default=1.0)
-        awake = self.step.generator_awake
-        return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)
+        is_late = self.late_s > LATE * min(self.in_time_s, 1.0)
+        return is_late or (self.step.generator_awake or 0.0) > AWAKE

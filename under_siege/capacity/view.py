@@ -1,27 +1,25 @@
-"""Format capacities as sentences, tables, Markdown, CSV and JSON data."""
+"""Show capacities: the rate that each server sustains, its steps, and how latency grows with the rate."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from under_siege import formatting
-from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of
-from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, OUTCOMES, StepMetrics, percentile_of
+from under_siege.capacity.charts import capacity_chart
+from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
+from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics, percentile_of
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.notes import cores
-from under_siege.show.text_tables import Grid, Heading, TableCell, plain, rows_as_csv, small_print
+from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View
 
-COLUMNS = (
-    *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),
-    *("first goal missed", "CPU per response", "memory"),
-)
-STEP_COLUMNS = ("offered", "p99", "ping p99", "goodput", "missed")
+NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
+NOTED_BY_OTHERS = 0.1  # the conclusion names other programs if they used more than this share of all CPUs
+MOST_CHARTS = 6  # maximum number of charts, one for each task
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 
 
@@ -32,6 +30,39 @@ class NamedCapacity(NamedTuple):
     name: str  # such as 4_async_processexecutor
     plain: str  # such as process pool
     brief: str  # such as process pool (4)
+
+    @property
+    def at_start(self) -> str:
+        """Return the brief name for the start of a sentence."""
+        return with_capital(self.brief, self.capacity.case.server)
+
+
+def view(result: Result) -> View:
+    """Return all that `bench.py capacity` shows."""
+    several, machine = named(capacities_of(result)), result.environment
+    return View(
+        "Capacity",
+        [Paragraph(sentence) for sentence in conclusion(several, result.left_out)],
+        [_table(several), _table_of_steps(several)],
+        footnotes=_footnotes(result, several),
+        figures=list(figures(several)),
+        data={
+            "schema": result.schema,
+            "command": result.command,
+            "began_at": result.began_at,
+            "environment": result.environment,
+            "cases": [_as_data(each.capacity) for each in several],
+        },
+        csv=_as_csv(several),
+        facts=[
+            ("command", shlex.join(result.command)),
+            ("CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"),
+            ("system", machine.system),
+            *((f"Python {version}", build) for version, build in machine.pythons.items()),
+        ],
+        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        exit_code=exit_code(result),
+    )
 
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
@@ -47,6 +78,33 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     return several
 
 
+def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
+    """Yield sentences about the best server, about problems of individual servers, and about the measurement."""
+    best, others = _best(several)
+    if best:
+        of_ceiling = best.capacity.of_ceiling
+        share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
+        goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
+        compared = _not_different([other.brief for other in others])
+        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{compared}."
+    for each in several:
+        yield from (f"{each.at_start}{remark}." for remark in _remarks(each.capacity))
+    steps = [step for each in several for step in each.capacity.steps]
+    late_s = max((step.late_s for step in steps), default=0.0)
+    if late_s > NOTED_LATE_S:
+        yield (
+            f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
+            "Latency includes this delay, because it is measured from when a request was due."
+        )
+    most = max((step.by_others for step in steps), default=0.0)
+    if most > NOTED_BY_OTHERS:
+        yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
+    if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
+        yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
+    for skipped in left_out:
+        yield f"Not tested: {in_brief(skipped.server, skipped.server, skipped.title)}: {skipped.reason}."
+
+
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
     """Return the highest capacity (None if there is none) and all others whose intervals overlap with its interval."""
     able = [each for each in several if each.capacity.lower_per_s]
@@ -55,15 +113,39 @@ def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[
     return next(iter(able), None), [each for each in able[1:] if (each.capacity.upper_per_s or math.inf) >= least]
 
 
-def headline(capacities: Sequence[Capacity]) -> str:
-    best, others = _best(named(capacities))
-    if best is None:
-        return "No server meets all goals at any offered rate"
-    return f"{capitalized(best.plain)} {_interval(best.capacity)}{_not_different([other.plain for other in others])}"
-
-
 def _not_different(names: Sequence[str]) -> str:
     return f"; not significantly different: {listed(names)}" if names else ""
+
+
+def _interval(capacity: Capacity) -> str:
+    """Return a phrase such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
+    lower, upper = capacity.lower_per_s, capacity.upper_per_s
+    if capacity.per_s is None or lower is None or upper is None:
+        return f"sustains at least {significant(lower or 0.0)} requests/s"
+    return f"sustains {significant(capacity.per_s)} requests/s (95 % CI {significant(lower)}{TO}{significant(upper)})"
+
+
+def _remarks(capacity: Capacity) -> Iterator[str]:
+    """Yield remarks about a server, each of which continues a sentence that begins with the server's name."""
+    if capacity.verdict == FAILED:
+        yield f": search failed: {capacity.failure}"
+        return
+    if capacity.is_none:
+        first = capacity.steps[0]
+        values = [f"{_metric(goal)}: {_goal_value(first, goal)}" for goal in first.missed]
+        yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
+    elif capacity.lower_per_s is None:
+        yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
+    elif capacity.upper_per_s is None:
+        yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
+    for name in ("limited", "wrong"):
+        if step := next((step for step in capacity.steps if step.shares[name]), None):
+            yield f": {_share(step.shares[name])} of the requests were {OUTCOMES[name]} at {per_s(step.per_s)}"
+    if capacity.limited:
+        yield (
+            f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
+            f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
+        )
 
 
 def per_s(value: float | None) -> str:
@@ -78,37 +160,15 @@ def _time_of(step: StepMetrics | None, kind: str, percent: float = 99) -> str:
         return NONE
     if value < math.inf:
         return formatting.seconds(value)
-    shares = step.shares(math.inf) if kind == "response" else {"lost": 1.0}
-    return OUTCOMES[max(shares, key=lambda name: shares[name])]
+    return OUTCOMES[max(OUTCOMES, key=lambda name: step.shares[name]) if kind == "response" else "lost"]
 
 
 def _share(share: float) -> str:
     return f"{significant(100 * share, 2)} %"
 
 
-def cells(capacity: Capacity) -> list[str]:
-    """Return the cells of a server's row, in the order of `COLUMNS`."""
-    if capacity.verdict == FAILED:
-        return ["failed", *[""] * (len(COLUMNS) - 1)]
-    nearest = capacity.nearest_step
-    return [
-        per_s(capacity.per_s) if capacity.per_s else "none" if capacity.is_none else NONE,
-        per_s(capacity.lower_per_s),
-        per_s(capacity.upper_per_s),
-        formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
-        _time_of(nearest, "response"),
-        _time_of(nearest, "ping"),
-        _missed(capacity.first_missed, capacity.breaks),
-        formatting.seconds(nearest.cpu_s) if nearest and nearest.cpu_s else NONE,
-        formatting.megabytes(nearest.memory_bytes) if nearest and nearest.memory_bytes else NONE,
-    ]
-
-
-def _missed(step: StepMetrics | None, goal: Goal | None) -> str:
-    """Describe a missed goal, such as `p99: 1.4 s at 20.3/s`."""
-    if step is None or goal is None:
-        return "none"
-    return f"{goal.text.partition(goal.operator)[0].strip()}: {_goal_value(step, goal)} at {per_s(step.per_s)}"
+def _metric(goal: Goal) -> str:
+    return goal.text.partition(goal.operator)[0].strip()
 
 
 def _goal_value(step: StepMetrics, goal: Goal) -> str:
@@ -116,173 +176,157 @@ def _goal_value(step: StepMetrics, goal: Goal) -> str:
     value = step.value(goal)
     if kind or value is None:
         return _time_of(step, kind, percent)
-    return {"availability_pct": formatting.percent, "memory_bytes": formatting.megabytes}.get(
-        goal.figure, formatting.seconds
-    )(value)
+    formats = {"availability_pct": formatting.percent, "memory_bytes": formatting.megabytes}
+    return formats.get(goal.figure, formatting.seconds)(value)
 
 
-def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the best server, about problems of individual servers, and about the measurement."""
-    several = named(capacities)
-    best, others = _best(several)
-    if best:
-        of_ceiling = best.capacity.of_ceiling
-        share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
-        goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
-        compared = _not_different([other.brief for other in others])
-        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{compared}."
-    for each in several:
-        name = with_capital(each.brief, each.capacity.case.server)
-        yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
-    steps = [step for capacity in capacities for step in capacity.steps]
-    late_s = max((step.late_s for step in steps), default=0.0)
-    if late_s > LATE_S:
-        yield (
-            f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
-            "Latency includes this delay, because it is measured from when a request was due."
-        )
-    most = max((step.by_others for step in steps), default=0.0)
-    if most > MUCH_BY_OTHERS:
-        yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
-    if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
-        yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
-    for skipped in left_out:
-        name = in_brief(skipped.server, skipped.server, skipped.title)
-        yield f"Not tested: {name}: {skipped.reason}."
+def _first_missed(capacity: Capacity) -> str:
+    """Describe the goal that is missed first, such as `p99: 1.4 s at 20.3/s`."""
+    step, goal = capacity.first_missed, capacity.breaks
+    return f"{_metric(goal)}: {_goal_value(step, goal)} at {per_s(step.per_s)}" if step and goal else "none"
 
 
-def _remarks(capacity: Capacity) -> Iterator[str]:
-    """Yield remarks about a server, each of which continues a sentence that begins with the server's name."""
-    if capacity.verdict == FAILED:
-        yield f": search failed: {capacity.failure}"
-        return
-    if capacity.is_none:
-        first = capacity.steps[0]
-        values = [_missed(first, goal).partition(" at ")[0] for goal in capacity.missed_at(first)]
-        yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
-    elif capacity.lower_per_s is None:
-        yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
-    elif capacity.upper_per_s is None:
-        yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
-    for name in ("limited", "wrong"):
-        if step := next((step for step in capacity.steps if step.shares(math.inf)[name]), None):
-            share = _share(step.shares(math.inf)[name])
-            yield f": {share} of the requests were {OUTCOMES[name]} at {per_s(step.per_s)}"
-    if capacity.limited:
-        yield (
-            f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
-            f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
-        )
+_COLUMNS: dict[str, Callable[[Capacity], str]] = {
+    "sustained": lambda capacity: per_s(capacity.per_s) if capacity.per_s else "none" if capacity.is_none else NONE,
+    "lower": lambda capacity: per_s(capacity.lower_per_s),
+    "upper": lambda capacity: per_s(capacity.upper_per_s),
+    "of ceiling": lambda capacity: formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
+    "p99": lambda capacity: _time_of(capacity.nearest_step, "response"),
+    "ping p99": lambda capacity: _time_of(capacity.nearest_step, "ping"),
+    "first goal missed": _first_missed,
+    "CPU per response": lambda capacity: _of_nearest(capacity, "cpu_s", formatting.seconds),
+    "memory": lambda capacity: _of_nearest(capacity, "memory_bytes", formatting.megabytes),
+}
 
 
-def _interval(capacity: Capacity) -> str:
-    """Return a phrase such as `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
-    lower, upper = capacity.lower_per_s, capacity.upper_per_s
-    if capacity.per_s is None or lower is None or upper is None:
-        return f"sustains at least {significant(lower or 0.0)} requests/s"
-    bounds = f"{significant(lower)}{TO}{significant(upper)}"
-    return f"sustains {significant(capacity.per_s)} requests/s (95 % CI {bounds})"
+def _of_nearest(capacity: Capacity, metric: str, text: Callable[[float], str]) -> str:
+    value = getattr(capacity.nearest_step, metric, None)
+    return text(value) if value else NONE
 
 
-def in_one_sentence(capacity: Capacity) -> str:
-    """Describe a capacity in a sentence, which is used as the alternative text of a chart."""
-    name = with_capital(in_brief(capacity.case.server, capacity.case.server, capacity.title), capacity.case.server)
-    return f"{name} {_interval(capacity)}." if capacity.lower_per_s else "".join([name, *_remarks(capacity), "."])
+_STEP_COLUMNS: dict[str, Callable[[StepMetrics], str]] = {
+    "offered": lambda step: per_s(step.per_s),
+    "p99": lambda step: _time_of(step, "response"),
+    "ping p99": lambda step: _time_of(step, "ping"),
+    "goodput": lambda step: per_s(step.good_per_s),
+    "missed": lambda step: ", ".join(_shares_missed(step)) or NONE,
+}
 
 
-def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
-    count = sum(len(capacity.steps) for capacity in capacities)
-    return (
-        "sustained: highest rate that meets all goals · lower, upper: its 95 % interval\n"
-        "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound\n"
-        "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
-        "wrongly\n"
-        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {count} "
-        f"step{'s' if count != 1 else ''} · seed {result.seed}"
-    )
+def _shares_missed(step: StepMetrics) -> Iterator[str]:
+    for name, share in step.shares.items():
+        if share:
+            yield f"{_share(share)} {OUTCOMES.get(name, name)}"
 
 
-def as_table(result: Result) -> RenderableType:
-    """Return the conclusion, a table of the servers' capacities, and a table of their steps."""
-    capacities = capacities_of(result)
-    sentences = (Text(f"{sentence}\n") for sentence in conclusion(capacities, result.left_out))
-    note = Text(f"\n{footnote(result, capacities)}", style="dim")
-    return Group(*sentences, _grid(capacities), Text(), _step_grid(capacities), note)
-
-
-def as_markdown(result: Result) -> str:
-    """Return the conclusion and a table of the servers' capacities as Markdown."""
-    capacities = capacities_of(result)
-    sentences = map(plain, conclusion(capacities, result.left_out))
-    note = small_print(footnote(result, capacities).splitlines())
-    return "\n\n".join([*sentences, _grid(capacities).as_markdown(), note])
-
-
-def _grid(capacities: Sequence[Capacity]) -> Grid:
-    rows = [list(map(TableCell, [each.name, *cells(each.capacity)])) for each in named(capacities)]
-    return Grid(["server"], list(map(Heading, COLUMNS)), rows, gap=2)
-
-
-def _step_grid(capacities: Sequence[Capacity]) -> Grid:
-    """Return a row for each step, in red if it missed a goal."""
+def _table(several: Sequence[NamedCapacity]) -> Table:
+    """Return a row for each server."""
+    failed = ["failed", *[""] * (len(_COLUMNS) - 1)]
     rows = [
-        [TableCell("" if index else each.name), *(TableCell(text, style) for text in _step_cells(each.capacity, step))]
-        for each in named(capacities)
-        for index, step in enumerate(each.capacity.steps)
-        for style in ["red" if each.capacity.missed_at(step) else ""]
+        Row(_cells(each.name, failed if each.capacity.failure else [text(each.capacity) for text in _COLUMNS.values()]))
+        for each in several
     ]
-    return Grid(["server"], list(map(Heading, STEP_COLUMNS)), rows, gap=2)
+    return Table("capacity", "Sustained rates", _columns(_COLUMNS), rows, gap=2)
 
 
-def _step_cells(capacity: Capacity, step: StepMetrics) -> list[str]:
-    shares = step.shares(capacity.in_time_s).items()
-    missed = [f"{_share(share)} {OUTCOMES.get(name, name)}" for name, share in shares if share]
-    times = [_time_of(step, "response"), _time_of(step, "ping")]
-    return [per_s(step.per_s), *times, per_s(step.good_per_s(capacity.in_time_s)), ", ".join(missed) or NONE]
+def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
+    """Return a row for each step, marked if it missed a goal."""
+    rows = [
+        Row(_cells("" if index else each.name, [text(step) for text in _STEP_COLUMNS.values()]), tone)
+        for each in several
+        for index, step in enumerate(each.capacity.steps)
+        for tone in [Tone.BAD if step.missed else Tone.PLAIN]
+    ]
+    return Table("steps", "Steps", _columns(_STEP_COLUMNS), rows, gap=2, media=(Medium.TERMINAL,))
+
+
+def _columns(names: Iterable[str]) -> list[Column]:
+    return [Column("server", is_text=True), *map(Column, names)]
+
+
+def _cells(name: str, texts: Sequence[str]) -> list[Cell]:
+    return [Cell(name), *map(Cell, texts)]
+
+
+def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
+    count = sum(len(each.capacity.steps) for each in several)
+    return [
+        "sustained: highest rate that meets all goals · lower, upper: its 95 % interval",
+        "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound",
+        "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
+        "wrongly",
+        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {count} "
+        f"step{'s' if count != 1 else ''} · seed {result.seed}",
+    ]
+
+
+def figures(several: Sequence[NamedCapacity]) -> Iterator[Figure]:
+    """Yield a chart for each task."""
+    groups: dict[object, list[NamedCapacity]] = {}
+    for each in several:
+        if each.capacity.steps:
+            groups.setdefault(each.capacity.case.job, []).append(each)
+    for group in list(groups.values())[:MOST_CHARTS]:
+        case = group[0].capacity.case
+        job = in_words(case, [name for name, _ in case.job])
+        yield Figure(
+            "capacity",
+            job if len(groups) > 1 else "",
+            "Each point is one step with Poisson arrivals at one rate. The knee is where a line bends upwards; the "
+            "dashed lines are the goals. The bottom chart shows the goodput: how many responses per second arrived in "
+            "time.",
+            partial(capacity_chart, [(each.capacity, each.plain, each.brief) for each in group]),
+            "Latency by arrival rate. " + " ".join(map(_in_one_sentence, group)),
+            headline=_headline(group),
+            conditions=job,
+            section="Latency and goodput by rate",
+        )
+
+
+def _headline(several: Sequence[NamedCapacity]) -> str:
+    best, others = _best(several)
+    if best is None:
+        return "No server meets all goals at any offered rate"
+    return f"{capitalized(best.plain)} {_interval(best.capacity)}{_not_different([other.plain for other in others])}"
+
+
+def _in_one_sentence(each: NamedCapacity) -> str:
+    remarks = [f" {_interval(each.capacity)}"] if each.capacity.lower_per_s else _remarks(each.capacity)
+    return "".join([each.at_start, *remarks, "."])
 
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or value == math.inf else value
 
 
-_FIGURES: dict[str, Callable[[Capacity, StepMetrics], float | None]] = {
-    "offered_per_s": lambda _, step: step.per_s,
-    "p50_s": lambda _, step: _finite(step.percentile_s("response", 50)),
-    "p99_s": lambda _, step: _finite(step.percentile_s("response", 99)),
-    "ping_p50_s": lambda _, step: _finite(step.percentile_s("ping", 50)),
-    "ping_p99_s": lambda _, step: _finite(step.percentile_s("ping", 99)),
-    "good_per_s": lambda capacity, step: step.good_per_s(capacity.in_time_s),
-    "cpu_s_per_transaction": lambda _, step: step.cpu_s,
-    "memory_bytes": lambda _, step: step.memory_bytes,
+_FIGURES: dict[str, Callable[[StepMetrics], float | None]] = {
+    "offered_per_s": lambda step: step.per_s,
+    "p50_s": lambda step: _finite(step.percentile_s("response", 50)),
+    "p99_s": lambda step: _finite(step.percentile_s("response", 99)),
+    "ping_p50_s": lambda step: _finite(step.percentile_s("ping", 50)),
+    "ping_p99_s": lambda step: _finite(step.percentile_s("ping", 99)),
+    "good_per_s": lambda step: step.good_per_s,
+    "cpu_s_per_transaction": lambda step: step.cpu_s,
+    "memory_bytes": lambda step: step.memory_bytes,
 }
 
 
-def as_csv(result: Result) -> str:
-    """Return a CSV line for each step of each server, with empty fields for unknown and infinite values."""
-    rows = (
-        [name, *(figure(capacity, step) for figure in _FIGURES.values()), "; ".join(_texts(capacity.missed_at(step)))]
-        for capacity, name, _, _ in named(capacities_of(result))
-        for step in capacity.steps
-    )
-    return rows_as_csv(["server", *_FIGURES, "missed"], rows)
-
-
-def _step(capacity: Capacity, step: StepMetrics) -> dict[str, Any]:
-    figures, missed = {name: figure(capacity, step) for name, figure in _FIGURES.items()}, capacity.missed_at(step)
-    shares = step.shares(capacity.in_time_s)
-    return {**figures, "requests": len(step.waits_s), "shares": shares, "missed": _texts(missed)}
+def _as_csv(several: Sequence[NamedCapacity]) -> tuple[list[str], list[list[CsvValue]]]:
+    """Return the headings, and a line for each step of each server."""
+    rows: list[list[CsvValue]] = [
+        [each.name, *(figure(step) for figure in _FIGURES.values()), "; ".join(_texts(step.missed))]
+        for each in several
+        for step in each.capacity.steps
+    ]
+    return ["server", *_FIGURES, "missed"], rows
 
 
 def _texts(goals: Sequence[Goal]) -> list[str]:
     return [goal.text for goal in goals]
 
 
-def as_data(result: Result) -> list[dict[str, Any]]:
-    """Return a JSON object for each server and task. Don't rename the keys, because programs read them."""
-    return list(map(_case, capacities_of(result)))
-
-
-def _case(capacity: Capacity) -> dict[str, Any]:
+def _as_data(capacity: Capacity) -> dict[str, Any]:
+    """Return the JSON object of a server and task. Don't rename the keys, because programs read them."""
     nearest = capacity.nearest_step
     return {
         "server": capacity.case.server,
@@ -304,5 +348,13 @@ def _case(capacity: Capacity) -> dict[str, Any]:
         "ping_s": {"p99": _finite(nearest.percentile_s("ping", 99)) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
-        "steps": [_step(capacity, step) for step in capacity.steps],
+        "steps": [
+            {
+                **{name: figure(step) for name, figure in _FIGURES.items()},
+                "requests": len(step.waits_s),
+                "shares": step.shares,
+                "missed": _texts(step.missed),
+            }
+            for step in capacity.steps
+        ],
     }

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.capacity.charts import capacity_pictures
+from under_siege.capacity.view import figures as figures_of_capacities
+from under_siege.capacity.view import named
 from under_siege.drill.view import view as view_of_drill
 from under_siege.judge.case_names import cases_of, in_plain_words, in_words, varying
 from under_siege.judge.summary import Summary
@@ -127,7 +128,7 @@ class Answered:
         if result.incidents:
             yield from view_of_drill(result).figures
         elif result.steps:
-            for figure in capacity_pictures(self.measured.capacities):
+            for figure in figures_of_capacities(named(self.measured.capacities)):
                 yield replace(figure, in_terminal=_capacity_table(question, self.measured))
         else:
             if result.traces and "timeline" in question.show:
@@ -212,8 +213,8 @@ def _capacity_table(question: Question, measured: ResultView) -> RenderableType:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for capacity in (each for each in measured.capacities if question.is_about(each.case)):
         for step in capacity.steps:
-            missed = {goal.figure.partition("_")[0] for goal in capacity.missed_at(step)}
-            cells = [formatting.rate(step.per_s), formatting.rate(step.good_per_s(capacity.in_time_s))]
+            missed = {goal.figure.partition("_")[0] for goal in step.missed}
+            cells = [formatting.rate(step.per_s), formatting.rate(step.good_per_s)]
             for kind in ("response", "ping"):
                 wait_s = step.percentile_s(kind, 99)
                 wait = "?" if wait_s is None else "never" if wait_s == math.inf else formatting.seconds(wait_s)

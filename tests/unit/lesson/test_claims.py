@@ -9,7 +9,7 @@ from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
-from under_siege.capacity.view import as_markdown
+from under_siege.capacity.view import view as view_of_capacities
 from under_siege.judge.goal import goal
 from under_siege.judge.verdict_rules import UNCLEAR
 from under_siege.lesson.claims import (
@@ -25,6 +25,7 @@ from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.lesson.view import verdict, why
 from under_siege.record.record import Pings, Trace, TracedRequests
 from under_siege.record.result import load
+from under_siege.show.formats import rendered
 
 ALIKE, MORE, LESS = (">= 0.83 of base", "<= 1.2 of base"), (">= 1.1 of base",), ("<= 0.91 of base",)
 
@@ -177,7 +178,7 @@ BOTH = a_page(("same",), ("more",), claims=(IS_SAME, IS_MORE))
 
 def test_claims_about_a_capacity_use_the_figures_of_the_capacity_table() -> None:
     result = load(ROOT / "results" / "capacity.json.gz")
-    table, view = as_markdown(result), ResultView(result)
+    table, view = rendered(view_of_capacities(result), "markdown"), ResultView(result)
     for metric in ("capacity", "capacity lower"):
         assert f"| {view.figure(metric, '4').text} |" in table
 
