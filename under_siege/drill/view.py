@@ -22,6 +22,7 @@ LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NO_FIGUR
 TONES = {HURT: Tone.WARNING, DEAD: Tone.BAD, HIDDEN: Tone.WORST}
 WIDEST_NAME = 23  # in columns of a terminal; longer names are wrapped, because rows have several lines anyway
 MOST_TIMELINES = 30  # maximum number of servers in one chart
+MOST_ON_SLIDE = 12
 
 
 def view(result: Result) -> View:
@@ -129,6 +130,7 @@ def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:
                 "scale. Vertical lines are pings: the taller, the slower (full height: 1 s or more, or failed).",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{fault.heading}: responses and pings over time for {names}",
+                on_slide=partial(drill_chart, drawn[:MOST_ON_SLIDE], columns=2),
                 section="Timelines",
             )
 

@@ -29,8 +29,8 @@ SAMPLE = str(ROOT / "results" / "sample.json.gz")
 
 @functools.cache
 def pictures(name: str) -> list[Figure]:
-    if name == "profile":
-        return list(Report(load(ROOT / "results" / "profile.json.gz")).view.figures)
+    if name in ("drill", "profile"):
+        return list(Report(load(ROOT / "results" / f"{name}.json.gz")).view.figures)
     return list(figures(summarize(result(name))))
 
 
@@ -53,7 +53,7 @@ def complaint(chart: Chart) -> str:
     return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
 
 
-@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile", "profile"])
+@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile", "drill", "profile"])
 def test_every_chart_is_a_vega_lite_specification(name: str) -> None:
     """Check one chart of each kind."""
     kinds = {picture.name: picture for picture in pictures(name) if not canvas.is_drawn(picture.chart)}
