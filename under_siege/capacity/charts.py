@@ -1,69 +1,68 @@
-"""Draw charts that show latency, ping latency and goodput at each arrival rate."""
+"""Chart latency, ping latency and goodput at each arrival rate."""
 
 import math
 from collections.abc import Sequence
 
 from under_siege.capacity.estimate import Capacity
-from under_siege.show.canvas import MARKS, Drawing, Rows, Theme, VegaLite, kind, layer, legend, quantity
+from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
 
-_HEIGHTS = {"responses": 240, "pings": 170, "goodput": 170}
-_METRICS = {"responses": "response", "pings": "ping"}
 _LEAST_S = 5e-4  # shorter times are drawn at this value, because the axis is logarithmic
-_TIME = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
 
 
-def capacity_chart(servers: Sequence[tuple[Capacity, str, str]], theme: Theme) -> Drawing:
-    """Draw charts of latency, ping latency and goodput, one below the other, with a shared rate axis.
-
-    A slide has room for only one legible chart, so it shows only latency.
+def capacity_chart(servers: Sequence[tuple[Capacity, str]]) -> Chart:
+    """Chart latency, ping latency and goodput, one below the other, with a shared rate axis.
 
     Args:
-        servers: the capacity, the plain name and the brief name of each server.
+        servers: the capacity and the name of each server.
     """
-    capacities = [capacity for capacity, _, _ in servers]
-    names = [plain if theme.is_slide else brief for _, plain, brief in servers]
-    rows: dict[str, Rows] = {name: [] for name in _HEIGHTS}
-    for name, capacity in zip(names, capacities, strict=True):
-        for step in capacity.steps:
-            for data, metric in _METRICS.items():
-                if (value := step.percentile_s(metric, 99)) is not None and value < math.inf:
-                    rows[data].append({"name": name, "per_s": step.per_s, "y": max(value, _LEAST_S)})
-            rows["goodput"].append({"name": name, "per_s": step.per_s, "y": step.good_per_s})
-    goals = {goal for capacity in capacities for goal in capacity.goals}
-    for data, metric in _METRICS.items():
-        limits = {goal.limit for goal in goals if goal.figure.startswith(f"{metric}_")}
-        rows[f"{data}_goals"] = [{"y": limit} for limit in sorted(limits)]
-    # Servers differ in both colour and mark, because there are few colours.
-    colour, mark = (
-        kind(
-            "name",
-            scale={"domain": names, "range": [choices[index % len(choices)] for index in range(len(names))]},
-            legend=legend(theme, "top", symbolOpacity=1),
-        )
-        for choices in (theme.lines, MARKS)
-    )
-    shown = ["responses"] if theme.height is not None else [name for name in _HEIGHTS if rows[name]]
-    height = theme.height - 60 - 20 * math.ceil(len(names) / 3) if theme.height is not None else None
-    charts = [_chart(name, height or _HEIGHTS[name], colour, mark, theme, is_last=name == shown[-1]) for name in shown]
-    if len(charts) == 1:
-        return Drawing(charts[0], rows)
-    return Drawing({"vconcat": charts, "spacing": 18, "resolve": {"scale": {"x": "shared"}}}, rows)
+    charts = [_latency(servers, "response", 240), _latency(servers, "ping", 150), _goodput(servers)]
+    shown = [chart for chart in charts if chart["data"]["values"]]
+    return {"vconcat": shown, "spacing": 18, "resolve": {"scale": {"x": "shared"}}}
 
 
-def _chart(data: str, height: float, colour: VegaLite, mark: VegaLite, theme: Theme, *, is_last: bool) -> VegaLite:
-    per_s = ("requests per second" if theme.is_slide else "requests offered per second") if is_last else None
-    axis = {"title": per_s, "format": "~g", "tickCount": 8, "grid": False}
-    x = quantity("per_s", scale={"type": "log", "nice": False, "padding": 12}, axis=axis)
-    y = quantity("y", title="responses in time, per second", scale={"type": "symlog", "constant": 1})
-    goals = []
-    if data in _METRICS:
-        scale, axis = {"type": "log", "nice": True}, {"tickCount": 5, "labelExpr": _TIME}
-        y = quantity("y", title=f"{data}: p99", scale=scale, axis=axis)
-        goals = [layer(f"{data}_goals", "rule", {"y": quantity("y")}, color=theme.limit, strokeDash=[5, 3])]
-    base = {"x": x, "y": y, "color": colour}
-    points = layer(data, "point", {**base, "shape": mark}, filled=True, size=55)
+def latency_chart(servers: Sequence[tuple[Capacity, str]]) -> Chart:
+    """Chart only latency, because a slide has room for only one legible chart."""
+    return _latency(servers, "response", 240)
+
+
+def _latency(servers: Sequence[tuple[Capacity, str]], metric: str, height: int) -> Chart:
+    """Chart the 99th percentile of the responses or pings, and the goals."""
+    rows = [
+        {"name": name, "per_s": step.per_s, "value": max(value, _LEAST_S)}
+        for capacity, name in servers
+        for step in capacity.steps
+        if (value := step.percentile_s(metric, 99)) is not None and value < math.inf
+    ]
+    goals = {goal for capacity, _ in servers for goal in capacity.goals if goal.figure.startswith(f"{metric}_")}
+    limits = [{"value": limit} for limit in sorted({goal.limit for goal in goals})]
+    axis = {"values": [factor * 10.0**power for power in range(-4, 3) for factor in (1, 3)], "labelExpr": TIME}
+    y = quantity("value", title=f"{metric}s: p99", scale={"type": "log"}, axis=axis)
+    return _lines(rows, servers, y, height, {"data": {"values": limits}, **layer("rule", "limit", {"y": y})})
+
+
+def _goodput(servers: Sequence[tuple[Capacity, str]]) -> Chart:
+    rows = [
+        {"name": name, "per_s": step.per_s, "value": step.good_per_s}
+        for capacity, name in servers
+        for step in capacity.steps
+    ]
+    y = quantity("value", title="responses in time, per second", scale={"type": "symlog", "constant": 1})
+    return _lines(rows, servers, y, 170)
+
+
+def _lines(rows: Rows, servers: Sequence[tuple[Capacity, str]], y: Chart, height: int, *below: Chart) -> Chart:
+    """Return a chart with a line for each server along the rates. Servers differ in both colour and shape."""
+    scale = {"type": "log", "nice": False, "padding": 12}
+    axis = {"format": "~g", "tickCount": 8, "grid": False}
+    x = quantity("per_s", title="requests offered per second", scale=scale, axis=axis)
+    colour, shape = (kind("name", scale={"domain": [name for _, name in servers]}) for _ in ("color", "shape"))
     return {
-        "layer": [*goals, layer(data, "line", base, strokeWidth=2), points],
-        "width": theme.width - 80,
+        "data": {"values": rows},
+        "width": "container",
         "height": height,
+        "layer": [
+            *below,
+            layer("line", "line", {"x": x, "y": y, "color": colour}, strokeWidth=2),
+            layer("point", "point", {"x": x, "y": y, "color": colour, "shape": shape}, filled=True, size=55),
+        ],
     }

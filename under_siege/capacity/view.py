@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from under_siege import formatting
-from under_siege.capacity.charts import capacity_chart
+from under_siege.capacity.charts import capacity_chart, latency_chart
 from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
 from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics, percentile_of
 from under_siege.formatting import capitalized, listed, significant
@@ -269,16 +269,18 @@ def figures(several: Sequence[NamedCapacity]) -> Iterator[Figure]:
     for group in list(groups.values())[:MOST_CHARTS]:
         case = group[0].capacity.case
         job = in_words(case, [name for name, _ in case.job])
+        servers = [(each.capacity, each.brief) for each in group]
         yield Figure(
             "capacity",
             job if len(groups) > 1 else "",
             "Each point is one step with Poisson arrivals at one rate. The knee is where a line bends upwards; the "
             "dashed lines are the goals. The bottom chart shows the goodput: how many responses per second arrived in "
             "time.",
-            partial(capacity_chart, [(each.capacity, each.plain, each.brief) for each in group]),
+            partial(capacity_chart, servers),
             "Latency by arrival rate. " + " ".join(map(_in_one_sentence, group)),
             headline=_headline(group),
             conditions=job,
+            on_slide=partial(latency_chart, servers),
             section="Latency and goodput by rate",
         )
 

@@ -13,7 +13,6 @@ from markupsafe import Markup, escape
 from under_siege.formatting import unbroken
 from under_siege.judge.metrics import METRICS
 from under_siege.record.result import Result
-from under_siege.show import canvas
 from under_siege.show.charts import PAGE, PHONE, for_page
 from under_siege.show.view import Figure
 
@@ -146,11 +145,8 @@ class Section:
 
 def drawn(picture: Figure) -> PageFigure:
     """Draw the chart for a page."""
-    if canvas.is_drawn(picture.chart):
-        drawings = [canvas.for_page(picture.chart(theme), theme) for theme in (canvas.WIDE, canvas.NARROW)]
-    else:
-        drawings = [for_page(picture.chart(), size) for size in (PAGE, PHONE)]
-    wide, narrow = map(Markup, drawings)  # Vega escapes texts
+    chart = picture.chart()
+    wide, narrow = (Markup(for_page(chart, size)) for size in (PAGE, PHONE))  # noqa: S704 (Vega escapes texts)
     headline, _, names = unbroken(picture.headline).partition("\n")
     return PageFigure(
         picture.title, headline, names, picture.how, picture.conditions, picture.alternative, wide, narrow

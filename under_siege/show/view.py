@@ -115,7 +115,7 @@ class Figure:
     name: str  # file name
     title: str  # title on the page
     how: str  # how to read the chart
-    chart: Callable[..., Any]  # returns a Chart or, for a theme, a Drawing
+    chart: Callable[[], Chart]
     alternative: str  # text alternative
     on_page: bool = True  # whether the page shows the chart; every chart can be written to a file
     headline: str = ""  # the finding; a second line may list names
@@ -126,13 +126,9 @@ class Figure:
 
     def alone(self, aspect: str | None = None) -> str:
         """Return the chart with its headline and conditions as SVG, for a file or a slide."""
-        from under_siege.show import canvas
         from under_siege.show.charts import for_file
 
         title, _, names = (self.headline or self.title).partition("\n")
-        if canvas.is_drawn(self.chart):
-            frame = canvas.ChartFile(title, self.conditions, aspect, names)
-            return frame.around(self.chart(frame.theme))
         chart = self.on_slide if aspect is not None and self.on_slide is not None else self.chart
         return for_file(chart(), title, [names, self.conditions], aspect)
 
