@@ -1,17 +1,13 @@
 """Describe the outcome of each requirement for each case, with the measured interval."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.judge.units import exact_share
-from under_siege.show.text_tables import markdown_table, plain, plain_table
 from under_siege.show.view import Cell, Column, Row, Table, Tone
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
@@ -98,36 +94,6 @@ def required_table(results: Sequence[Judged]) -> Table:
         before = line.requirement
     columns = [Column(heading, is_text=True) for heading in HEADINGS]
     return Table("requirements", "Requirements", columns, rows, caption=[in_short(results)])
-
-
-_STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}
-
-
-def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
-    """Yield a table with a row for each requirement and case, or nothing if there are no requirements."""
-    if not results:
-        return
-    table = plain_table(1)
-    for heading in HEADINGS:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "outcome")
-    before = ""
-    for line in lines(results):
-        requirement, before = "" if line.requirement == before else line.requirement, line.requirement
-        outcome = Text(line.outcome, style=_STYLES[line.outcome])
-        table.add_row(Text(requirement), outcome, Text(line.name), Text(line.measured))
-    yield Text()
-    yield table
-
-
-def required_as_markdown(results: Sequence[Judged]) -> str:
-    """Return a summary and the table of `required_as_table` as Markdown, or an empty string if `results` is empty."""
-    if not results:
-        return ""
-    rows = [
-        [f"`{text}`", outcome if outcome == MET else f"**{outcome}**", plain(name), plain(measured)]
-        for text, outcome, name, measured in lines(results)
-    ]
-    return f"{in_short(results)}\n\n{markdown_table(HEADINGS, rows, names=len(HEADINGS))}"
 
 
 def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
