@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.errors import BadInputError
 from under_siege.record.result import load
-from under_siege.result_output import Report
+from under_siege.report import view_of
+from under_siege.show.chart_file import write_chart
+from under_siege.trace import view as trace
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, SLIDES = ROOT / "results" / "sample.json.gz", ROOT / "docs" / "slides"
@@ -36,11 +38,13 @@ def main() -> None:
     except BadInputError as error:
         parser.exit(2, f"{parser.prog}: {error}; expected a file that bench.py run wrote with --out\n")
     options.out.mkdir(parents=True, exist_ok=True)
+    view = view_of(result)
     for name in PICTURES:
-        Report(result).write_picture(name, options.out / f"{name}.svg", options.aspect)
+        write_chart(result, view, name, options.out / f"{name}.svg", options.aspect)
         print(options.out / f"{name}.svg")
     result.traces = [trace for trace in result.traces if trace.server in TRACED] or result.traces
-    Report(result).write_picture("timeline", options.out / "timeline.svg", options.aspect, side_by_side=True)
+    pairs = trace.view(result, side_by_side=True)
+    write_chart(result, pairs, "timeline", options.out / "timeline.svg", options.aspect)
     print(options.out / "timeline.svg")
 
 

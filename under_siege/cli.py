@@ -4,7 +4,7 @@ import contextlib
 import gc
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,39 +18,50 @@ from under_siege.cli_options import (
     EXAMPLES,
     FILE,
     ONE_PICTURE,
+    TRACED_REQUESTS,
     CommonOptions,
     Duration,
     LazyChoice,
     OneLineErrors,
     Rounds,
     SiegeTime,
-    fault_names,
+    command_line,
+    exit_with,
     measuring_options,
     one_line_read_errors,
     picture_names,
     print_error,
     target_options,
+    users_option,
     writable,
 )
-from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.paths import INVOCATION, PROGRAM
 from under_siege.record.files import write_atomically
 from under_siege.show import formats
 
 if TYPE_CHECKING:
-    from under_siege.suite.generated_suite import TargetOptions
+    from under_siege.show.view import View
     from under_siege.suite.suite import Suite
 
-FORMATS = [*formats.FORMATS, "timeline", "profile"]
+PARTS = ["timeline", "profile"]  # formats that show a part of a result, as a table does
 COMPARE_FORMATS = ["table", "markdown", "json"]
-TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
 WIDE = "Show all columns, including workers and CPU time per transaction."
 FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
-ELSEWHERE = {"lesson": "under_siege.lesson.command", "profile": "under_siege.profile_command"}
-COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
+ELSEWHERE = {
+    "lesson": "under_siege.lesson.command",
+    "trace": "under_siege.trace.command",
+    "profile": "under_siege.profile.command",
+}
+
+
+def fault_names() -> Sequence[str]:
+    from under_siege.drill.faults import FAULT_OPTIONS
+
+    return FAULT_OPTIONS
 
 
 @click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere=ELSEWHERE)
@@ -96,12 +107,7 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 
 @bench.command()
 @target_options
-@click.option(
-    "--users",
-    type=click.IntRange(1),
-    multiple=True,
-    help=f"Concurrent users; {USERS} unless a suite sets it.",
-)
+@users_option
 @click.option(
     "--style",
     type=click.Choice(["waiting", "jobs"]),
@@ -236,18 +242,18 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
         # This import is slow, so it runs in parallel with the preparations.
-        load = partial(import_module, "under_siege.result_output")
-        result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
-    from under_siege.result_output import Report
+        load = partial(import_module, "under_siege.report")
+        result, stopped_by, is_saved = measure(out, progress, command_line(), meanwhile=load)
+    from under_siege.report import show_measured
 
-    measured = Report(result)
-    measured.show_all(out if is_saved else None, page, wide=wide)
-    sys.exit(128 + stopped_by if stopped_by else measured.exit_code())
+    exit_with(show_measured(result, out if is_saved else None, page, wide=wide), stopped_by)
 
 
 @bench.command()
 @click.argument("result", type=FILE)
-@click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
+@click.option(
+    "--format", "output_format", type=click.Choice([*formats.FORMATS, *PARTS]), default="table", help="Output format."
+)
 @click.option("--picture", type=LazyChoice(picture_names), metavar="NAME", help=ONE_PICTURE)
 @click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
@@ -269,59 +275,48 @@ def report(
     uncorrected: bool,
 ) -> None:
     """Show the result of an earlier run."""
-    from under_siege.judge.requirement_check import exit_code_of
+    from under_siege.judge.ranking import summarize
+    from under_siege.judge.requirement_check import exit_code_of, require
     from under_siege.record.result import load
-    from under_siege.result_output import Report
+    from under_siege.report import part_of, view_of
+    from under_siege.run.matrix import across_view
+    from under_siege.show.chart_file import write_chart
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
             raise BadInputError("--html can't be used with --out, --picture or --across: omit these, or use --format")
         output_format, out = "html", page
+    if aspect is not None and picture is None:
+        raise BadInputError("--aspect without a chart: expected --picture NAME, too")
     gc.disable()  # a result may have millions of numbers, which slow down garbage collection
-    measured = Report(load(result), corrected=not uncorrected)
+    measured = load(result)
     with one_line_read_errors(result):
-        judged = measured.add_requirements(wanted) if wanted else []
-        file = writable(out or Path(f"{picture}.svg")) if out or picture else None
-        measured.show(output_format, file, picture, aspect, across, wide=wide)
+        comparison = summarize(measured, corrected=not uncorrected)
+        judged = require(comparison, wanted) if wanted else []
+        if picture is not None:
+            file = writable(out or Path(f"{picture}.svg"))
+            write_chart(measured, view_of(measured, comparison), picture, file, aspect)
+        elif across is not None:
+            _show(across_view(comparison, across))
+        else:
+            view = part_of(measured, output_format) if output_format in PARTS else view_of(measured, comparison)
+            _show(view, output_format, writable(out) if out else None, wide=wide)
     sys.exit(exit_code_of(judged))
 
 
-@bench.command()
-@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
-@target_options
-@click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
-@click.option("--side-by-side", is_flag=True, help="Draw timelines side by side.")
-@click.option("--step", is_flag=True, help="Show one request at a time; press a key for the next.")
-@click.option("--quiet", is_flag=True, help="Don't show progress.")
-def trace(
-    servers: tuple[str, ...],
-    requests: int,
-    target: "TargetOptions",
-    out: Path | None,
-    side_by_side: bool,
-    step: bool,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
-    """Send simultaneous requests and draw a timeline of them.
+def _show(view: "View", output_format: str = "table", out: Path | None = None, *, wide: bool = False) -> None:
+    """Print the view in an output format, or write it to a file."""
+    from under_siege.show.formats.table import show
+    from under_siege.show.view import with_all_columns
 
-    The timeline also shows pings. TARGET is the same as for run.
-    """
-    from under_siege.measure.plan import make_plan
-    from under_siege.result_output import Report, check_suffix
-    from under_siege.show.progress_bar import ProgressBar
-    from under_siege.suite.selection import suite_of
-    from under_siege.trace.trace_run import trace_servers
-
+    view = with_all_columns(view) if wide else view
+    text_format = "table" if output_format in PARTS else output_format
     if out is not None:
-        check_suffix(writable(out))
-    suite = suite_of(servers, target, command="trace")
-    plan = make_plan(suite, {**axes, "users": [requests]}, time_s=0, rounds=1)
-    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = trace_servers(plan, requests, progress, COMMAND)
-    if result.traces:
-        Report(result).show_traces(out, side_by_side=side_by_side, step=step)
-    sys.exit(128 + stopped_by if stopped_by else int(any(trace.failure for trace in result.traces)))
+        write_atomically(out, f"{formats.rendered(view, text_format)}\n".encode())
+    elif text_format == "table":
+        show(view)
+    else:
+        print(formats.rendered(view, text_format))  # noqa: T201
 
 
 @bench.command(name="try")
@@ -369,20 +364,19 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     """
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.view import view
+    from under_siege.judge.ranking import summarize
+    from under_siege.judge.requirement_check import require
     from under_siege.record.result import load
-    from under_siege.result_output import Report
-    from under_siege.show.formats import rendered
-    from under_siege.show.formats.table import show
 
     gc.disable()  # as in `report`
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
     with one_line_read_errors(base, new):
         if wanted:
-            Report(after).add_requirements(wanted, has_base=True)
-        found = view(compare_results(before, after))
-        show(found) if output_format == "table" else click.echo(rendered(found, output_format))
-    sys.exit(found.exit_code)
+            require(summarize(after), wanted, has_base=True)
+        changes = view(compare_results(before, after))
+        _show(changes, output_format)
+    sys.exit(changes.exit_code)
 
 
 @bench.command()

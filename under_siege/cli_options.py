@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -19,7 +19,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
 from under_siege.formatting import legible
-from under_siege.paths import IS_INSTALLED, PROGRAM
+from under_siege.paths import IS_INSTALLED, PROGRAM, USERS
 from under_siege.record.files import check_writable, is_pipe
 from under_siege.record.secrets import masked
 
@@ -45,6 +45,7 @@ TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme',
 HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
 KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
+TRACED_REQUESTS = 8
 WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -248,6 +249,22 @@ def python_option(command: Command) -> Command:
     return click.option("--python", multiple=True, show_default=here, help=text)(command)
 
 
+def users_option(command: Command) -> Command:
+    """Add --users, which may be repeated, to a command."""
+    text = f"Concurrent users; {USERS} unless a suite sets it."
+    return click.option("--users", type=click.IntRange(1), multiple=True, help=text)(command)
+
+
+def command_line() -> list[str]:
+    """Return the words with which the user called this program."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def exit_with(exit_code: int, stopped_by: int | None) -> NoReturn:
+    """Exit with 128 plus the number of the signal that stopped a measurement or, without a signal, with `exit_code`."""
+    sys.exit(128 + stopped_by if stopped_by else exit_code)
+
+
 def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and `target`."""
 
@@ -318,12 +335,6 @@ class LazyChoice(click.Choice[str]):
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(self._names())
-
-
-def fault_names() -> Sequence[str]:
-    from under_siege.drill.faults import FAULT_OPTIONS
-
-    return FAULT_OPTIONS
 
 
 def picture_names() -> Sequence[str]:

@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import across_of
 from under_siege.record.record import Machine, Record
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.run.matrix import across_view
 from under_siege.show.formats.table import renderable
 
@@ -170,7 +170,7 @@ def test_the_table_that_compares_axis_values_reports_noise_and_requires_two_valu
     assert re.search(r"\d  +\+2[45] %", printed)
     assert "differences are relative to aiohttp 3.8.6; blank" in printed
     assert "two measurements of the same version differed by up to" in printed
-    assert "1_x" in Report(result).formatted("table")
+    assert "1_x" in formatted(result, "table")
     with pytest.raises(BadInputError, match="has fewer than two values of 'size'; use one of "):
         across_of(summarize(result), "size")
 

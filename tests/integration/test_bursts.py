@@ -9,7 +9,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.measure.plan import Length
 from under_siege.record.record import Machine, Ports, Record
 from under_siege.record.result import load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.notes import notes
 from under_siege.suite.expectation import Expectation
 
@@ -188,7 +188,7 @@ def test_a_result_with_bursts_can_be_saved_loaded_and_shown(tmp_path) -> None:
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     for dress in ("markdown", "csv", "json", "html"):
-        assert "1_x" in Report(result).formatted(dress)
+        assert "1_x" in formatted(result, dress)
 
 
 @pytest.mark.parametrize(("column", "value"), [("took_s", 0.0), ("right", -1), ("p50_s", -1.0), ("tool_awake", -0.1)])

@@ -14,7 +14,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Failure, Record, Trace
 from under_siege.record.result import Result
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.formats.table import renderable
 
 ROUNDS = (1, 2, 3)
@@ -71,7 +71,7 @@ def with_failed(make, rounds) -> dict[int, object]:
 
 
 def text_of(result: Result, format_: str) -> str:
-    return " ".join(Report(result).formatted(format_).split())
+    return " ".join(formatted(result, format_).split())
 
 
 @pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
@@ -94,7 +94,7 @@ def test_every_output_format_shows_a_result_with_a_failed_ceiling(make, rounds, 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_output_format_shows_a_result_with_a_missing_ceiling(format_, rounds, undrawn) -> None:
     result = result_with({number: measured for number in ROUNDS if number not in rounds})
-    assert "4_two" in Report(result).formatted(format_) or format_ == "timeline"
+    assert "4_two" in formatted(result, format_) or format_ == "timeline"
 
 
 @pytest.mark.parametrize("make", FAILED)
@@ -110,7 +110,7 @@ def test_measurements_of_a_failed_ceiling_are_ignored(make) -> None:
 
 @pytest.mark.parametrize("make", FAILED)
 def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
-    rows = Report(result_with(with_failed(make, (2,)))).formatted("csv").splitlines()
+    rows = formatted(result_with(with_failed(make, (2,))), "csv").splitlines()
     assert [",failed,died," in row for row in rows if row.startswith("bare")] == [False, True, False]
 
 

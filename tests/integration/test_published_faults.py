@@ -13,7 +13,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
 from under_siege.record.result import Result
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 HOLLOW = """
 import time
@@ -88,7 +88,7 @@ def test_the_wsgi_suite_detects_wrong_bodies_and_closed_connections(tmp_path: Pa
     assert records["waitress"].tool_command[:2] == ["ab", "-q"]
     assert codes(cases["dishonest"]) == {"wrong_answer"}
     assert "sent as ab sends it, returned 200 with 973 bytes 'xxx" in messages(cases["dishonest"])
-    page = Report(result).formatted("markdown")
+    page = formatted(result, "markdown")
     assert re.search(r"gunicorn-sync.*the server closed each one", page)
     assert not re.search(r"waitress.*the server closed each one", page)
     if "node-own" in servers:

@@ -16,7 +16,7 @@ from under_siege.load import DRIVERS
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.warm_up import _capture
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
 ACCEPTED = {"ok", "unclear"}  # the verdict of one short round on a busy machine can be unclear
@@ -70,7 +70,7 @@ def test_every_command_sends_only_the_post_request_of_the_suite(orders: Path, tm
 def test_the_result_describes_the_request_and_how_responses_are_compared(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     assert result.suite.request == "POST with 37 bytes of application/json"
-    text = Report(result).formatted("markdown")
+    text = formatted(result, "markdown")
     assert "compared as JSON, not byte for byte, ignoring id, created_at" in text
     assert "POST with 37 bytes of application/json" in text
 

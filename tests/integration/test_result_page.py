@@ -15,7 +15,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
 from under_siege.record.result import Result
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.run.conclusion import answers
 from under_siege.run.view import view
 
@@ -39,7 +39,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for names in OF_THEIR_OWN:
         with each_kind_drawn_once():
             for name in names:
-                (folder / f"{name}.html").write_text(Report(result(name)).formatted("html"))
+                (folder / f"{name}.html").write_text(formatted(result(name), "html"))
     return {name: folder / f"{name}.html" for name in RESULTS}
 
 
@@ -213,14 +213,14 @@ def test_the_page_of_a_large_result_is_smaller_than_1_mb() -> None:
     result = large(rounds=5)
     assert len(result.records) == 500
     with each_kind_drawn_once():
-        assert len(Report(result).formatted("html")) < 1_000_000
+        assert len(formatted(result, "html")) < 1_000_000
 
 
 @pytest.mark.slow
 def test_the_page_of_a_result_with_100_rounds_is_smaller_than_1_mb() -> None:
     result = large(rounds=100)
     assert len(result.records) == 10_000
-    assert len(Report(result).formatted("html")) < 1_000_000
+    assert len(formatted(result, "html")) < 1_000_000
 
 
 def test_the_page_lists_the_packages_of_each_python() -> None:

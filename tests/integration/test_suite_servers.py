@@ -28,7 +28,7 @@ from under_siege.measure.plan import make_plan
 from under_siege.measure.server import running as server_running
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import Result
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.suite.expectation import Expectation
 from under_siege.suite.selection import suite_of
 
@@ -91,13 +91,13 @@ def test_the_last_line_of_stdout_is_reported_if_stderr_is_empty(shop: Shop) -> N
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_shows_the_result_of_a_suite(shop: Shop) -> None:
     result = shop[1]
-    page = Report(result).formatted("html")
+    page = formatted(result, "html")
     assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
     assert "<b>shop</b>" not in page
-    assert "/report?customer=acme" in Report(result).formatted("markdown")
-    case = next(one for one in json.loads(Report(result).formatted("json"))["cases"] if one["server"] == "plain")
+    assert "/report?customer=acme" in formatted(result, "markdown")
+    case = next(one for one in json.loads(formatted(result, "json"))["cases"] if one["server"] == "plain")
     assert case["parameters"] == {"path": "/report?customer=acme", "customer": "acme"}
-    assert "plain" in Report(result).formatted("csv")
+    assert "plain" in formatted(result, "csv")
 
 
 RIGHT = b'{"a": 1,    "b": 2}'
@@ -130,11 +130,11 @@ def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_pat
     assert found["json"].memory_bytes
     assert not found["told"].memory_bytes  # the server's process might not be a child of its command
     assert is_free(port)  # nevertheless, the bench stopped the server
-    assert "compared as JSON, not byte for byte" in Report(result).formatted("markdown")
-    assert "the highest possible rate was not measured" in Report(result).formatted("markdown")
-    assert "not sent, so health-check latency" in Report(result).formatted("markdown")
+    assert "compared as JSON, not byte for byte" in formatted(result, "markdown")
+    assert "the highest possible rate was not measured" in formatted(result, "markdown")
+    assert "not sent, so health-check latency" in formatted(result, "markdown")
     anything = msgspec.structs.replace(result, suite=msgspec.structs.replace(result.suite, body=ANY, checked=""))
-    assert "only the status was checked" in Report(anything).formatted("markdown")
+    assert "only the status was checked" in formatted(anything, "markdown")
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
 from under_siege.record.result import Result, load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted, view_of
+from under_siege.show.chart_file import write_chart
 from under_siege.show.formats import rendered
 from under_siege.show.text_tables import plain
 
@@ -117,7 +118,7 @@ def test_the_result_file_contains_the_task_name_unchanged(result: Result) -> Non
 
 
 def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
-    for shown in (Report(result).formatted("markdown"), rendered(view(compare_results(result, result)), "markdown")):
+    for shown in (formatted(result, "markdown"), rendered(view(compare_results(result, result)), "markdown")):
         assert plain(TASK_WITH_MARKUP) in shown
         assert "<i>" not in shown
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line.startswith("|")}
@@ -126,13 +127,13 @@ def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_task_name_is_escaped_on_the_page(result: Result) -> None:
-    page = Report(result).formatted("html")
+    page = formatted(result, "html")
     assert "<i>" not in page
     assert TASK_WITH_MARKUP in html.unescape(page)
 
 
 def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> None:
-    Report(result).write_picture("timeline", tmp_path / "p.svg")
+    write_chart(result, view_of(result), "timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
     assert "<i>" not in drawn
     assert TASK_WITH_MARKUP in html.unescape(drawn)

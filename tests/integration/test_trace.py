@@ -18,7 +18,7 @@ from common.workers import usable_cpus
 from under_siege.measure.session import run_plan
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import load
-from under_siege.result_output import WIDTH
+from under_siege.show.formats.table import WIDTH
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.trace import trace_run
 from under_siege.trace.timeline import other_work, timelines

@@ -11,7 +11,7 @@ from conftest import ROOT, WAITING
 from common.errors import BadInputError
 from under_siege.host.system_packages import unmet
 from under_siege.record.result import load
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run all servers")
@@ -77,4 +77,4 @@ def test_a_run_omits_servers_that_cannot_run_and_notes_the_reason(run_cli: Bench
     assert [one.server for one in result.left_out] == ["7_async_interpreters"]
     assert {record.server for record in result.records} == {"bare", "2_async"}
     for dress in ("markdown", "html"):
-        assert f"not run: it {NEEDS}" in Report(result).formatted(dress)
+        assert f"not run: it {NEEDS}" in formatted(result, dress)

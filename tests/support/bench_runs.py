@@ -13,7 +13,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
 from under_siege.record.result import Result, load
-from under_siege.result_output import Report
+from under_siege.report import view_of
 from under_siege.suite import strategies
 
 SERVERS_DIRECTORY = TESTS / "servers"
@@ -58,7 +58,7 @@ def run_servers(folder: Path, servers: Sequence[str]) -> dict[str, MeasuredCase]
     with without_a_ceiling():
         ran = invoke(*words, folder=folder, env={"PYTHONPATH": str(SUPPORT)})
     result = load(folder / "r.json")
-    assert ran.returncode == Report(result).exit_code(), ran.stderr
+    assert ran.returncode == view_of(result).exit_code, ran.stderr
     records = {record.server: record for record in result.records}
     return {case.server: MeasuredCase(records[case.server], case) for case in summarize(result).cases}
 

@@ -27,7 +27,7 @@ def invoke(
     """Run `bench.py` with these arguments in `folder` (default: current directory); encode the output in `charset`."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
-        patched.setattr("under_siege.cli.COMMAND", ["bench.py", *words])
+        patched.setattr("sys.argv", ["bench.py", *words])
         for name, value in (env or {}).items():
             patched.setenv(name, value)
         try:

@@ -31,12 +31,13 @@ LAYERS = [
     "suite",
     "judge",
     "measure",
-    "show",
-    "try_task trace capacity drill compare",
+    "show cli_options",
+    "try_task trace capacity drill",
     "profile",
     "run",
-    "result_output cli_options",
-    "lesson profile_command",
+    "compare",
+    "report",
+    "lesson",
     "cli __main__",
 ]
 APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common`

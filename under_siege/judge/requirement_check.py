@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import more_needed
-from under_siege.judge.goal import NAMES, Goal, goal
+from under_siege.judge.goal import NAMES, Goal, goal, required
 from under_siege.judge.metrics import MetricValue
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.record.result import Required
+from under_siege.paths import PROGRAM
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 _OF_FAILURES = {"availability", "pings"}  # reasons that the availability already reflects
@@ -36,10 +36,10 @@ def judged(comparison: Comparison) -> list[Judged]:
 
 def limits_in(comparison: Comparison, *, of_base: bool) -> Iterator[tuple[Goal, int]]:
     """Yield the requirements that are (not) relative to a base, with the index of each case that they apply to."""
-    for required in comparison.result.requirements:
-        limit = goal(required.text)
+    for requirement in comparison.result.requirements:
+        limit = goal(requirement.text)
         for place, case in enumerate(comparison.cases):
-            if limit.of_base == of_base and required.server in ("", case.server):
+            if limit.of_base == of_base and requirement.server in ("", case.server):
                 yield limit, place
 
 
@@ -99,10 +99,21 @@ def exit_code_of(results: Sequence[Judged]) -> int:
     return 1 if MISSED in outcomes else 3 if UNDECIDED in outcomes else 0
 
 
-def check_has(comparison: Comparison, required: Sequence[Required]) -> None:
-    """Raise BadInputError if a requirement names a metric that no case has."""
+def require(comparison: Comparison, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
+    """Add requirements to the result, and judge all requirements that don't need a base.
+
+    Raises:
+        BadInputError: a requirement is invalid, or the result lacks its metric or its base.
+    """
+    added, result = required(texts), comparison.result
     known = {key for case in comparison.cases for key in case.metrics}
-    for requirement in required:
-        if known and goal(requirement.text).figure not in known:
+    for requirement in added:
+        limit = goal(requirement.text)
+        if limit.of_base and not has_base:
+            remedy = f"use it with {PROGRAM} compare BASE NEW"
+            raise BadInputError(f"{requirement.text!r} needs a base to compare with; {remedy}")
+        if known and limit.figure not in known:
             names = ", ".join(name for name, metric in NAMES.items() if metric.key in known)
             raise BadInputError(f"{requirement.text!r}: this result has no such metric; use one of {names}")
+    result.requirements = list(dict.fromkeys((*result.requirements, *added)))
+    return judged(comparison)

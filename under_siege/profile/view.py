@@ -29,6 +29,7 @@ from under_siege.profile.hotspots import (
 )
 from under_siege.profile.sampler import Frame, stacks_of
 from under_siege.record.result import Result
+from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.view import Figure, Note, Paragraph, Tone, View
 
 QUESTION = "What blocks each server?"
@@ -48,6 +49,9 @@ def view(result: Result) -> View:
         QUESTION,
         figures=tuple(figures(result)),
         notes=tuple(_failures(result)),
+        data={**identity(result), "cases": []},
+        facts=tuple(facts(result)),
+        made_at=began_at(result),
         exit_code=int(any(profile.failure for profile in result.profiles)),
     )
 

@@ -16,7 +16,6 @@ from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.profile import view as profile_view
 from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.charts import Chart
@@ -42,7 +41,10 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
     """Yield all charts of a comparison."""
     if comparison.result.traces:
         yield from _outside_terminal([trace_view.figure(comparison.result)])
-    yield from _outside_terminal(profile_view.figures(comparison.result))
+    if comparison.result.profiles:
+        from under_siege.profile import view as profile_view  # a slow import
+
+        yield from _outside_terminal(profile_view.figures(comparison.result))
     yield from _in_section("All cases", _overview(comparison))
     loads = comparison.loads()
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]

@@ -19,6 +19,7 @@ from under_siege.run.conclusion import Answer, answers, sweep_sentences
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
 from under_siege.show import columns
+from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.view import Cell, Column, CsvValue, Medium, Note, Paragraph, Row, Table, Tone, View
@@ -53,7 +54,7 @@ def view(comparison: Comparison) -> View:
         csv=_csv(comparison),
         facts=list(_facts(comparison)),
         limits=LIMITS,
-        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        made_at=began_at(result),
         exit_code=_exit_code(comparison, required),
     )
 
@@ -148,13 +149,7 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
 def _data(comparison: Comparison, required: Sequence[Judged]) -> dict[str, Any]:
     """Return the data for JSON. The keys must not change, because users rely on them."""
     result = comparison.result
-    data = {
-        "schema": result.schema,
-        "command": result.command,
-        "began_at": result.began_at,
-        "environment": result.environment,
-        "cases": comparison.cases,
-    }
+    data = {**identity(result), "cases": comparison.cases}
     if sweeps := sweeps_as_data(comparison):
         data["sweeps"] = sweeps
     if result.requirements:
@@ -208,25 +203,14 @@ def _parameters(parameters: Mapping[str, CsvValue]) -> dict[str, CsvValue]:
 
 def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield the name and value of each fact that is needed to reproduce the result."""
-    result, machine = comparison.result, comparison.result.environment
-    yield "command", shlex.join(result.command)
-    if comparison.cases or comparison.ceilings:
-        conditions = [footnote(comparison)[-1], load_tool_share(result), f"seed {result.seed}"]
-        yield "conditions", " · ".join(filter(None, conditions))
-    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
-    yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
-    yield "system", machine.system
-    for version, build in machine.pythons.items():
-        yield f"Python {version}", build
-    for python, packages in machine.packages_of.items():
-        name = f"packages of Python {python}" if len(machine.packages_of) > 1 else "packages"
-        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
-    yield from ((tool, version) for tool, version in machine.tools.items() if version)
-    if result.records:
-        started = next((record for record in result.records if record.tool_command), result.records[0])
-        yield f"{started.tool} command", shlex.join(started.tool_command)
-        averages = [record.load_average for record in result.records]
-        low, high = (formatting.significant(value, 2) for value in (min(averages), max(averages)))
-        yield "load average", f"{low} to {high} before each case"
-    if machine.commit:
-        yield "Under Siege", f"commit {machine.commit}"
+    result = comparison.result
+    yield from facts(result)
+    if not result.records:
+        return
+    yield "conditions", " · ".join(filter(None, [footnote(comparison)[-1], load_tool_share(result)]))
+    yield "seed", str(result.seed)
+    started = next((record for record in result.records if record.tool_command), result.records[0])
+    yield f"{started.tool} command", shlex.join(started.tool_command)
+    averages = [record.load_average for record in result.records]
+    low, high = (formatting.significant(value, 2) for value in (min(averages), max(averages)))
+    yield "load average", f"{low} to {high} before each case"

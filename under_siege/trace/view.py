@@ -11,6 +11,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.paths import PROGRAM
 from under_siege.record.result import Result
+from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import of_traces
 from under_siege.show.view import Figure, Paragraph, View
 from under_siege.trace.charts import slide, timeline_chart
@@ -60,6 +61,9 @@ def view(result: Result, *, side_by_side: bool = False) -> View:
     return View(
         "What ran when?",
         figures=(figure(result, side_by_side=side_by_side),),
+        data={**identity(result), "cases": []},
+        facts=tuple(facts(result)),
+        made_at=began_at(result),
         exit_code=int(any(trace.failure for trace in result.traces)),
     )
 

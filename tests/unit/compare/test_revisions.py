@@ -12,8 +12,10 @@ from simulated_record import CPUS, result_of
 from simulated_results import SPEED_PROBE, a_record, add_beats, as_text, vary
 
 from under_siege.compare.diff import compare_revisions
+from under_siege.judge.ranking import summarize
+from under_siege.judge.requirement_check import require
 from under_siege.record.result import MeasuredSuite, Result
-from under_siege.result_output import Report
+from under_siege.report import formatted, view_of
 
 BASE, NEW = "main (1c2d3e4)", "work tree (5f6a7b8 with changes)"
 ROUNDS = 8
@@ -41,11 +43,11 @@ def test_a_slower_revision_is_reported_as_worse() -> None:
     result = two_revisions(np.random.default_rng(1), 0.8)
     comparison = compare_revisions(result)
     assert [case.judgement for case in comparison.cases] == ["worse"]
-    assert comparison.exit_code == Report(result).exit_code() == 1
+    assert comparison.exit_code == view_of(result).exit_code == 1
     text = as_text(comparison)
     assert text.startswith("Worse: shop (trans/s -")
     assert f"before: {BASE} · now: {NEW}" in " ".join(text.split())
-    data = json.loads(Report(result).formatted("json"))["revisions"]
+    data = json.loads(formatted(result, "json"))["revisions"]
     assert data["cases"][0]["figures"]["rate_per_s"]["judgement"] == "worse"
     swapped = msgspec.structs.replace(result, suite=MeasuredSuite(title="shop", against=NEW))
     assert [case.judgement for case in compare_revisions(swapped).cases] == ["better"]
@@ -80,8 +82,7 @@ def test_a_revision_that_is_ten_percent_slower_is_detected() -> None:
 
 def test_requirements_apply_to_the_new_revision() -> None:
     result = two_revisions(np.random.default_rng(5), 0.8)
-    report = Report(result)
-    report.add_requirements(["rate >= 0.97 of base"], has_base=True)
+    require(summarize(result), ["rate >= 0.97 of base"], has_base=True)
     required = compare_revisions(result).required
     assert [(check.case.case.get("revision"), check.outcome) for check in required] == [(NEW, "missed")]
 

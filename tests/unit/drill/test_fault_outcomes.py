@@ -23,7 +23,7 @@ from under_siege.drill.faults import FAULTS
 from under_siege.drill.view import cell, conclusion, view
 from under_siege.record.record import CaseFailedError, Failure, Incident, Pings, Recovery, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expectation import Expectation
 from under_siege.suite.selection import suite_of
@@ -310,7 +310,7 @@ def test_faults_that_do_not_apply_and_faults_that_fail_to_run_get_different_mark
     lacking = result(never)
     lacking.left_out.append(SkippedServer("7_interpreters", "In interpreters", "3.11.7", "needs Python 3.14 or later"))
     for dress in ("table", "markdown", "html"):
-        assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
+        assert ": needs Python 3.14 or later" in " ".join(formatted(lacking, dress).split())
 
 
 def test_the_conclusion_about_one_fault_groups_the_servers_by_mark() -> None:
@@ -336,12 +336,12 @@ def test_every_output_format_shows_a_drill_result() -> None:
     drill = result(*(one for one, _ in MARKS.values()))
     hidden = incident(gap_s=5.0, server="<b>shop</b>")
     drill.incidents.append(hidden)
-    assert "never" in Report(drill).formatted("table")
-    assert "✗!" in Report(drill).formatted("markdown")
-    cells = json.loads(Report(drill).formatted("json"))["cells"]
+    assert "never" in formatted(drill, "table")
+    assert "✗!" in formatted(drill, "markdown")
+    cells = json.loads(formatted(drill, "json"))["cells"]
     assert {"server", "fault", "figures", "mark"} <= cells[0].keys()
-    assert "worker,whole_s" in Report(drill).formatted("csv")
-    page = Report(drill).formatted("html")
+    assert "worker,whole_s" in formatted(drill, "csv")
+    page = formatted(drill, "html")
     assert "<b>shop</b>" not in page
     assert "&lt;b&gt;shop&lt;/b&gt;" in page
     assert page.count("<figure>") == len({one.fault for one in drill.incidents})

@@ -9,7 +9,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import CensoredSamples, Round, together
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:
@@ -82,9 +82,9 @@ def test_unknown_percentiles_are_shown_as_lower_bounds_but_left_empty_in_csv() -
     (case,) = summarize(result).cases
     assert case.response_s.p50 is None
     for dress in ("table", "markdown", "html"):
-        assert "4.00 s" in Report(result).formatted(dress).split("1_x", 1)[1]
-    assert "&gt; 4.00 s" in Report(result).formatted("html")
-    row = list(csv.DictReader(Report(result).formatted("csv").splitlines()))[-1]
+        assert "4.00 s" in formatted(result, dress).split("1_x", 1)[1]
+    assert "&gt; 4.00 s" in formatted(result, "html")
+    row = list(csv.DictReader(formatted(result, "csv").splitlines()))[-1]
     assert (row["server"], row["response_p50_s"]) == ("1_x", "")
 
 

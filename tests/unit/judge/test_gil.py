@@ -6,7 +6,7 @@ import pytest
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 NOTE = "enabled the GIL, although Python 3.14.7t is free-threaded"
 
@@ -21,7 +21,7 @@ def test_an_enabled_gil_is_noted_only_for_a_free_threaded_python(
     python: str, gil: bool | None, noted: bool, format_: str
 ) -> None:
     result = result_of([bare_record(1, python=python), record_of("6_x", 1, python=python, gil=gil)])
-    words = re.sub(r"<[^>]+>", "", Report(result).formatted(format_))  # pages wrap explained terms in tags
+    words = re.sub(r"<[^>]+>", "", formatted(result, format_))  # pages wrap explained terms in tags
     assert (NOTE in " ".join(words.split())) is noted
     assert summarize(result).cases[0].gil is gil
 
@@ -29,5 +29,5 @@ def test_an_enabled_gil_is_noted_only_for_a_free_threaded_python(
 @pytest.mark.usefixtures("undrawn")
 def test_the_note_names_the_module_that_enabled_the_gil() -> None:
     record = record_of("6_x", 1, python="3.14.7t", gil=True, gil_enabled_by="greenlet._greenlet")
-    words = " ".join(Report(result_of([bare_record(1, python="3.14.7t"), record])).formatted("table").split())
+    words = " ".join(formatted(result_of([bare_record(1, python="3.14.7t"), record]), "table").split())
     assert f"the extension module greenlet._greenlet {NOTE}" in words

@@ -20,7 +20,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import taken_by_others
 from under_siege.measure.plan import LIMIT_S
 from under_siege.record.record import Machine
-from under_siege.result_output import Report
+from under_siege.report import formatted
 
 RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
 
@@ -112,7 +112,7 @@ def test_one_round_ranks_nothing_if_other_programs_used_half_of_a_cpu(other: flo
     for record in result.records:
         total_s = record.machine.total_s
         record.machine = Machine(total_s=total_s, busy_s=record.machine.busy_s + other * total_s, steal_s=0, idle_s=0)
-    text = " ".join(Report(result).formatted("table").split())
+    text = " ".join(formatted(result, "table").split())
     assert ("Slower: servers " in text) == is_ranked
     assert ("times as fast" in text) == is_ranked
 
@@ -220,7 +220,7 @@ def test_notes_state_the_size_of_speed_variations_and_steal_time() -> None:
     result = NoisyMachine(2).run(HONEST[:2], rounds=2)
     for record in result.records:
         record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
-    text = " ".join(Report(result).formatted("table").split())
+    text = " ".join(formatted(result, "table").split())
     assert "CPU speed varied by up to 1." in text
     assert "noisy neighbours took up to 12 % of CPU time in 6 of 6 rounds" in text
     assert "ok" in {case.verdict for case in summarize(result).cases}
@@ -229,7 +229,7 @@ def test_notes_state_the_size_of_speed_variations_and_steal_time() -> None:
 def test_fewer_than_1_percent_of_late_pings_in_all_rounds_add_no_note() -> None:
     records = [record for number in (1, 2) for record in (bare_record(number), record_of("1_a", number))]
     records[1].pings.sent_s[0] = records[1].pings.due_s[0] + 0.5  # more than 1 % of the pings of this round
-    assert "of pings at least" not in Report(result_of(records)).formatted("table")
+    assert "of pings at least" not in formatted(result_of(records), "table")
 
 
 def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect() -> None:
@@ -237,7 +237,7 @@ def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect() -> None:
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
     result = result_of(records)
-    assert "the bench sent 1 % of pings at least 50 ms late" in " ".join(Report(result).formatted("table").split())
+    assert "the bench sent 1 % of pings at least 50 ms late" in " ".join(formatted(result, "table").split())
     assert "suspect" not in {case.verdict for case in summarize(result).cases}
 
 

@@ -21,7 +21,7 @@ from under_siege.judge.stopping_rule import wanted
 from under_siege.measure.requirements import with_required
 from under_siege.record.record import Record
 from under_siege.record.result import Required, Result, load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted, view_of
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
 
@@ -151,9 +151,8 @@ def test_a_strict_availability_requirement_is_undecided_after_few_requests_even_
         "availability >= 90%": "met",
     }
     (one, _) = judged(summarize(result))
-    report = Report(result)
-    assert f"{one.more:,} more requests like these would decide it" in " ".join(report.formatted("table").split())
-    assert report.exit_code() == 3
+    assert f"{one.more:,} more requests like these would decide it" in " ".join(formatted(result, "table").split())
+    assert view_of(result).exit_code == 3
 
 
 def test_availability_requirements_of_suspect_cases_are_decided_but_rate_requirements_are_not() -> None:
@@ -166,7 +165,7 @@ def test_failed_cases_miss_all_requirements_and_ping_requirements_are_undecided_
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
     assert outcomes(once, "rate >= 1/s", "ping p99 < 9s") == {"rate >= 1/s": "met", "ping p99 < 9s": "undecided"}
-    assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
+    assert "no interval after one round; use --rounds 2 or more" in formatted(once, "table")
 
 
 def test_requirements_of_a_server_apply_only_to_it_and_no_requirement_applies_to_the_ceiling() -> None:
@@ -174,7 +173,7 @@ def test_requirements_of_a_server_apply_only_to_it_and_no_requirement_applies_to
     result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
     found = judged(summarize(result))
     assert [(one.case.server, one.outcome) for one in found] == [("1_a", "met"), ("3_c", "met"), ("3_c", "missed")]
-    assert Report(result).exit_code() == 1
+    assert view_of(result).exit_code == 1
 
 
 def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, undrawn) -> None:
@@ -183,11 +182,11 @@ def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, und
     save(result, tmp_path / "r.json")
     shown = load(tmp_path / "r.json")
     for dress in ("table", "markdown", "html"):
-        told = Report(shown).formatted(dress)
+        told = formatted(shown, dress)
         assert "missed" in told
         assert "met" in told
-    assert "| rate &gt;= 15/s | **missed** | 1_a | " in Report(shown).formatted("markdown")
-    told = json.loads(Report(shown).formatted("json"))["requirements"]
+    assert "| rate &gt;= 15/s | **missed** | 1_a | " in formatted(shown, "markdown")
+    told = json.loads(formatted(shown, "json"))["requirements"]
     assert [(one["requirement"], one["server"], one["outcome"]) for one in told] == [
         ("rate >= 15/s", "1_a", "missed"),
         ("rate >= 15/s", "3_c", "met"),

@@ -12,7 +12,7 @@ from under_siege.judge.estimates import Estimate, estimates
 from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.record.result import Result, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.run.conclusion import sweep_sentences
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
@@ -129,15 +129,15 @@ def test_sweeps_of_a_single_round_are_not_described() -> None:
 def test_reports_list_the_servers_whose_throughput_still_grows_at_the_highest_value() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
-    text = Report(result).formatted("markdown")
+    text = formatted(result, "markdown")
     assert "throughput of 4_law still grows at 4 workers, the end of the measured range" in text
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_describes_sweeps() -> None:
     for dress in ("table", "markdown", "html"):
-        assert "does not grow beyond 2 workers" in Report(along_workers()).formatted(dress)
-    told = {one["server"]: one for one in json.loads(Report(along_workers()).formatted("json"))["sweeps"]}
+        assert "does not grow beyond 2 workers" in formatted(along_workers(), dress)
+    told = {one["server"]: one for one in json.loads(formatted(along_workers(), "json"))["sweeps"]}
     assert (told["3_wall"]["knee"], told["4_law"]["knee"]) == (2, 8)
     assert told["3_wall"]["scaling"]["fits"] is False
     assert told["3_wall"]["scaling"]["peak"] is None

@@ -9,7 +9,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.record.record import Failure, Machine
-from under_siege.result_output import Report
+from under_siege.report import formatted, view_of
 
 
 def test_an_honest_server_has_the_verdict_ok() -> None:
@@ -303,7 +303,7 @@ def test_a_ceiling_without_a_server_needs_no_proof_of_its_work() -> None:
 def test_flags_call_a_ceiling_without_a_server_the_ceiling(dress: str) -> None:
     records = [record_of("1_a"), bare_record()]
     records[1].tool_unknown, records[1].tool_unknown_lines[:] = 1, ["a line"]
-    text = " ".join(Report(result_of(records)).formatted(dress).split())
+    text = " ".join(formatted(result_of(records), dress).split())
     assert "ceiling: siege printed 1 line in an unknown format" in text
     assert "bare" not in text
 
@@ -331,10 +331,10 @@ def test_response_checks_are_included_in_the_rate() -> None:
 def test_the_worst_verdict_sets_the_exit_code() -> None:
     fine, flawed = record_of("1_x"), record_of("2_x", socket_failures=1)
     failed, unclear = record_of("3_x", failure=Failure("died", "it died")), record_of("4_x", users=6)
-    assert Report(result_of([bare_record(), fine])).exit_code() == 0
-    assert Report(result_of([bare_record(), fine, flawed])).exit_code() == 3
-    assert Report(result_of([bare_record(), fine, unclear])).exit_code() == 3  # the ceiling had only five users
-    assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1
+    assert view_of(result_of([bare_record(), fine])).exit_code == 0
+    assert view_of(result_of([bare_record(), fine, flawed])).exit_code == 3
+    assert view_of(result_of([bare_record(), fine, unclear])).exit_code == 3  # the ceiling had only five users
+    assert view_of(result_of([bare_record(), fine, flawed, failed])).exit_code == 1
 
 
 def test_the_exercises_explain_every_reason_for_a_verdict() -> None:

@@ -1,15 +1,13 @@
 """What `profile` shows of profiles with known stacks."""
 
 import json
-from pathlib import Path
 
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, profile_of
 from simulated_record import result_of
 
-from under_siege.profile.view import figures, view
+from under_siege.profile.view import as_speedscope, figures, view
 from under_siege.record.record import Profile
 from under_siege.record.result import Result
-from under_siege.result_output import Report
 from under_siege.show.formats.table import rendered
 
 
@@ -49,9 +47,8 @@ def test_the_first_flame_graph_on_a_page_is_explained() -> None:
     assert RENDER.place in second.how
 
 
-def test_a_speedscope_file_contains_function_names_and_valid_samples(tmp_path: Path) -> None:
-    Report(result_with(blocked())).write_profiles(tmp_path / "p.speedscope.json")
-    data = json.loads((tmp_path / "p.speedscope.json").read_text())
+def test_a_speedscope_file_contains_function_names_and_valid_samples() -> None:
+    data = json.loads(as_speedscope(result_with(blocked())))
     assert {"report", "render"} <= {frame["name"] for frame in data["shared"]["frames"]}
     (thread,) = data["profiles"]
     assert thread["endValue"] == sum(thread["weights"]) == 100

@@ -18,7 +18,7 @@ from under_siege.judge.verdict_rules import RULES, judge
 from under_siege.measure.start_command import start_of
 from under_siege.record.case import case_of, load_axes
 from under_siege.record.result import MeasuredSuite, Result, load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.formats import rendered
 
 
@@ -79,19 +79,19 @@ def test_cases_of_one_server_are_ranked_separately_and_named_by_axis_values() ->
     assert (two.rank, one.rank, loop.rank) == (1, 2, 2)
     assert (one.parameters, two.parameters, loop.parameters) == ({"workers": 1}, {"workers": 2}, {})
     assert {one.ceiling_per_s for one in (one, two, loop)} == {two.ceiling_per_s}
-    assert Report(result).formatted("table").startswith("Use 4_pool with 2 workers.\n")
-    cases = json.loads(Report(result).formatted("json"))["cases"]
+    assert formatted(result, "table").startswith("Use 4_pool with 2 workers.\n")
+    cases = json.loads(formatted(result, "json"))["cases"]
     assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
 
 
 def test_a_table_shows_one_axis_as_a_column_and_two_axes_as_a_matrix() -> None:
-    table = Report(along()).formatted("table")
+    table = formatted(along(), "table")
     assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # the last column is the number of workers
     assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
-    by_users = Report(along(users=(5, 10))).formatted("table")
+    by_users = formatted(along(users=(5, 10)), "table")
     assert re.search(r"^strategy +5 users +10 users$", by_users, re.MULTILINE)
     assert re.search(r"^4_pool with 2 workers +[\d.]+\* +[\d.]+\*$", by_users, re.MULTILINE)
-    by_python = Report(along(pythons=("3.11.7", "3.14.7"))).formatted("table")
+    by_python = formatted(along(pythons=("3.11.7", "3.14.7")), "table")
     assert re.search(r"^strategy +1 worker +2 workers$", by_python, re.MULTILINE)
     assert re.search(r"^4_pool on 3.14.7 +[\d.]+ +[\d.]+\*$", by_python, re.MULTILINE)
     assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # equal for all numbers of workers
@@ -114,7 +114,7 @@ def routes(**axes: tuple) -> Result:
 def test_routes_are_ranked_against_each_other_only_if_there_is_a_single_server() -> None:
     result = routes()
     assert [case.rank for case in summarize(result).cases] == [2, 1, 2]
-    table = Report(result).formatted("table")
+    table = formatted(result, "table")
     assert table.startswith("Use /report/def.\n")
     assert re.search(r"^→ 1 +shop +/report/def ", table, re.MULTILINE)
     result.records.append(record_of("other", parameters={"path": "/report/def"}))
@@ -122,7 +122,7 @@ def test_routes_are_ranked_against_each_other_only_if_there_is_a_single_server()
 
 
 def test_routes_and_users_are_shown_in_one_table() -> None:
-    table = Report(routes(users=(5, 10))).formatted("table")
+    table = formatted(routes(users=(5, 10)), "table")
     assert re.search(r"^server +5 users +10 users$", table, re.MULTILINE)
     assert re.search(r"^/report/def +[\d.]+\* +[\d.]+\*$", table, re.MULTILINE)
     assert table.count("─\n") == 1
@@ -157,7 +157,7 @@ def test_long_axis_values_are_shortened_to_the_parts_that_differ() -> None:
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("format_", ["table", "markdown", "csv", "json", "html"])
 def test_every_output_format_shows_all_cases(format_: str) -> None:
-    shown = " ".join(Report(along(users=(5, 10), pythons=("3.11.7", "3.14.7"))).formatted(format_).split())
+    shown = " ".join(formatted(along(users=(5, 10), pythons=("3.11.7", "3.14.7")), format_).split())
     for word in ("4_pool", "2_loop", "3.14.7", "10"):
         assert word in shown
 

@@ -23,7 +23,7 @@ from under_siege.compare.view import view
 from under_siege.record.files import decompressed, read_limited
 from under_siege.record.record import Machine, Trace, TracedRequests
 from under_siege.record.result import SCHEMA, BadResultError, Result, load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.formats import rendered
 
 RESULT = TESTS / "data" / "result.json"
@@ -218,7 +218,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
         try:
             result = load(path)
             for output_format in formats:
-                Report(result).formatted(output_format)
+                formatted(result, output_format)
             check_comparable(result, result, anyway=True)
             rendered(view(compare_results(result, result)), "markdown")
         except BadInputError as error:

@@ -17,7 +17,7 @@ from sample_results import result
 from under_siege.judge.ranking import Comparison, summarize, task_cpu_s
 from under_siege.judge.summary import Summary
 from under_siege.record.result import load
-from under_siege.result_output import Report
+from under_siege.report import view_of
 from under_siege.run import chart_headlines
 from under_siege.run.figures import figures
 from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, Chart, config, for_page
@@ -29,7 +29,7 @@ SAMPLE = str(ROOT / "results" / "sample.json.gz")
 @functools.cache
 def pictures(name: str) -> list[Figure]:
     if name in ("capacity", "drill", "profile"):
-        return list(Report(load(ROOT / "results" / f"{name}.json.gz")).view.figures)
+        return list(view_of(load(ROOT / "results" / f"{name}.json.gz")).figures)
     return list(figures(summarize(result(name))))
 
 

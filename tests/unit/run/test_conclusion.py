@@ -12,7 +12,7 @@ from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.case import case_of
 from under_siege.record.result import Required, Result
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 
 ROUNDS = (1, 2, 3)
@@ -102,8 +102,8 @@ def test_reports_begin_with_a_conclusion_that_uses_plain_names() -> None:
         "Slower: servers 2 and 1 (server 3 is 2.0 times as fast).",
     ]
     assert len(answer.facts) + len(answer.remarks) <= 6
-    assert Report(result).formatted("table").startswith("Use a process pool (3_c).")
-    assert Report(result).formatted("markdown").startswith("**Use a process pool (3_c).**")
+    assert formatted(result, "table").startswith("Use a process pool (3_c).")
+    assert formatted(result, "markdown").startswith("**Use a process pool (3_c).**")
 
 
 def test_the_conclusion_states_the_throughput_ratio_of_two_cases() -> None:
@@ -208,7 +208,7 @@ def test_an_unclear_case_with_a_much_higher_but_uncertain_rate_prevents_a_recomm
 def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> None:
     servers = (("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 41.0), ("5_e", 1, 1.0))
     result = with_pings(with_pings(three_rounds(*servers), 0.4, "1_a"), 0.3, "2_b")
-    rows = [line.split() for line in Report(result).formatted("table").split("─\n")[1].splitlines()[:6]]
+    rows = [line.split() for line in formatted(result, "table").split("─\n")[1].splitlines()[:6]]
     assert [row[:3] if row[0] == "→" else row[:2] for row in rows[:4]] == [
         ["→", "1", "3_c"],
         ["2", "5_e"],
@@ -226,7 +226,7 @@ def test_flags_name_cases_by_the_axis_values_that_distinguish_them() -> None:
         record.values["task"] = "digest"
     result.records += more.records
     for dress in ("table", "markdown", "html"):
-        text = " ".join(Report(result).formatted(dress).split())
+        text = " ".join(formatted(result, dress).split())
         assert any(names in text for names in ("3_c (primes), 3_c (digest): ", "3_c (digest), 3_c (primes): "))
 
 
@@ -244,7 +244,7 @@ def test_figures_and_markers_are_never_truncated(width: int) -> None:
     Console(file=page, width=width, color_system=None).print(renderable(view(summarize(result))))
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    whole = Report(result).formatted("table")
+    whole = formatted(result, "table")
     assert page.getvalue().count("*") == whole.count("*")
     assert "…" not in page.getvalue()
     for figure in ("20.0 ± 0.27*", "10.0", "2.0 ms*", "412 ms", "25 MB*", "50 MB"):

@@ -14,7 +14,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.judge.ranking import summarize
 from under_siege.record.record import Failure, Record
 from under_siege.record.result import load, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.columns import columns_for
 from under_siege.show.notes import footnote
 
@@ -48,7 +48,7 @@ def hostile_result():
 
 
 def test_markdown_escapes_malicious_text() -> None:
-    text = Report(hostile_result()).formatted("markdown")
+    text = formatted(hostile_result(), "markdown")
     assert "<script" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     shown = columns_for(summarize(hostile_result()).cases)
@@ -59,7 +59,7 @@ def test_markdown_escapes_malicious_text() -> None:
 
 def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:
     result = hostile_result()
-    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
+    rows = list(csv.DictReader(io.StringIO(formatted(result, "csv"))))
     assert len(rows) == len(result.records)
     assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]
     assert [row["server"] for row in rows if "script" in row["server"]] == ["'" + hostile()] * 3
@@ -67,14 +67,14 @@ def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:
 
 def test_csv_and_json_output_have_the_same_rates() -> None:
     result = load(ROOT / "results" / "sample.json.gz")
-    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
-    for case in json.loads(Report(result).formatted("json"))["cases"]:
+    rows = list(csv.DictReader(io.StringIO(formatted(result, "csv"))))
+    for case in json.loads(formatted(result, "json"))["cases"]:
         rates = [float(row["rate_per_s"]) for row in rows if row["server"] == case["server"]]
         assert sum(rates) / len(rates) == pytest.approx(case["rate_per_s"]["mean"], rel=1e-5)
 
 
 def test_markdown_output_fits_into_a_github_comment() -> None:
-    assert len(Report(load(ROOT / "results" / "sample.json.gz")).formatted("markdown")) < 65_536
+    assert len(formatted(load(ROOT / "results" / "sample.json.gz"), "markdown")) < 65_536
 
 
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
@@ -90,14 +90,14 @@ def test_the_table_markdown_and_html_recommend_the_same_server() -> None:
     first = [case.server for case in summarize(result).cases if case.rank == 1]
     assert "4_async_processexecutor" in first
     for output_format in ("table", "markdown", "html"):
-        text = re.sub(r"<[^>]*>|\\", "", Report(result).formatted(output_format))
+        text = re.sub(r"<[^>]*>|\\", "", formatted(result, output_format))
         assert "Use a thread pool (3_async_threadexecutor)." in text
 
 
 def test_two_line_headings_stay_aligned_next_to_a_long_server_name() -> None:
     broken = 0
     for length in range(10, 110, 4):
-        text = Report(result_of([record_of("x" * length, number) for number in (1, 2)])).formatted("table")
+        text = formatted(result_of([record_of("x" * length, number) for number in (1, 2)]), "table")
         lines = text.splitlines()
         for place, line in enumerate(lines):
             if line.startswith("────") and "p99" in (names := lines[place - 1]):

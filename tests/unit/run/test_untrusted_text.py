@@ -13,7 +13,7 @@ from under_siege.compare.view import view
 from under_siege.formatting import legible
 from under_siege.record.record import Failure, Pings, Trace, TracedRequests
 from under_siege.record.result import load, made_legible, save
-from under_siege.result_output import Report
+from under_siege.report import formatted
 from under_siege.show.formats import rendered
 from under_siege.suite.strategies import read_strategy
 
@@ -46,13 +46,13 @@ def hostile_result(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("format_", ["table", "timeline", "markdown", "csv", "json"])
 def test_reports_contain_no_invisible_characters(format_: str, hostile_result: Path) -> None:
-    shown = Report(load(hostile_result)).formatted(format_)
+    shown = formatted(load(hostile_result), format_)
     assert "\ufffd" in shown
     assert hidden(shown) == set()
 
 
 def test_pages_contain_no_invisible_characters(hostile_result: Path) -> None:
-    page = Report(load(hostile_result)).formatted("html")
+    page = formatted(load(hostile_result), "html")
     assert page.count("<svg") >= 4
     assert hidden(page) <= {"\xad"}  # the page's own soft hyphen in a heading
 

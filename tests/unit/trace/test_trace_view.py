@@ -14,9 +14,10 @@ from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one,
 from under_siege.load.http_client import HttpResponse
 from under_siege.record.record import Pings, Trace, TracedRequests
 from under_siege.record.result import Result, load, save
-from under_siege.result_output import Report
+from under_siege.show.chart_file import write_chart
 from under_siege.show.formats.table import renderable, rendered
 from under_siege.show.progress_bar import ProgressBar
+from under_siege.trace.command import show_steps
 from under_siege.trace.timeline import other_work
 from under_siege.trace.trace_run import RequestTracer, assumed_span, reported_spans
 from under_siege.trace.view import figure, view
@@ -88,7 +89,7 @@ def test_requests_without_reported_task_times_are_dotted_lines_with_an_explanati
 def test_trace_with_step_prints_all_requests_if_stdout_is_not_a_terminal(
     side_by_side: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Report(result_with(one_by_one(1.0), by_two(0.0))).show_traces(None, side_by_side=side_by_side, step=True)
+    show_steps(result_with(one_by_one(1.0), by_two(0.0)), side_by_side=side_by_side)
     shown = capsys.readouterr().out
     assert shown.count("Request 8 waited ") == 2
     first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
@@ -99,7 +100,8 @@ def test_trace_with_step_prints_all_requests_if_stdout_is_not_a_terminal(
 @pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".html", b"<!doctype html>")])
 def test_the_file_suffix_determines_the_format_of_a_chart(suffix: str, begins: bytes, tmp_path: Path) -> None:
     out = tmp_path / f"picture{suffix}"
-    Report(result_with(one_by_one(1.0), by_two(0.0))).show_traces(out, side_by_side=True)
+    result = result_with(one_by_one(1.0), by_two(0.0))
+    write_chart(result, view(result, side_by_side=True), "timeline", out)
     assert out.read_bytes().startswith(begins)
 
 

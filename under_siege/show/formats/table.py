@@ -28,18 +28,26 @@ STYLES = {
 
 def rendered(view: View) -> str:
     """Return the view as plain text."""
-    output = io.StringIO()
-    Console(file=output, width=WIDTH, color_system=None).print(renderable(view))
-    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+    return _plain(renderable(view))
 
 
 def show(view: View) -> None:
     """Print the view in colour and at the terminal's width, or as plain text if stdout is not a terminal."""
+    show_renderable(renderable(view))
+
+
+def show_renderable(shown: RenderableType) -> None:
     console = Console()
     if console.is_terminal:
-        console.print(renderable(view))
+        console.print(shown)
     else:
-        print(rendered(view))  # noqa: T201
+        print(_plain(shown))  # noqa: T201
+
+
+def _plain(shown: RenderableType) -> str:
+    output = io.StringIO()
+    Console(file=output, width=WIDTH, color_system=None).print(shown)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
 def renderable(view: View) -> RenderableType:

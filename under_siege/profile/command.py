@@ -1,25 +1,18 @@
 """Provide the command `bench.py profile`: show which lines block each server under load."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from under_siege.cli_options import FILE, Duration, target_options, writable
-from under_siege.paths import USERS
+from under_siege.cli_options import FILE, Duration, command_line, exit_with, target_options, users_option, writable
 
 if TYPE_CHECKING:
     from under_siege.suite.generated_suite import TargetOptions
 
 
 @click.command()
-@click.option(
-    "--users",
-    type=click.IntRange(1),
-    multiple=True,
-    help=f"Concurrent users; {USERS} unless a suite sets it.",
-)
+@users_option
 @click.option("--time", "time_s", type=Duration(), default="20s", help="How long to sample each server.")
 @target_options
 @click.option(
@@ -43,7 +36,10 @@ def profile(
     """
     from under_siege.measure.plan import make_plan
     from under_siege.profile.profile_run import profile_servers
-    from under_siege.result_output import Report, check_suffix, show
+    from under_siege.profile.view import SPEEDSCOPE, as_speedscope, view
+    from under_siege.record.files import write_atomically
+    from under_siege.show.chart_file import check_suffix, write_chart
+    from under_siege.show.formats.table import show
     from under_siege.show.progress_bar import ProgressBar
     from under_siege.suite.selection import suite_of
 
@@ -51,9 +47,13 @@ def profile(
         check_suffix(writable(out))
     plan = make_plan(suite_of(servers, target), axes, time_s=time_s, rounds=0)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = profile_servers(plan, time_s, progress, [Path(sys.argv[0]).name, *sys.argv[1:]])
+        result, stopped_by = profile_servers(plan, time_s, progress, command_line())
+    profiled = view(result)
     if result.profiles:
-        show(Report(result).for_terminal("profile"))
-        if out is not None:
-            Report(result).write_profiles(out)
-    sys.exit(128 + stopped_by if stopped_by else int(any(profile.failure for profile in result.profiles)))
+        show(profiled)
+    if result.profiles and out is not None:
+        if out.name.endswith(SPEEDSCOPE):
+            write_atomically(out, as_speedscope(result))
+        else:
+            write_chart(result, profiled, "profile", out)
+    exit_with(profiled.exit_code, stopped_by)
