@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from under_siege.judge.cpu_speed_over_time import speeds_of
 from under_siege.judge.goal import Goal, goal
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import other_work
 from under_siege.record.record import RateStep
 
 Floats = NDArray[np.float64]
 
-_PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE = 0.1  # delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored
 CPU_BOUND = 0.5  # minimum CPU time of a CPU-bound task, as a share of the response time of the idle server
 AWAKE = 0.9  # share of a CPU; if the load generator uses or waits for more, the step is ignored
@@ -38,8 +38,8 @@ OUTCOMES = {
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
     """Return `response` or `ping` (an empty string if the goal does not limit a percentile), and the percentile."""
-    kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
-    return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
+    percent = METRICS[goal.figure].percent
+    return (goal.figure.partition("_")[0], percent) if percent else ("", 100.0)
 
 
 class StepMetrics:
