@@ -30,6 +30,7 @@ from under_siege.host.managed_process import offspring
 from under_siege.host.system_packages import unmet
 from under_siege.judge.summary import Summary
 from under_siege.show import html_page
+from under_siege.show.view import Figure
 from under_siege.suite.strategies import read_strategy
 
 pytest_plugins = ("rerun",)
@@ -289,7 +290,7 @@ def each_kind_drawn_once() -> Iterator[None]:
     """Draw each kind of chart only once and reuse it for all tasks, to save time."""
     figure, drawn = html_page.drawn, {}
 
-    def first_of_its_kind(chart: html_page.Picture) -> html_page.PageFigure:
+    def first_of_its_kind(chart: Figure) -> html_page.PageFigure:
         if chart.name not in drawn:
             drawn[chart.name] = figure(chart)
         texts = {name: getattr(chart, name) for name in ("title", "headline", "how", "conditions")}

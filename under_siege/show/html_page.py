@@ -12,12 +12,10 @@ from markupsafe import Markup, escape
 
 from under_siege.formatting import unbroken
 from under_siege.judge.metrics import METRICS
-from under_siege.record.result import Result
 from under_siege.show.charts import PAGE, PHONE, for_page
 from under_siege.show.view import Figure
 
 HERE = Path(__file__).parent
-Picture = Figure
 
 
 def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
@@ -30,18 +28,6 @@ def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
     return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (our own CSS)
-
-
-def page(name: str, result: Result, **values: Any) -> str:
-    """Render a page about a result; its template also gets the glossary, start time, command and machine."""
-    return rendered(
-        name,
-        explained=Explained(),
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
-        command=" ".join(result.command),
-        machine=result.environment,
-        **values,
-    )
 
 
 @cache
@@ -129,18 +115,6 @@ class PageFigure:
     alternative: str
     wide: Markup
     narrow: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Charts under one heading."""
-
-    title: str
-    pictures: list[Figure]
-
-    @property
-    def figures(self) -> list[PageFigure]:
-        return [drawn(picture) for picture in self.pictures if picture.on_page]
 
 
 def drawn(picture: Figure) -> PageFigure:
