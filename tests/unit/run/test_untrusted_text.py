@@ -15,6 +15,7 @@ from under_siege.record.record import Failure, Pings, Trace, TracedRequests
 from under_siege.record.result import load, made_legible, save
 from under_siege.report import formatted
 from under_siege.show.formats import rendered
+from under_siege.show.view import Cell, Column, Row, Table, View
 from under_siege.suite.strategies import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
@@ -109,3 +110,10 @@ def test_the_output_of_try_contains_no_invisible_characters(run_cli) -> None:
     ran = run_cli("try", "\x1b\u202e:f")
     assert ran.returncode == 2
     assert hidden(ran.stdout + ran.stderr) == set()
+
+
+def test_brackets_in_headings_are_not_read_as_markup() -> None:
+    columns = [Column("[red]server", is_text=True), Column("[/bold]")]
+    assert "[red]server  [/bold]" in rendered(
+        View("", tables=[Table("t", "", columns, [Row([Cell("one"), Cell("1")])])])
+    )

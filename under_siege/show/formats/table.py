@@ -131,9 +131,11 @@ class _Grid:
         part = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, self._table.gap, 0, 0))
         for index in self._texts:
             heading = self._table.columns[index].in_terminal or self._table.columns[index].name
-            part.add_column(heading, no_wrap=bool(figures), overflow="ellipsis" if figures else "fold")
+            part.add_column(Text(heading), no_wrap=bool(figures), overflow="ellipsis" if figures else "fold")
         for place, index in enumerate(figures):
-            part.add_column(_heading(self._table.columns[index], is_first=not place), justify="right", no_wrap=True)
+            part.add_column(
+                Text(_heading(self._table.columns[index], is_first=not place)), justify="right", no_wrap=True
+            )
         for row in self._table.rows:
             part.add_row(*(self._cell(row, index) for index in [*self._texts, *figures]))
             if self._table.is_spaced:
