@@ -38,6 +38,7 @@ def test_run_benchmark_fails_if_many_requests_fail() -> None:
     assert shown.returncode == 1
     assert re.search(r"run_benchmark.sh: \d+ of \d+ requests failed", shown.stderr)
     with serving(by_name["4_async_processexecutor"]) as served:
+        served.request("/")  # starts the processes of the pool
         shown = call(f"127.0.0.1:{served.port}", USERS="9", DURATION="2S")
     assert (shown.returncode, "requests failed" in shown.stderr) == (0, False)
 
