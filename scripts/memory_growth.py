@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.workers import usable_cpus
 from under_siege import formatting
+from under_siege.drill.clients import REFUSED, Users
 from under_siege.drill.drill_run import drill_plan
 from under_siege.drill.fault import CONTROL
-from under_siege.drill.fault_context import FaultContext, warm_server
-from under_siege.drill.users import REFUSED, Users
+from under_siege.drill.loaded_server import FaultContext, warm_server
 from under_siege.host.interpreter import interpreter
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
@@ -35,7 +35,7 @@ from under_siege.measure.plan import Plan
 from under_siege.paths import PACKAGE
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Incident, Requests
-from under_siege.suite.expectation import try_task
+from under_siege.suite.expected_response import try_task
 from under_siege.suite.selection import suite_of
 
 CPU_S = 0.0005

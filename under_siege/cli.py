@@ -93,7 +93,7 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 
     APP is the application as module:name, such as shop.main:app.
     """
-    from under_siege.suite.generated_suite import TargetOptions, generated_suite
+    from under_siege.suite.suite_from_application import TargetOptions, generated_suite
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")

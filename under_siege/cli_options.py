@@ -21,10 +21,10 @@ from common.task import BUILTIN_TASKS
 from under_siege.formatting import legible
 from under_siege.paths import IS_INSTALLED, PROGRAM, USERS
 from under_siege.record.files import check_writable, is_pipe
-from under_siege.record.secrets import masked
+from under_siege.secrets import masked
 
 if TYPE_CHECKING:
-    from under_siege.suite.generated_suite import TargetOptions
+    from under_siege.suite.suite_from_application import TargetOptions
 
 FILE = click.Path(path_type=Path)
 COMMANDS = {  # the groups in --help
@@ -219,7 +219,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_target_options(
         *, ping: str, path: str, headers: tuple[str, ...], keep_environment: bool, ready_within: str, **rest: Any
     ) -> None:
-        from under_siege.suite.generated_suite import TargetOptions  # loads packages that --help does not need
+        from under_siege.suite.suite_from_application import TargetOptions  # loads packages that --help does not need
 
         tell = _ignored if rest.get("quiet") else print_error
         target = TargetOptions(ping, path, headers, rest["python"], keep_environment, ready_within, tell)

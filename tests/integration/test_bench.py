@@ -20,8 +20,8 @@ from under_siege.measure import case_run, load_run
 from under_siege.measure.plan import say_how_long
 from under_siege.measure.session import run_plan
 from under_siege.record.result import load
-from under_siege.suite import expectation
-from under_siege.suite.expectation import Expectation
+from under_siege.suite import expected_response
+from under_siege.suite.expected_response import Expectation
 
 
 def test_list_shows_every_strategy_with_its_title(run_cli) -> None:
@@ -145,9 +145,9 @@ def test_a_missing_siege_is_reported_with_its_install_command(run_cli, tmp_path,
 
 def test_a_hanging_task_times_out_when_it_is_tried_before_the_run(bench, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
-    monkeypatch.setattr(expectation, "LIMIT_S", 1.0)
+    monkeypatch.setattr(expected_response, "LIMIT_S", 1.0)
     with pytest.raises(BadInputError, match="did not end within 1 s"):
-        asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
+        asyncio.run(expected_response.try_task("sample_tasks:half_a_minute", interpreter()))
 
 
 def test_help_is_shown_without_importing_third_party_packages_or_asyncio() -> None:

@@ -11,7 +11,7 @@ from under_siege.record.record import Machine, Ports, Record
 from under_siege.record.result import load, save
 from under_siege.report import formatted
 from under_siege.show.notes import notes
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 
 def message_of(record: Record) -> str:

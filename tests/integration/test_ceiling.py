@@ -23,7 +23,7 @@ from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
 from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 OTHER_PROCESSES = 5  # without users: supervisor, main process, forkserver, resource tracker and checker
 NO_LIMIT_S = 1000.0

@@ -8,7 +8,7 @@ import pytest
 from conftest import TESTS
 
 from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.drill.fault_outcomes import FaultOutcome, fault_outcomes
+from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
 from under_siege.record.result import load
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]

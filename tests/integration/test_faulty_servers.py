@@ -15,7 +15,7 @@ from under_siege.host.services import Services
 from under_siege.measure import case_run
 from under_siege.measure.plan import Length, new_record
 from under_siege.paths import HOST
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 NAMES = (
     "answers_wrongly",

@@ -11,7 +11,7 @@ from plans import plan_of
 
 from under_siege.host.interpreter import interpreter
 from under_siege.record.result import load
-from under_siege.suite.expectation import try_task
+from under_siege.suite.expected_response import try_task
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
 

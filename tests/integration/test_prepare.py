@@ -24,7 +24,7 @@ from under_siege.measure.plan import EnvironmentKey, Plan, make_plan
 from under_siege.measure.prepare import ask_for_references, prepared
 from under_siege.record.record import CaseFailedError
 from under_siege.show.notes import notes
-from under_siege.suite.expectation import Expectation, Files
+from under_siege.suite.expected_response import Expectation, Files
 from under_siege.suite.suite_file import read_suite
 
 

@@ -29,7 +29,7 @@ from under_siege.measure.server import running as server_running
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import Result
 from under_siege.report import formatted
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import suite_of
 
 SHOP = TESTS / "suites" / "shop"

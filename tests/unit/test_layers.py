@@ -24,7 +24,7 @@ JUDGES = ("record", "judge", "show", "compare")  # these packages only read resu
 
 # Each layer may import only itself and the layers above it in this list.
 LAYERS = [
-    "paths formatting",
+    "paths formatting secrets",
     "record",
     "load",
     "host",

@@ -25,7 +25,7 @@ from under_siege.paths import USERS
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
 from under_siege.record.result import Result
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import CAPACITY, refuse_unsupported
 from under_siege.suite.suite import Suite
 

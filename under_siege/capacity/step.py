@@ -32,7 +32,7 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
 from under_siege.paths import script
 from under_siege.record.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 Floats = NDArray[np.float64]
 

@@ -3,9 +3,9 @@
 import asyncio
 import time
 
+from under_siege.drill.clients import LATE, LOST, REFUSED, WRONG
 from under_siege.drill.fault import NEVER, NEVER_S
-from under_siege.drill.fault_context import FaultContext, quick_s
-from under_siege.drill.users import LATE, LOST, REFUSED, WRONG
+from under_siege.drill.loaded_server import FaultContext, quick_s
 from under_siege.host.managed_process import until
 
 AFTER_S = 0.6  # duration of the load after a permanent fault

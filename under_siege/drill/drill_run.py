@@ -9,8 +9,8 @@ from pathlib import Path
 
 from common.errors import one_line
 from under_siege.drill.fault import CONTROL, Fault, Need
-from under_siege.drill.fault_context import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.drill.faults import FAULTS
+from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.host.services import Services
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
@@ -18,7 +18,7 @@ from under_siege.paths import PACKAGE, environment_variable
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, Incident
 from under_siege.record.result import Result
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import DRILL, refuse_unsupported
 from under_siege.suite.suite import Suite
 

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from under_siege.drill.fault_context import FaultContext
 from under_siege.drill.incident_metrics import Figures
+from under_siege.drill.loaded_server import FaultContext
 from under_siege.record.record import Incident
 
 CONTROL = "none"

@@ -7,10 +7,10 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from under_siege.drill.clients import WRONG
 from under_siege.drill.fault import NEVER, Need
-from under_siege.drill.fault_context import FaultContext
+from under_siege.drill.loaded_server import FaultContext
 from under_siege.drill.process_faults import kill_busiest
-from under_siege.drill.users import WRONG
 from under_siege.host.managed_process import until
 from under_siege.record.record import CaseFailedError
 

@@ -7,9 +7,9 @@ import time
 
 import psutil
 
+from under_siege.drill.clients import REFUSED
 from under_siege.drill.fault import NEVER_S
-from under_siege.drill.fault_context import USERS, FaultContext
-from under_siege.drill.users import REFUSED
+from under_siege.drill.loaded_server import USERS, FaultContext
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
 

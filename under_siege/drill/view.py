@@ -8,8 +8,8 @@ from typing import Any
 
 from under_siege.drill.charts import drill_chart
 from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.drill.fault_outcomes import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.drill.faults import FAULTS, NO_FIGURE
+from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.formatting import capitalized, listed
 from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
 from under_siege.record.record import Incident

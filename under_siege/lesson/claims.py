@@ -14,7 +14,7 @@ import numpy as np
 
 from under_siege import formatting
 from under_siege.capacity.estimate import Capacity, capacities_of
-from under_siege.drill.fault_outcomes import fault_outcomes
+from under_siege.drill.outcome_summary import fault_outcomes
 from under_siege.judge.estimates import ACCURACY, Estimate, estimates, ratio
 from under_siege.judge.goal import Goal, in_table, parsed
 from under_siege.judge.metrics import METRICS

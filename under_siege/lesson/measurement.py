@@ -26,7 +26,7 @@ from under_siege.paths import PROGRAM, ROOT
 from under_siege.record.case import Case, Value
 from under_siege.record.result import Result, save
 from under_siege.show.progress_bar import ProgressBar
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import suite_of
 from under_siege.trace.trace_run import RequestTracer, trace_servers
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.record.secrets import is_secret
+from under_siege.secrets import is_secret
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
 TIMEOUT_S = 30  # timeout of a response, in addition to the duration of the burst

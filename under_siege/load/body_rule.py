@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from under_siege.record.secrets import MASK, is_secret_name, masked
+from under_siege.secrets import MASK, is_secret_name, masked
 
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
 _MOST_SHOWN = 60  # maximum length of a value in a message

@@ -15,7 +15,7 @@ from common.errors import one_line
 from under_siege.formatting import legible
 from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
-from under_siege.record.secrets import masked
+from under_siege.secrets import masked
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from under_siege.load.request import Request
 from under_siege.load.tool import Driver, LoadSpec
-from under_siege.record.secrets import is_secret
+from under_siege.secrets import is_secret
 
 Headers = tuple[tuple[str, str], ...]
 # siege gets its own settings and home directory, because the user's siege.conf could override any default.

@@ -44,7 +44,7 @@ from under_siege.measure.start_command import suite_command
 from under_siege.measure.warm_up import IN_A_ROW, RequestReplays, last_pong, verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
-from under_siege.suite.expectation import Expectation, Expectations, Files
+from under_siege.suite.expected_response import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]

@@ -38,7 +38,7 @@ from under_siege.measure.plan import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, append_row
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests

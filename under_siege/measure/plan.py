@@ -29,7 +29,7 @@ from under_siege.measure.requirements import check_requirements
 from under_siege.record.case import REVISION, Case, Value, case_of
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
-from under_siege.suite.expectation import Expectation, Expectations
+from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.strategies import all_strategies
 from under_siege.suite.suite import Suite, Target
 

@@ -24,7 +24,7 @@ from under_siege.measure.start_command import Start, missing_library, prepare_co
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
-from under_siege.suite.expectation import Expectation, Expectations, Files, Mix, Work, try_task
+from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, try_task
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts

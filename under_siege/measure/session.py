@@ -38,7 +38,7 @@ from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
 from under_siege.record.record import Incident, Profile, RateStep, Record, Trace
 from under_siege.record.result import MeasuredSuite, Result, made_legible, save
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import Suite
 
 LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file names take about 30

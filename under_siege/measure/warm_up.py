@@ -25,7 +25,7 @@ from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 BATCHES = 10
 LONG_S = 1.0

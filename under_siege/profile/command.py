@@ -8,7 +8,7 @@ import click
 from under_siege.cli_options import FILE, Duration, command_line, exit_with, target_options, users_option, writable
 
 if TYPE_CHECKING:
-    from under_siege.suite.generated_suite import TargetOptions
+    from under_siege.suite.suite_from_application import TargetOptions
 
 
 @click.command()

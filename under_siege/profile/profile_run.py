@@ -21,12 +21,12 @@ from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.session import run_plan
 from under_siege.measure.warm_up import RequestReplays, warm_up
-from under_siege.profile.endpoint import endpoint_of
+from under_siege.profile.route_handler import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Profile, append_row
 from under_siege.record.result import Result
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import Kind
 
 TIME_S = 20.0

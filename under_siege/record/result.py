@@ -27,7 +27,7 @@ from under_siege.record.record import (
     Record,
     Trace,
 )
-from under_siege.record.secrets import masked, without_variables
+from under_siege.secrets import masked, without_variables
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from under_siege import formatting
 from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
-from under_siege.record.secrets import masked
+from under_siege.secrets import masked
 
 
 class ProgressBar:

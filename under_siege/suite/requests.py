@@ -25,7 +25,7 @@ from under_siege.load.request import (
 )
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
-from under_siege.record.secrets import expanded_file, expanded_header, expanded_json
+from under_siege.secrets import expanded_file, expanded_header, expanded_json
 from under_siege.suite.keys import (
     PATH,
     TIME,

@@ -10,12 +10,12 @@ from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.suite.application import is_application
-from under_siege.suite.generated_suite import TargetOptions, suite_of_application
 from under_siege.suite.keys import address, path_of, ping_path
 from under_siege.suite.requests import headers_of
 from under_siege.suite.strategies import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
+from under_siege.suite.suite_from_application import TargetOptions, suite_of_application
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
 _OWN_LOAD = (CAPACITY, DRILL, TRACE)  # commands that send requests without a load tool

@@ -9,7 +9,7 @@ from under_siege.cli_options import FILE, TRACED_REQUESTS, command_line, exit_wi
 
 if TYPE_CHECKING:
     from under_siege.record.result import Result
-    from under_siege.suite.generated_suite import TargetOptions
+    from under_siege.suite.suite_from_application import TargetOptions
 
 
 @click.command()

@@ -24,7 +24,7 @@ from under_siege.measure.warm_up import verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import LONGEST_S, CaseFailedError, Failure, Trace
 from under_siege.record.result import Result
-from under_siege.suite.expectation import Expectations
+from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import SERVICES
 from under_siege.trace.timeline import is_crowded
 

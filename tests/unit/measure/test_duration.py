@@ -4,7 +4,7 @@ import plans
 import pytest
 
 from under_siege.measure.plan import LEAST_S, Length, Plan, in_words, run_length_s, say_how_long
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
 

@@ -11,7 +11,7 @@ from under_siege.load.http_client import HttpResponse
 from under_siege.measure import warm_up
 from under_siege.measure.plan import new_record
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 TASK_S = 10.0
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from common.errors import BadInputError
-from under_siege.record.secrets import expanded, expanded_file, expanded_header, expanded_json, is_secret, masked
+from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, is_secret, masked
 
 VALUE = 'n0t/f0r "anyone"'
 

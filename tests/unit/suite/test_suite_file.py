@@ -18,9 +18,9 @@ from under_siege.load.request import Ping
 from under_siege.measure.plan import make_plan
 from under_siege.measure.start_command import start_of
 from under_siege.suite import keys, suite_file
-from under_siege.suite.generated_suite import TargetOptions
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
+from under_siege.suite.suite_from_application import TargetOptions
 
 SERVER = '[servers.one]\ncommand = "serve {port}"\n'
 OTHER = '[servers.other]\ncommand = "serve {port}"\n'

@@ -13,7 +13,7 @@ from under_siege.load.http_client import HttpResponse, open_request, read_respon
 from under_siege.load.pings import cancel
 from under_siege.load.request import Request
 from under_siege.record.record import CaseFailedError, Recovery, Requests
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated

@@ -15,17 +15,17 @@ from types import SimpleNamespace
 import pytest
 from simulated_record import result_of
 
-from under_siege.drill import drill_run, fault_context
+from under_siege.drill import drill_run, loaded_server
 from under_siege.drill.drill_run import chains, drill_plan, selected
 from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.drill.fault_outcomes import FaultOutcome, fault_outcomes, figures_of
 from under_siege.drill.faults import FAULTS
+from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes, figures_of
 from under_siege.drill.view import cell, conclusion, view
 from under_siege.record.record import CaseFailedError, Failure, Incident, Pings, Recovery, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
 from under_siege.report import formatted
 from under_siege.show.progress_bar import ProgressBar
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import suite_of
 
 RATE = 40.0  # responses per second
@@ -214,11 +214,11 @@ def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wro
     sent: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fault_context, "RECOVERY_LIMIT_S", 0.2)
+    monkeypatch.setattr(loaded_server, "RECOVERY_LIMIT_S", 0.2)
     users = FakeUsers(itertools.chain(first, itertools.repeat("")), processes)
     server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
     one, count = incident(), 2 if any(processes) else 0
-    context = fault_context.FaultContext(server, None, users, None, warm, count, one)
+    context = loaded_server.FaultContext(server, None, users, None, warm, count, one)
     assert asyncio.run(context.passes_check()) == has_recovered
     assert one.has_recovered == has_recovered
     assert sent is None or len(one.recovery.outcome) == sent
@@ -425,8 +425,8 @@ def test_the_drill_and_the_report_find_the_same_recovery_window(monkeypatch: pyt
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
     one.requests = Requests(times, times, [""] * len(times))
     hundredths = itertools.count(100, 2)
-    running = fault_context.FaultContext(None, None, None, None, None, 0, one)
+    running = loaded_server.FaultContext(None, None, None, None, None, 0, one)
     monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
-    monkeypatch.setattr(fault_context, "LOOK_S", 0.0)
+    monkeypatch.setattr(loaded_server, "LOOK_S", 0.0)
     assert asyncio.run(running.recovers_within(3.0))
     assert figures_of(one)["whole_s"] == pytest.approx(1.003)

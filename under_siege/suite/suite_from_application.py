@@ -21,7 +21,7 @@ from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM
 from under_siege.suite.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
-from under_siege.suite.deployments import Deployment, deployments_of, missing
+from under_siege.suite.application_servers import Deployment, deployments_of, missing
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
@@ -138,7 +138,7 @@ def _text(
     requestable = [route for route in routes if not has_parameters(route[1]) and is_path(route[1])]
     method, path = (requestable or [("GET", "/")])[0]
     listed = [f"{name} {route}".removeprefix("GET ") for name, route in routes[:_LISTED_ROUTES]]
-    template = Path(__file__).with_name("generated_suite.toml.jinja").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("suite_from_application.toml.jinja").read_text(encoding="utf-8")
     text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         app=app,
         program=PROGRAM,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from under_siege.profile.endpoint import endpoint_of
+from under_siege.profile.route_handler import endpoint_of
 
 MAIN = """
 from fastapi import FastAPI

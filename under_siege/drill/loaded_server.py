@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import psutil
 
+from under_siege.drill.clients import Users
 from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
-from under_siege.drill.users import Users
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import client, fetch
@@ -25,7 +25,7 @@ from under_siege.paths import environment_variable
 from under_siege.record.case import Case
 from under_siege.record.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record
 from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
-from under_siege.suite.expectation import Expectation
+from under_siege.suite.expected_response import Expectation
 
 USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
 PING_EVERY_S = 0.025
