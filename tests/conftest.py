@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `--measuring only`, ignore files without measuring tests, because importing them takes time."""
-    if config.getoption("--measuring") == "only" and collection_path.is_file():
+    if config.getoption("--measuring") == "only" and collection_path.suffix == ".py":
         return "mark.measures" not in collection_path.read_text() or None
     return None
 

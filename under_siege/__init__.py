@@ -1,5 +1,7 @@
 """Benchmark concurrency strategies of Python web servers: the package behind `under-siege` and `bench.py`."""
 
+import atexit
+import gc
 import sys
 
 from under_siege.paths import ROOT
@@ -8,3 +10,6 @@ __version__ = "0.1.0"
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # so that this package, like the servers, can import `common`
+
+# Without it, about one process in four crashes when the interpreter ends (https://github.com/msgspec/msgspec/issues/717).
+atexit.register(gc.freeze)

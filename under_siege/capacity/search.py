@@ -81,7 +81,7 @@ def _users_of_next_siege(capacity: Capacity) -> int:
     if not capacity.sieges:
         return USERS
     last, users = capacity.sieges[-1], capacity.sieges[-1].step.closed_users
-    return 0 if capacity.is_saturated or last.is_limited or users >= MOST_USERS else MORE_USERS * users
+    return 0 if capacity.is_saturated or last.is_limited or users >= MOST_USERS else min(MOST_USERS, MORE_USERS * users)
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:

@@ -19,7 +19,7 @@ from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, parse_time_s
-from under_siege.paths import HOST, PROGRAM
+from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.suite.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
 from under_siege.suite.application_servers import Deployment, deployments_of, missing
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
@@ -140,6 +140,7 @@ def _text(
     listed = [f"{name} {route}".removeprefix("GET ") for name, route in routes[:_LISTED_ROUTES]]
     template = Path(__file__).with_name("suite_from_application.toml.jinja").read_text(encoding="utf-8")
     text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+        users=USERS,
         app=app,
         program=PROGRAM,
         file=file,
