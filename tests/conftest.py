@@ -42,6 +42,9 @@ SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem
 LIMIT_S = 30.0
 WAITING = ("--task", "sign_up")  # an I/O-bound task, for runs in which the task does not matter
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell; servers would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="update the expected files instead of comparing with them")
