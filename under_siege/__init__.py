@@ -11,5 +11,5 @@ __version__ = "0.1.0"
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # so that this package, like the servers, can import `common`
 
-# Without it, about one process in four crashes when the interpreter ends (https://github.com/msgspec/msgspec/issues/717).
+# Without this, about one process in four crashes at exit (https://github.com/msgspec/msgspec/issues/717).
 atexit.register(gc.freeze)

@@ -66,9 +66,9 @@ SLIDES = {
     "4:3": Size(640, 480, title_letters=55, subtitle_letters=97),
     "1:1": Size(560, 560, title_letters=48, subtitle_letters=84),
 }
-_MARGIN = 14  # of a file or slide, in pixels
+_MARGIN = 14  # margin of a file or slide, in pixels
 _WIDE = 1.2  # times the height; narrower slides have no columns side by side
-_PNG_WIDTH = 1920  # of a slide, in pixels
+_PNG_WIDTH = 1920  # width of a slide, in pixels
 
 
 def for_page(chart: Chart, size: Size) -> str:

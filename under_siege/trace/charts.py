@@ -10,7 +10,7 @@ from under_siege.trace.timeline_sentences import full_name, heading, summary_lin
 
 _STATES = {"waits for its turn": "var(--wait)", "computes": "var(--work)", "ready, not yet sent": "var(--late)"}
 _WAITING, _COMPUTING, _READY = _STATES
-_LETTERS, _LETTERS_OF_A_SLIDE = 42, 38  # of a line above a timeline
+_LETTERS, _LETTERS_OF_A_SLIDE = 42, 38  # maximum length of a line above a timeline
 _MOST_ON_SLIDE = 4
 _PING_ROWS = 4
 
