@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, SERVERS, SUPPORT, bench_command
@@ -235,3 +236,12 @@ def test_a_load_tool_that_uses_too_much_memory_is_stopped(tmp_path, monkeypatch)
     result, *_ = run_plan(plan, tmp_path / "r.json", RecordingWatcher(), ["bench.py", "run"])
     assert result.records[0].failure.code == "siege_memory"
     assert 'use tool = "wrk" in a suite' in result.records[0].failure.message
+
+
+def test_the_exit_code_is_right_after_a_suite_was_read(tmp_path: Path) -> None:
+    """Without gc.freeze at exit, about one of four processes crashes instead (msgspec issue 717)."""
+    suite = tmp_path / "suite.toml"
+    suite.write_text('[servers.a]\ncommand = "x --port {port}"\n[ping]\nready_within = "2 sek"\n')
+    command = bench_command("trace", str(suite))
+    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(16)]
+    assert {process.wait() for process in started} == {2}
