@@ -11,12 +11,13 @@ PACKAGE = Path(__file__).resolve().parent
 _BUNDLED = PACKAGE / "bundled"  # holds servers, common, lesson and its results if the bench was installed from a wheel
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
-PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # name of the command in messages
+_STARTED = Path(sys.argv[0]).name
+PROGRAM = "under-siege" if IS_INSTALLED or _STARTED == "under-siege" else "bench.py"  # the command in messages
 INVOCATION = (  # command that users can paste, in the form in which they started the program
     PROGRAM
-    if IS_INSTALLED
+    if PROGRAM == "under-siege"
     else shlex.join([sys.orig_argv[0], sys.argv[0]])
-    if Path(sys.argv[0]).name == PROGRAM
+    if _STARTED == PROGRAM
     else f"python {PROGRAM}"
 )
 HOST = "127.0.0.1"
