@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import TESTS
 
-from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.drill.faults import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
 from under_siege.record.result import load
 

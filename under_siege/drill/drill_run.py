@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from common.errors import one_line
-from under_siege.drill.fault import CONTROL, Fault, Need
-from under_siege.drill.faults import FAULTS
+from under_siege.drill.faults import CONTROL, FAULTS, Fault
+from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.host.services import Services
 from under_siege.measure.plan import Plan, ProgressListener, make_plan

@@ -1,9 +1,40 @@
 """List all faults: what each one does, which servers it applies to, and how its outcome is shown and marked."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 from under_siege import formatting
-from under_siege.drill import client_faults, job_faults, process_faults
-from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK, Column, Fault, Need
+from under_siege.drill import injection
 from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
+from under_siege.drill.injection import Need
+from under_siege.drill.loaded_server import FaultContext
+from under_siege.record.record import Incident
+
+CONTROL = "none"
+OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", ""
+
+Column = tuple[str, Callable[[Figures], str]]  # heading of a line in each cell, and the text of this line
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, the servers that it applies to, and functions that measure, show and mark its outcome.
+
+    Variants, such as SIGTERM during short and during long tasks, are separate faults.
+    """
+
+    name: str
+    heading: str
+    description: str
+    columns: tuple[Column, Column]
+    inject: Callable[[FaultContext], Awaitable[None]]
+    mark: Callable[[Figures], str] = lambda _: UNMARKED
+    measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
+    needs: tuple[Need, ...] = ()
+    option: str = ""  # value of --fault that selects the fault; if empty, the name of the fault
+    is_once: bool = False  # whether the fault is injected only in the first round, because its outcome does not vary
+    ends_server: bool = False
+
 
 NO_FIGURE = "–"  # noqa: RUF001 (an en dash, as in a table)
 PING_FINE_S = 0.1  # health checks pass if they are answered within this time
@@ -120,7 +151,7 @@ _ALL = (
         "no fault",
         "no fault",
         (("trans/s", lambda figures: formatting.rate(figures["before_per_s"] or 0.0)), PINGS),
-        process_faults.do_nothing,
+        injection.do_nothing,
         measure=under_load,
         is_once=True,
     ),
@@ -129,7 +160,7 @@ _ALL = (
         "worker killed",
         "SIGKILL to one worker process",
         (("lost", lambda figures: _count(figures["lost"])), ("recovery time", _recovery_time)),
-        process_faults.kill_a_worker,
+        injection.kill_a_worker,
         _mark_worker,
         with_recovery,
         needs=(Need.PROCESS,),
@@ -139,7 +170,7 @@ _ALL = (
         "SIGTERM",
         "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
         (IN_FLIGHT_LOST, ("exit", _exit)),
-        process_faults.stop,
+        injection.stop,
         _mark_stop,
         needs=(Need.PROCESS,),
         ends_server=True,
@@ -149,7 +180,7 @@ _ALL = (
         "SIGTERM, long tasks",
         "SIGTERM while the server runs tasks that take longer than the graceful-shutdown period",
         (IN_FLIGHT_LOST, ("exit", _exit)),
-        process_faults.stop_long,
+        injection.stop_long,
         _mark_stop_long,
         needs=(Need.PROCESS, Need.TASKS),
         option="stop",
@@ -158,17 +189,17 @@ _ALL = (
     ),
     Fault(
         "leave",
-        f"{client_faults.LEAVERS} disconnect",
-        f"{client_faults.LEAVERS} clients disconnect before the response",
+        f"{injection.LEAVERS} disconnect",
+        f"{injection.LEAVERS} clients disconnect before the response",
         (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _seconds(figures["next_s"]))),
-        client_faults.disconnect_clients,
+        injection.disconnect_clients,
         _mark_leave,
         needs=(Need.PROCESS,),
     ),
     Fault(
         "overload",
-        f"{client_faults.FLOOD} at once",
-        f"{client_faults.FLOOD} requests at once",
+        f"{injection.FLOOD} at once",
+        f"{injection.FLOOD} requests at once",
         (
             (
                 "correct/refused/lost",
@@ -178,7 +209,7 @@ _ALL = (
             ),
             ("all done after", lambda figures: _seconds(figures["done_s"])),
         ),
-        client_faults.overload,
+        injection.overload,
         _mark_overload,
     ),
     Fault(
@@ -186,7 +217,7 @@ _ALL = (
         "endless task",
         "one task that never ends",
         (RATE_LEFT, PINGS),
-        client_faults.start_an_endless_task,
+        injection.start_an_endless_task,
         _mark_left,
         under_load,
         needs=(Need.TASKS,),
@@ -194,19 +225,19 @@ _ALL = (
     ),
     Fault(
         "slow",
-        f"{client_faults.SLOW_CONNECTIONS} slow connections",
-        f"{client_faults.SLOW_CONNECTIONS} connections that send an incomplete request and stay open",
+        f"{injection.SLOW_CONNECTIONS} slow connections",
+        f"{injection.SLOW_CONNECTIONS} connections that send an incomplete request and stay open",
         (RATE_LEFT, PINGS),
-        client_faults.send_incomplete_requests,
+        injection.send_incomplete_requests,
         _mark_left,
         under_load,
     ),
     Fault(
         "jobs_worker",
         "jobs, worker killed",
-        f"{job_faults.JOBS} jobs are posted, then one worker process gets SIGKILL",
+        f"{injection.JOBS} jobs are posted, then one worker process gets SIGKILL",
         (NEVER_ANSWERED, LAST_RESULT),
-        job_faults.kill_a_worker,
+        injection.kill_a_worker_with_jobs,
         _mark_jobs,
         needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
         option="worker",
@@ -215,9 +246,9 @@ _ALL = (
     Fault(
         "jobs_server",
         "jobs, server killed",
-        f"{job_faults.JOBS} jobs are posted, then the server gets SIGKILL and is restarted",
+        f"{injection.JOBS} jobs are posted, then the server gets SIGKILL and is restarted",
         (NEVER_ANSWERED, LAST_RESULT),
-        job_faults.kill_the_server,
+        injection.kill_the_server_with_jobs,
         _mark_jobs,
         needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
         option="server",

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED
-from under_siege.drill.faults import FAULTS
+from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK, UNMARKED
 from under_siege.drill.incident_metrics import Figures
+from under_siege.drill.injection import NEVER
 from under_siege.record.case import Case
 from under_siege.record.record import FAILED_OUTCOMES, Incident
 

@@ -2,18 +2,19 @@
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from under_siege.drill.charts import drill_chart
-from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.drill.faults import FAULTS, NO_FIGURE
+from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, NO_FIGURE, OK
+from under_siege.drill.incident_metrics import answered_at_s
 from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.formatting import capitalized, listed
 from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
 from under_siege.record.record import Incident
 from under_siege.record.result import Result, SkippedServer
+from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 
@@ -21,6 +22,8 @@ MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NO_FIGURE} not applicable"
 TONES = {HURT: Tone.WARNING, DEAD: Tone.BAD, HIDDEN: Tone.WORST}
 WIDEST_NAME = 23  # in columns of a terminal; longer names are wrapped, because rows have several lines anyway
+_BIN_S = 0.1  # width of a bar in seconds
+_TALLEST_PING_S = 1.0  # pings that take at least this long are drawn as tall as their row
 MOST_TIMELINES = 30  # maximum number of servers in one chart
 MOST_ON_SLIDE = 12
 
@@ -213,3 +216,51 @@ def _name(outcome: FaultOutcome, *details: str) -> str:
 
 def _name_and_fault(outcome: FaultOutcome) -> str:
     return _name(outcome, FAULTS[outcome.fault].heading)
+
+
+def drill_chart(incidents: Sequence[Incident], columns: int = 1) -> Chart:
+    """Chart the responses and pings of each incident over time, and the time of the fault as a vertical line."""
+    every = [
+        {"row": _row_name(incident), "at_s": 0.0} for incident in incidents
+    ]  # even one without responses and pings
+    rows = [*every, *(row for incident in incidents for row in (*_responses(incident), *_pings(incident)))]
+    x = quantity("at_s", title="seconds since the fault", axis={"grid": False}, scale={"nice": False})
+    y = quantity("share", title=None, axis=None, scale={"domain": [0, 1]})
+    bar = {"x": x, "x2": {"field": "to_s"}, "y": y, "y2": {"datum": 0}}
+    ping = {"x": x, "y": {**y, "field": "height"}, "y2": {"datum": 0}}
+    layers = [
+        {"transform": [{"filter": "isValid(datum.share)"}], **layer("rect", "wait", bar)},
+        {"transform": [{"filter": "isValid(datum.height)"}], **layer("rule", "ping", ping)},
+        {"data": {"values": [{"at_s": 0}]}, **layer("rule", "limit", {"x": x})},
+    ]
+    return {
+        "data": {"values": rows},
+        "facet": kind("row", sort=list(dict.fromkeys(map(_row_name, incidents)))),
+        "columns": columns,
+        "spacing": {"row": 4, "column": 20},
+        "spec": {"width": "container", "height": 36, "layer": layers},
+    }
+
+
+def _responses(incident: Incident) -> Rows:
+    """Return the rate of correct responses, as a share of its maximum."""
+    bins = Counter(int(ended_s / _BIN_S) for ended_s in answered_at_s(incident))
+    starts_s = {number: number * _BIN_S - (incident.fault_at_s or 0.0) for number in bins}
+    return [
+        {"row": _row_name(incident), "at_s": starts_s[number], "to_s": starts_s[number] + _BIN_S}
+        | {"share": count / max(bins.values())}
+        for number, count in bins.items()
+    ]
+
+
+def _pings(incident: Incident) -> Rows:
+    columns = (incident.pings.due_s, incident.pings.waited_s, incident.pings.problem)
+    return [
+        {"row": _row_name(incident), "at_s": due_s - (incident.fault_at_s or 0.0)}
+        | {"height": 1.0 if problem else min(1.0, max(0.03, waited_s / _TALLEST_PING_S))}
+        for due_s, waited_s, problem in zip(*columns, strict=True)
+    ]
+
+
+def _row_name(incident: Incident) -> str:
+    return in_brief(incident.server, incident.server, incident.title)

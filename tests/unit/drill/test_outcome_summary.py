@@ -17,8 +17,7 @@ from simulated_record import result_of
 
 from under_siege.drill import drill_run, loaded_server
 from under_siege.drill.drill_run import chains, drill_plan, selected
-from under_siege.drill.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.drill.faults import FAULTS
+from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes, figures_of
 from under_siege.drill.view import cell, conclusion, view
 from under_siege.record.record import CaseFailedError, Failure, Incident, Pings, Recovery, Requests

@@ -1,0 +1,308 @@
+"""Inject faults: kill processes, disconnect clients, flood the server, and poll for accepted jobs afterwards."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Coroutine, Iterable
+from enum import StrEnum
+from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import psutil
+
+from under_siege.drill.clients import LATE, LOST, REFUSED, WRONG
+from under_siege.drill.loaded_server import USERS, FaultContext, quick_s
+from under_siege.host.managed_process import GRACE_S, until
+from under_siege.host.resource_usage import used_cpu_s
+from under_siege.record.record import CaseFailedError
+
+NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
+NEVER_S = 5.0  # a server that takes longer than this to recover counts as never recovered
+CONTROL_S = 0.6  # duration of the control's load after the time at which a fault would be injected
+BUSY_S = 0.15  # how long to watch processes to find the busiest one
+ONLY_ONE = "it has only one process"
+STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
+
+
+class Need(StrEnum):
+    """What a fault needs. The value says why the fault does not apply to a server that lacks it."""
+
+    PROCESS = "the bench did not start it"
+    TASKS = "it does not run the built-in tasks"
+    JOBS = "it accepts no jobs"
+
+
+async def do_nothing(context: FaultContext) -> None:
+    """Run the load without a fault, as a control."""
+    async with context.under_load():
+        context.mark_fault()
+        await asyncio.sleep(CONTROL_S)
+
+
+async def kill_a_worker(context: FaultContext) -> None:
+    """Send SIGKILL to the busiest worker process, and wait until the server has recovered."""
+    if not context.child_processes():
+        context.incident.without = ONLY_ONE
+        return
+    async with context.under_load():
+        if await kill_busiest(context) and not await context.recovers_within(NEVER_S):
+            context.incident.left_whole = False
+
+
+async def kill_busiest(context: FaultContext) -> bool:
+    """Kill the worker process that uses the most CPU time, and return whether there is one."""
+    victim = await asyncio.to_thread(_busiest, context.child_processes())
+    if victim is None:
+        context.incident.without = ONLY_ONE
+        return False
+    context.mark_fault()
+    with contextlib.suppress(psutil.Error):
+        victim.kill()
+    return True
+
+
+def _busiest(child_processes: list[psutil.Process]) -> psutil.Process | None:
+    """Return the process that uses the most CPU time now or, if all are idle, has used the most so far."""
+    before = {process: _cpu_s(process) for process in child_processes}
+    time.sleep(BUSY_S)
+    used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}
+    return max(used, key=lambda process: (used[process], before[process]), default=None)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        return used_cpu_s(process)
+    except psutil.Error:
+        return 0.0
+
+
+async def stop(context: FaultContext) -> None:
+    """Send one request per user, then SIGTERM shortly after the first task has started."""
+    context.set_task_cpu(STOP_CPU_S)
+    server, requests, seen = context.server, context.incident.requests, context.incident.seen
+    before = context.started_tasks()
+    context.began_s = time.monotonic()
+    asking = [
+        asyncio.create_task(context.users.send(requests, context.began_s, timeout_s=3 * GRACE_S)) for _ in range(USERS)
+    ]
+    await until(lambda: context.started_tasks() > before, 1.0)
+    await asyncio.sleep(STOP_CPU_S / 4)
+    fault_at_s = context.mark_fault()
+    context.signal(signal.SIGTERM)
+    await until(lambda: not server.alive(), 3 * GRACE_S)
+    outcomes = await asyncio.gather(*asking)
+    context.incident.ended_s = context.now_s()
+    answered, begun = outcomes.count(""), context.started_tasks() - before if context.has_builtin_tasks else USERS
+    seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
+    seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - fault_at_s}
+    if (status := server.exit_status()) is not None:
+        seen["exit"] = status
+
+
+async def stop_long(context: FaultContext) -> None:
+    """Send SIGTERM while endless tasks run."""
+    for number in range(USERS):
+        context.make_next_task_endless(str(number))
+    await stop(context)
+
+
+AFTER_S = 0.6  # duration of the load after a permanent fault
+LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds until they do
+FLOOD, FLOOD_LIMIT_S = 800, 30.0  # number of requests, and the timeout of each
+SLOW_CONNECTIONS = 50
+LEAVE_CPU_S, FLOOD_CPU_S = 0.3, 0.01  # CPU time of a task for each of these faults
+CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
+
+
+async def disconnect_clients(context: FaultContext) -> None:
+    """Disconnect clients that wait for responses; measure the wasted CPU time and the latency of the next request."""
+    context.set_task_cpu(LEAVE_CPU_S)
+    incident = context.incident
+    context.began_s = time.monotonic()
+    cpu_s, before = context.cpu_s(), context.started_tasks()
+    context.mark_fault()
+    expected = await context.users.disconnect(LEAVERS, STAY_S)
+    sent_s = time.monotonic()
+    outcome = await context.users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)
+    next_s = time.monotonic() - sent_s
+    deadline_s, idle_checks = time.monotonic() + CPU_LIMIT_S, 0
+    while idle_checks < IDLE_CHECKS and time.monotonic() < deadline_s:
+        idle_checks = idle_checks + 1 if await context.is_idle() else 0
+    is_builtin = context.has_builtin_tasks
+    each_s = LEAVE_CPU_S if is_builtin else expected.cpu_s or expected.task_s
+    incident.seen |= {
+        "next_s": NEVER if outcome else next_s,
+        "cpu_s": max(0.0, context.cpu_s() - cpu_s - each_s),
+        "asked_cpu_s": LEAVERS * each_s,
+        "task_s": each_s if is_builtin else expected.task_s,
+        "begun": context.started_tasks() - before - 1,
+    }
+    incident.ended_s = context.now_s()
+
+
+async def overload(context: FaultContext) -> None:
+    """Send FLOOD requests at once, then single requests until one is quick again."""
+    requests, seen = context.incident.requests, context.incident.seen
+    context.set_task_cpu(FLOOD_CPU_S)
+    context.began_s = time.monotonic()
+    context.mark_fault()
+    users = context.users
+    flood = [users.send(requests, context.began_s, timeout_s=FLOOD_LIMIT_S) for _ in range(FLOOD)]
+    outcomes = await asyncio.gather(*flood)
+    seen["done_s"] = context.now_s()
+    for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
+        seen[name] = outcomes.count(outcome)
+    seen["quick_s"] = await _until_quick(context)
+    context.incident.ended_s = context.now_s()
+
+
+async def _until_quick(context: FaultContext) -> float:
+    """Return the time until a single request is quick again, or NEVER if this takes longer than NEVER_S."""
+    limit_s, began_s = quick_s(context.incident.idle_answer_s), time.monotonic()
+    while time.monotonic() - began_s < NEVER_S:
+        sent_s = time.monotonic()
+        if not await context.users.send(context.incident.requests, context.began_s, timeout_s=NEVER_S):
+            if time.monotonic() - sent_s <= limit_s:
+                return sent_s - began_s
+        else:
+            await asyncio.sleep(0.02)  # don't flood a server that refuses requests
+    return NEVER
+
+
+async def start_an_endless_task(context: FaultContext) -> None:
+    """Start one endless task under load."""
+    async with context.under_load():
+        context.make_next_task_endless("one")
+        await until(lambda: not context.has_pending_endless_task(), 1.0)
+        context.mark_fault()
+        await asyncio.sleep(AFTER_S)
+
+
+async def send_incomplete_requests(context: FaultContext) -> None:
+    """Open connections that send an incomplete request and stay open, under load."""
+    async with context.under_load():
+        context.mark_fault()
+        async with context.users.incomplete_requests(SLOW_CONNECTIONS):
+            await asyncio.sleep(AFTER_S)
+
+
+JOBS, AT_ONCE = 40, 8
+JOB_CPU_S = 0.05
+# Timeouts for the next result and for all results. They are long, because Celery reconnects after 2, 4, 6, … s.
+TIMEOUT_S, MOST_S = 20.0, 40.0
+GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
+LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
+POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
+_NOT_SUPPORTED = (404, 405, 501)
+T = TypeVar("T")
+_ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
+
+
+async def kill_a_worker_with_jobs(context: FaultContext) -> None:
+    """Post jobs, send SIGKILL to the busiest worker process, and poll for the results."""
+    if (jobs := await _post_all(context)) and await kill_busiest(context):
+        await _poll_all(context, jobs)
+
+
+async def kill_the_server_with_jobs(context: FaultContext) -> None:
+    """Post jobs, kill the server, restart it with the same command, and poll for the results."""
+    if not (jobs := await _post_all(context)):
+        return
+    context.mark_fault()
+    context.signal(signal.SIGKILL)
+    await until(lambda: not context.server.alive(), DEATH_LIMIT_S)
+    await context.server.start_again()
+    await context.server.ready(context.session)
+    await _poll_all(context, jobs)
+
+
+async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines, at most AT_ONCE of them concurrently, and return their results in the order of `work`."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
+        async with limit:
+            return await coroutine
+
+    return list(await asyncio.gather(*map(limited, work)))
+
+
+async def _post_all(context: FaultContext) -> list[str]:
+    """Post all jobs, and return the URLs of the accepted jobs."""
+    context.set_task_cpu(JOB_CPU_S)
+    context.began_s = time.monotonic()
+    first = await _post(context)
+    if context.incident.without:
+        return []
+    if first is None:
+        raise CaseFailedError("no_job", "POST /jobs failed before the fault: expected 202 with a Location header")
+    others = await _at_once(_post(context) for _ in range(JOBS - 1))
+    jobs = [first, *filter(None, others)]
+    context.incident.seen["accepted"] = len(jobs)
+    return jobs
+
+
+async def _post(context: FaultContext) -> str | None:
+    """Post a job, and return its URL, or None if it was not accepted."""
+    url = urljoin(context.server.url, "/jobs")
+    answer = await context.users.ask(url, POST_LIMIT_S, "POST")
+    if isinstance(answer, str):
+        return None
+    if answer.status in _NOT_SUPPORTED:
+        context.incident.without = Need.JOBS
+    job = urljoin(url, answer.headers.get("location", "nowhere:"))
+    is_here = urlsplit(job)[:2] == urlsplit(url)[:2]  # polls must not go to another server
+    return job if answer.status == 202 and is_here else None
+
+
+async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
+    """Poll until every job has a result or no more results can be expected, then post a new job."""
+    at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
+    assert at_s is not None
+    states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
+    unknown_since_s = time.monotonic()
+    while waiting := [job for job in jobs if states[job] in (_LATER, _UNKNOWN)]:
+        if context.now_s() > min(last_s + TIMEOUT_S, at_s + MOST_S):
+            break
+        answers = await _at_once(_poll(context, job) for job in waiting)
+        states.update(zip(waiting, answers, strict=True))
+        for answer in answers:
+            if answer in (_ANSWERED, _FAILED):
+                last_s = context.now_s()
+                requests.sent_s.append(0.0)
+                requests.ended_s.append(round(last_s, 6))
+                requests.outcome.append("" if answer == _ANSWERED else WRONG)
+        if _LATER in answers:
+            unknown_since_s = time.monotonic()
+        elif time.monotonic() - unknown_since_s >= GONE_S:
+            break
+        await asyncio.sleep(LOOK_S)
+    outcomes = list(states.values())
+    seen["answered"], seen["failed"] = outcomes.count(_ANSWERED), outcomes.count(_FAILED)
+    seen["lost"] = len(jobs) - seen["answered"]
+    seen["last_s"] = max(0.0, max(requests.ended_s) - at_s) if requests.ended_s else NEVER
+    context.incident.ended_s = context.now_s()
+    seen["takes_new"] = float(await _takes_new(context))
+
+
+async def _poll(context: FaultContext, job: str) -> str:
+    answer = await context.users.ask(job, POST_LIMIT_S)
+    if isinstance(answer, str):
+        return _FAILED if answer == WRONG else _LATER
+    if context.users.expected.fits(answer.status, answer.body):
+        return _ANSWERED
+    if answer.status in (202, 503):
+        return _LATER
+    return _UNKNOWN if answer.status == 404 else _FAILED
+
+
+async def _takes_new(context: FaultContext) -> bool:
+    """Post one more job, and return whether its result arrives in time."""
+    deadline_s, job = time.monotonic() + NEW_LIMIT_S, None
+    while time.monotonic() < deadline_s:
+        job = job or await _post(context)
+        if job is not None and await _poll(context, job) == _ANSWERED:
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
