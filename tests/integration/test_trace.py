@@ -21,8 +21,7 @@ from under_siege.record.result import load
 from under_siege.show.formats.table import WIDTH
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.trace import trace_run
-from under_siege.trace.timeline import other_work, timelines
-from under_siege.trace.timeline_sentences import headline
+from under_siege.trace.timeline import headline, other_work, timelines
 
 RunCli = Callable[..., CommandResult]
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from under_siege import formatting
 from under_siege.show.charts import LINES, TIME, Chart, Rows, kind, layer, quantity
-from under_siege.trace.timeline import Bar, Timeline, axis_end_s, grouped
-from under_siege.trace.timeline_sentences import full_name, heading, summary_line
+from under_siege.trace.timeline import Bar, Timeline, axis_end_s, full_name, grouped, heading, summary_line
 
 _STATES = {"waits for its turn": "var(--wait)", "computes": "var(--work)", "ready, not yet sent": "var(--late)"}
 _WAITING, _COMPUTING, _READY = _STATES

@@ -15,8 +15,20 @@ from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import of_traces
 from under_siege.show.view import Figure, Paragraph, View
 from under_siege.trace.charts import slide, timeline_chart
-from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, axis_end_s, grouped, timelines
-from under_siege.trace.timeline_sentences import full_name, heading, headline, missing, request_sentence, summary_line
+from under_siege.trace.timeline import (
+    NOT_REPORTED,
+    Bar,
+    Timeline,
+    axis_end_s,
+    full_name,
+    grouped,
+    heading,
+    headline,
+    missing,
+    request_sentence,
+    summary_line,
+    timelines,
+)
 
 HOW_TO_READ = (
     "All requests to a server were sent at the same moment. Each bar is a request, in the lane of its worker. Faint "

@@ -16,8 +16,16 @@ from simulated_trace import (
 
 from under_siege.record.record import Failure, Pings, Trace, TracedRequests
 from under_siege.record.result import Result
-from under_siege.trace.timeline import Timeline, TimelinePattern, grouped, timelines
-from under_siege.trace.timeline_sentences import heading, headline, request_sentence, summary_line
+from under_siege.trace.timeline import (
+    Timeline,
+    TimelinePattern,
+    grouped,
+    heading,
+    headline,
+    request_sentence,
+    summary_line,
+    timelines,
+)
 
 
 def drawn(trace: Trace) -> Timeline:
