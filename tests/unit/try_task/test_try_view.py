@@ -9,9 +9,8 @@ import pytest
 from common.task import BUILTIN_TASKS
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.suite.strategies import all_strategies
-from under_siege.try_task.recommendations import GIL_HELD_RATIO, NO, YES
 from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
-from under_siege.try_task.view import view
+from under_siege.try_task.view import GIL_HELD_RATIO, NO, YES, view
 
 
 def found(**steps: object) -> TaskProfile:
