@@ -27,7 +27,7 @@ from scheduling import OrderedScheduling, ordered
 from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
-from under_siege.host.system_packages import unmet
+from under_siege.host.programs import unmet
 from under_siege.judge.summary import Summary
 from under_siege.show import html_page
 from under_siege.show.view import Figure

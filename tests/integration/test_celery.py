@@ -15,8 +15,8 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
 
-from under_siege.host import system_packages
-from under_siege.host.system_packages import path_of, remedy, unmet
+from under_siege.host import programs
+from under_siege.host.programs import path_of, remedy, unmet
 from under_siege.measure.plan import make_plan
 from under_siege.suite.strategies import catalogue_as_text, strategies_suite
 
@@ -222,7 +222,7 @@ def test_the_celery_server_exits_with_an_error_if_the_broker_is_unreachable(
 
 def test_a_missing_redis_server_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
-    monkeypatch.setattr(system_packages, "path_of", lambda _program: None)
+    monkeypatch.setattr(programs, "path_of", lambda _program: None)
     assert unmet("redis-server") == "needs redis-server"
     assert remedy("redis-server").startswith("install it with: ")
     suite = strategies_suite(["2", "12"])

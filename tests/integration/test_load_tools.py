@@ -75,7 +75,7 @@ def test_load_tools_that_compare_bodies_detect_wrong_bodies(name: str) -> None:
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_each_load_tool_reports_its_version(name: str) -> None:
     needed(name)
-    from under_siege.host.installed_tool import isolated_tool
+    from under_siege.host.programs import isolated_tool
 
     with isolated_tool(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()

@@ -13,8 +13,8 @@ from simulated_bursts import burst_record_of
 from tool_recordings import Quiet, Way
 
 from common.errors import BadInputError
-from under_siege.host.installed_tool import Tool, isolated_tool
 from under_siege.host.ports import claimed_port
+from under_siege.host.programs import Tool, isolated_tool
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.suspicions import starved_generator
 from under_siege.load import DRIVERS

@@ -10,7 +10,7 @@ from command import invoke
 from conftest import TESTS
 from load_tool_checks import needed
 
-from under_siege.host.installed_tool import isolated_tool
+from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Request

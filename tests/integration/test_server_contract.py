@@ -31,7 +31,7 @@ from other_pythons import other_pythons
 from common.options import default_port, server_options
 from common.task import BUILTIN_TASKS, perform
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.system_packages import unmet
+from under_siege.host.programs import unmet
 from under_siege.suite.strategies import all_strategies, read_strategy
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)

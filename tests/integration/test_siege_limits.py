@@ -14,7 +14,7 @@ from conftest import ROOT
 from load_tool_checks import needed, skip_version_lookup
 from tool_recordings import Quiet, recorded
 
-from under_siege.host.installed_tool import isolated_tool
+from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec
 from under_siege.record.record import Record

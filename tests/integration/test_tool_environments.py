@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 
-from under_siege.host import environments, installed_tool
+from under_siege.host import environments
+from under_siege.host import programs as installed_programs
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import until_signal
 from under_siege.load import DRIVERS
@@ -30,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("dirname", "realpath"):  # which the scripts of an environment need
         (programs / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(installed_tool, "sys", SimpleNamespace(executable=str(programs / "python")))
+    monkeypatch.setattr(installed_programs, "sys", SimpleNamespace(executable=str(programs / "python")))
     monkeypatch.setattr(environments, "DIRECTORY", tmp_path / "made")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
@@ -47,7 +48,7 @@ def write_locust(folder: Path, version: str) -> str:
 def find_locust(home: Path) -> tuple[str, str, list[str]]:
     """Return the program that a run would start, its version, and the messages to the user."""
     messages: list[str] = []
-    found, version = asyncio.run(installed_tool.tool_in(home, LOCUST, messages.append))
+    found, version = asyncio.run(installed_programs.tool_in(home, LOCUST, messages.append))
     return found.program, version, messages
 
 
@@ -68,7 +69,7 @@ def test_an_installed_load_tool_of_an_unsupported_version_is_not_used(version: s
     async def made(*_: object) -> Path:
         return own.parent
 
-    monkeypatch.setattr(installed_tool, "environment_of", made)
+    monkeypatch.setattr(installed_programs, "environment_of", made)
     write_locust(machine, version)
     replacement = write_locust(own, "2.47.0")
     assert find_locust(machine)[:2] == (replacement, "2.47.0")
@@ -129,7 +130,7 @@ def test_a_signal_during_the_installation_of_a_load_tool_leaves_no_environment(m
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
         Thread(target=index.serve_forever).start()
         messages: list[str] = []
-        assert until_signal(installed_tool.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
+        assert until_signal(installed_programs.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
         index.shutdown()
     assert len(messages) == 1
     assert created(machine) == []

@@ -14,7 +14,7 @@ from bench_runs import run_once
 from conftest import thorough, wait_until
 from load_tool_checks import needed
 
-from under_siege.host.installed_tool import isolated_tool
+from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.http_client import MORE_BYTES, client, fetch

@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, WAITING
 
 from common.errors import BadInputError
-from under_siege.host.system_packages import unmet
+from under_siege.host.programs import unmet
 from under_siege.record.result import load
 from under_siege.report import formatted
 

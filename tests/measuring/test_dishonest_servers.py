@@ -7,7 +7,7 @@ import pytest
 from bench_runs import run_servers, without_a_ceiling
 from conftest import SERVERS, SUPPORT, TESTS, server_flags
 
-from under_siege.host.system_packages import unmet
+from under_siege.host.programs import unmet
 from under_siege.judge.ranking import summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.result import load

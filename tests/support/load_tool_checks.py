@@ -4,7 +4,7 @@ import pytest
 from tool_recordings import TIME_S, USERS, recorded
 
 from common.errors import BadInputError
-from under_siege.host.installed_tool import Tool, find
+from under_siege.host.programs import Tool, find
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec, Totals
 

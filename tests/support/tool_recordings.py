@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.host.installed_tool import isolated_tool
+from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS
 from under_siege.load.tool import LoadSpec, ToolOutput
 

@@ -16,9 +16,9 @@ import psutil
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.host.installed_tool import isolated_tool
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
+from under_siege.host.programs import isolated_tool
 from under_siege.host.resource_usage import tree_usage, words_in
 from under_siege.load.siege import Siege
 from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment

@@ -17,9 +17,9 @@ from packaging.version import Version
 from common.errors import BadInputError
 from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command, until
 from under_siege.host.ports import claimed_port
+from under_siege.host.programs import install_command, path_of
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import current_supervisor
-from under_siege.host.system_packages import install_command
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
 
@@ -155,7 +155,7 @@ def _path(service: str, program: str) -> str:
     """Return the path of a program, which may be outside the PATH, as PostgreSQL's programs are on Debian."""
     debians = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{program}")
     newest = max(debians, key=lambda path: Version(path.parts[4]), default=None)
-    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin") or newest
+    path = path_of(program) or newest
     if path is None:
         how = install_command(service)
         raise CaseFailedError("missing_program", f"{service} is not installed; install it with: {how}")

@@ -16,7 +16,7 @@ from under_siege import formatting
 from under_siege.capacity.search import capacity_plan, run_capacity
 from under_siege.drill.drill_run import drill_plan, run_drill
 from under_siege.host.interpreter import interpreter
-from under_siege.host.system_packages import unmet
+from under_siege.host.programs import unmet
 from under_siege.judge.suspicions import OTHER_WORK
 from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
 from under_siege.lesson.step import Question, fits

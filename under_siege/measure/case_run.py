@@ -11,7 +11,6 @@ import msgspec
 import psutil
 
 from common.errors import BadInputError, one_line
-from under_siege.host.installed_tool import Tool
 from under_siege.host.machine_speed import (
     LoneTaskTimer,
     beside_the_machine,
@@ -21,6 +20,7 @@ from under_siege.host.machine_speed import (
     watching_machine,
 )
 from under_siege.host.managed_process import run_command
+from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import sampling, watching_ports
 from under_siege.host.services import Services
 from under_siege.load.http_client import client

@@ -18,7 +18,6 @@ from typing import IO
 import psutil
 
 from common.workers import usable_cpus
-from under_siege.host.installed_tool import Tool
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import watching_machine
 from under_siege.host.managed_process import (
@@ -31,6 +30,7 @@ from under_siege.host.managed_process import (
     until,
 )
 from under_siege.host.ports import claimed_port
+from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.pings import check_interval_s
 from under_siege.load.tool import LoadSpec, ToolOutput

@@ -22,7 +22,7 @@ from under_siege.host.interpreter import (
     interpreter,
     with_unique_versions,
 )
-from under_siege.host.system_packages import remedy, unmet
+from under_siege.host.programs import remedy, unmet
 from under_siege.judge.steady_rate import SETTLED_USERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
 from under_siege.measure.requirements import check_requirements

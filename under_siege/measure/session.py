@@ -17,10 +17,10 @@ import msgspec
 from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege.formatting import listed
-from under_siege.host.installed_tool import Tool, check, tool_in
 from under_siege.host.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.host.managed_process import until_signal
 from under_siege.host.ports import own_network
+from under_siege.host.programs import Tool, check, tool_in
 from under_siege.host.services import Services, services
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.load import DRIVERS

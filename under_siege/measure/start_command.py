@@ -9,8 +9,8 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
+from under_siege.host.programs import SYSTEM, install_command
 from under_siege.host.supervisor_client import current_supervisor
-from under_siege.host.system_packages import SYSTEM, install_command
 from under_siege.load.request import filled, filled_all
 from under_siege.measure.plan import Plan
 from under_siege.paths import HOST, server_environment

@@ -16,8 +16,8 @@ import h11
 
 from common.options import MOST_WORKERS
 from common.workers import usable_cpus
-from under_siege.host.installed_tool import Tool
 from under_siege.host.managed_process import ManagedProcess, Tail
+from under_siege.host.programs import Tool
 from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, read_raw_response
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import Request

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from common.errors import one_line
-from under_siege.host.installed_tool import Tool
 from under_siege.host.machine_speed import machine_between
+from under_siege.host.programs import Tool
 from under_siege.host.services import Services
 from under_siege.load.http_client import client
 from under_siege.load.pings import cancel

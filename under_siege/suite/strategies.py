@@ -8,7 +8,7 @@ from pathlib import Path
 from common.errors import BadInputError
 from common.options import default_port
 from under_siege.formatting import legible
-from under_siege.host.system_packages import remedy, unmet
+from under_siege.host.programs import remedy, unmet
 from under_siege.paths import ROOT, USERS
 from under_siege.suite.suite import NO_SERVER, Kind, Suite, Target
 

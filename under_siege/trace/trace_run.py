@@ -10,8 +10,8 @@ import aiohttp
 import psutil
 
 from common.errors import one_line
-from under_siege.host.installed_tool import Tool
 from under_siege.host.machine_speed import machine_between
+from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client

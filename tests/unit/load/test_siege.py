@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from under_siege.host.installed_tool import install_command, isolated_tool
+from under_siege.host.programs import install_command_of, isolated_tool
 from under_siege.load.siege import Siege
 from under_siege.load.tool import LoadSpec, ToolResponse
 
@@ -42,7 +42,7 @@ def test_siege_is_started_with_a_time_limit_longer_than_the_load() -> None:
 
 
 def test_the_install_command_names_siege() -> None:
-    assert "siege" in install_command(Siege())
+    assert "siege" in install_command_of(Siege())
 
 
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
