@@ -24,10 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.workers import usable_cpus
 from under_siege import formatting
-from under_siege.drill.clients import REFUSED, Users
 from under_siege.drill.drill_run import drill_plan
 from under_siege.drill.faults import CONTROL
-from under_siege.drill.loaded_server import FaultContext, warm_server
+from under_siege.drill.loaded_server import REFUSED, FaultContext, Users, warm_server
 from under_siege.host.interpreter import interpreter
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services

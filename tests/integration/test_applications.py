@@ -24,8 +24,7 @@ from sample_applications import (
 )
 
 from common.errors import BadInputError
-from under_siege.suite.application import Application, inspected
-from under_siege.suite.application_servers import deployments_of, missing
+from under_siege.suite.application import Application, deployments_of, inspected, missing
 from under_siege.suite.suite import READY_WITHIN_S
 from under_siege.suite.suite_file import read_suite
 

@@ -11,8 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 import psutil
 
-from under_siege.drill.clients import LATE, LOST, REFUSED, WRONG
-from under_siege.drill.loaded_server import USERS, FaultContext, quick_s
+from under_siege.drill.loaded_server import LATE, LOST, REFUSED, USERS, WRONG, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
 from under_siege.record.record import CaseFailedError

@@ -20,8 +20,16 @@ from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
-from under_siege.suite.application import IMPORT_LIMIT_S, Application, has_parameters, inspected, is_application
-from under_siege.suite.application_servers import Deployment, deployments_of, missing
+from under_siege.suite.application import (
+    IMPORT_LIMIT_S,
+    Application,
+    Deployment,
+    deployments_of,
+    has_parameters,
+    inspected,
+    is_application,
+    missing,
+)
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from

@@ -10,7 +10,7 @@ import pytest
 from command import invoke
 from conftest import LIMIT_S, TESTS
 
-from under_siege.drill.clients import WRONG, Users
+from under_siege.drill.loaded_server import WRONG, Users
 from under_siege.load.http_client import client
 from under_siege.measure.plan import make_plan
 from under_siege.record.record import Recovery
