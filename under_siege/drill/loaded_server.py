@@ -1,4 +1,4 @@
-"""Run a warm server with steady load and pings, so that the effects of a fault can be measured."""
+"""Run a warm server with simulated users and pings, so that the effects of a fault can be measured."""
 
 import asyncio
 import contextlib

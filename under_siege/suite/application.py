@@ -1,4 +1,4 @@
-"""Describe a user's application, as the program that imports it in the user's Python reports it."""
+"""Describe an application, as a program in its own Python reports it, and list the servers that can run it."""
 
 import asyncio
 import json
