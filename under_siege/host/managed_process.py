@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import psutil
 
@@ -55,9 +55,9 @@ class Tail:
                 if len(chunk) > 4096:
                     time.sleep(self.BREATH_S)  # reading a flood of output must not disturb the measurement
 
-    def reading(self) -> bool:
-        """Return whether the stream is still open."""
-        return self._thread.is_alive()
+    async def read_to_end(self) -> None:
+        """Wait until the stream is closed, but at most 1 s, because a child of an ended process may keep it open."""
+        await until(lambda: not self._thread.is_alive(), 1.0)
 
     def all_kept(self) -> str:
         return self._kept.decode(errors="replace")
@@ -242,6 +242,35 @@ def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: 
     return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)
 
 
+class CompletedRun(NamedTuple):
+    """The exit status of a command, or None if it was stopped because it took too long, and its output."""
+
+    status: int | None
+    stdout: Tail
+    stderr: Tail
+
+
+async def run_to_end(
+    command: Sequence[str],
+    limit_s: float,
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    grace_s: float = 0.0,
+    may_hide: bool = True,
+) -> CompletedRun:
+    """Run a command and stop what is left of it; raise OSError if it can't be started."""
+    process = ManagedProcess(command, environment=environment or os.environ, folder=folder, may_hide=may_hide)
+    stdout, stderr = Tail(process.stdout), Tail(process.stderr)
+    try:
+        in_time = await process.wait(limit_s)
+    finally:
+        await process.stop(grace_s)
+    await stdout.read_to_end()
+    await stderr.read_to_end()
+    return CompletedRun(process.returncode if in_time else None, stdout, stderr)
+
+
 def _last_error(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it printed nothing")
@@ -262,17 +291,11 @@ async def run_command(
     Raises:
         BadInputError: the command failed, or took too long.
     """
-    process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
-    outputs = Tail(process.stdout), Tail(process.stderr)
-    try:
-        in_time = await process.wait(COMMAND_LIMIT_S)
-    finally:
-        await process.stop()
-    await until(lambda: not any(output.reading() for output in outputs), 1.0)
-    if not in_time:
+    run = await run_to_end(command, COMMAND_LIMIT_S, folder=directory, environment=environment, grace_s=GRACE_S)
+    if run.status is None:
         raise BadInputError(f"it took longer than {COMMAND_LIMIT_S:.0f} s")
-    if process.returncode != 0:
-        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:LONGEST_REASON])
+    if run.status != 0:
+        raise BadInputError(reason(f"{run.stdout.all_kept()}\n{run.stderr.all_kept()}")[:LONGEST_REASON])
 
 
 def offspring(pid: int) -> list[psutil.Process]:

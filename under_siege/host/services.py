@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from common.errors import BadInputError
-from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command, until
+from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command
 from under_siege.host.ports import claimed_port
 from under_siege.host.programs import install_command, path_of
 from under_siege.host.resource_usage import tree_usage
@@ -198,7 +198,8 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
             writer.close()
             return
         await asyncio.sleep(0.02)
-    await until(lambda: not any(tail.reading() for tail in running.tails), 0.5)
+    for tail in running.tails:
+        await tail.read_to_end()
     raise CaseFailedError("no_service", f"{name} can't be started; {_last_error(running.output())}")
 
 

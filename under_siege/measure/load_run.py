@@ -121,7 +121,7 @@ class LoadRun:
                 yield process, terminal
             finally:
                 await process.stop(grace_s=0)
-                await until(lambda: not report.reading(), 1.0)
+                await report.read_to_end()
                 record.tool_report = report.text()
                 record.tool_errors = driver.errors(report.all_kept())[:ERRORS_KEPT]
                 record.socket_failures = driver.failures(record.tool_report, record.transactions.status)
@@ -212,7 +212,8 @@ class LoadRun:
             ended_s = time.monotonic()
             if not process.ended():
                 raise CaseFailedError(f"{driver.name}_failed", f"{driver.name} did not finish within {limit_s:.0f} s")
-            await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
+            await stdout.read_to_end()
+            await stderr.read_to_end()
             used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it exists until it is reaped
             output = ToolOutput(process.poll() or 0, stdout.text(), stderr.text(), self._tool.results())
         finally:
@@ -349,7 +350,7 @@ async def compute_bare(
 
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
-    await until(lambda: not errors.reading(), 1.0)  # processes started by the task may keep stderr open
+    await errors.read_to_end()
     how = how_it_ended(process.reap())
     return CaseFailedError("died", f"the process that measures the ceiling {how}; {last_line(errors.text())}")
 

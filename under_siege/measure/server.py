@@ -176,7 +176,7 @@ class Server:
         assert self._started is not None
         assert self._stderr is not None
         stderr, process = self._stderr, self._started
-        await until(lambda: not stderr.reading(), 1.0)  # a running child may keep stderr open
+        await stderr.read_to_end()
         status = process.reap()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")

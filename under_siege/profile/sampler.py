@@ -8,7 +8,6 @@ import ast
 import asyncio
 import contextlib
 import linecache
-import os
 import re
 import shutil
 import sys
@@ -24,7 +23,7 @@ import psutil
 
 from common.task import BUILTIN_TASKS, is_prime
 from under_siege.formatting import legible
-from under_siege.host.managed_process import ManagedProcess, Tail, processes, until
+from under_siege.host.managed_process import processes, run_to_end
 from under_siege.host.process_tree import descendants
 from under_siege.load.pings import in_background
 from under_siege.paths import ROOT
@@ -144,20 +143,14 @@ def record_command(pid: int, options: list[str], duration_s: int, file: Path) ->
 async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> CaseFailedError | None:
     """Write the stacks of a process to a file; return None, or the error if that failed."""
     command = record_command(pid, options, duration_s, file)
-    process = ManagedProcess(command, environment=os.environ, may_hide=False)
-    stdout, stderr = Tail(process.stdout), Tail(process.stderr)
-    try:
-        has_ended = await process.wait(duration_s + LATEST_S)
-    finally:
-        await process.stop(grace_s=0)
-    await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
-    if "ermission" in stderr.text():
+    run = await run_to_end(command, duration_s + LATEST_S, may_hide=False)
+    if "ermission" in run.stderr.text():
         return CaseFailedError("no_permission", _PERMISSION)
     if file.exists():  # noqa: ASYNC240 (a local file)
         return None
-    error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
+    error = re.search(r"Error: (.*)", f"{run.stdout.text()}\n{run.stderr.text()}")
     reason = legible(error[1][:MOST_LETTERS]) if error else "it wrote no samples"
-    if not has_ended:
+    if run.status is None:
         reason = "it did not finish in time"
     return CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
 

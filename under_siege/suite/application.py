@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.host.managed_process import run_to_end
 from under_siege.paths import PACKAGE
 from under_siege.suite.keys import is_path
 
@@ -67,35 +66,22 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         BadInputError: it can't be imported, or is no application.
     """
     try:
-        answer, said = asyncio.run(_output([python, str(_PROGRAM), name], folder, limit_s))
-    except TimeoutError:
-        raise BadInputError(
-            f"{name} can't be imported within {limit_s:.0f} s; if its start takes longer, use --ready-within"
-        ) from None
+        run = asyncio.run(run_to_end([python, str(_PROGRAM), name], limit_s, folder=folder))
     except OSError as error:
         raise BadInputError(f"{name} can't be imported by {python}: {error.strerror}") from None
+    if run.status is None:
+        raise BadInputError(
+            f"{name} can't be imported within {limit_s:.0f} s; if its start takes longer, use --ready-within"
+        )
     try:
-        found = json.loads(answer)
+        found = json.loads(run.stdout.all_kept())
         problem = found.get("error")
         if problem is None:
             return msgspec.convert(found, Application)
     except (ValueError, AttributeError, msgspec.ValidationError):
-        lines = said.strip().splitlines() or ["the process ended"]
+        lines = run.stderr.text().strip().splitlines() or ["the process ended"]
         problem = f"can't be imported: {lines[-1]}"
     raise BadInputError(f"{name}: {legible(problem)[:400]}{_remedy(problem, python)}")
-
-
-async def _output(command: list[str], folder: Path, limit_s: float) -> tuple[str, str]:
-    """Run a command and return its stdout and stderr; stop it and raise TimeoutError if it takes too long."""
-    process = ManagedProcess(command, environment=os.environ, folder=folder)
-    outputs = Tail(process.stdout), Tail(process.stderr)
-    try:
-        if not await process.wait(limit_s):
-            raise TimeoutError
-    finally:
-        await process.stop(grace_s=0)
-    await until(lambda: not any(output.reading() for output in outputs), 1.0)
-    return outputs[0].all_kept(), outputs[1].text()
 
 
 def _remedy(problem: str, python: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.managed_process import ManagedProcess, Tail, until
+from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.load.body_rule import BYTES, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request
@@ -141,7 +141,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
                 raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; use a shorter task")
         finally:
             await trial.stop()
-        await until(lambda: not errors.reading(), 1.0)
+        await errors.read_to_end()
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         printed = output.read().decode(errors="replace").splitlines()
     if trial.returncode != 0:
