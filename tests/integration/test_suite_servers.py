@@ -22,8 +22,8 @@ from conftest import LIMIT_S, TESTS, is_free, wait_until
 from under_siege.host.ports import must_be_its_own
 from under_siege.host.services import Services, services
 from under_siege.judge.ranking import summarize
-from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse, client, fetch
+from under_siege.load.request import ANY, JSON, SAME, BodyRule
 from under_siege.measure.plan import make_plan
 from under_siege.measure.server import running as server_running
 from under_siege.record.record import CaseFailedError

@@ -15,9 +15,8 @@ from under_siege.host.environments import environment_beside, environment_with, 
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
-from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.request import MixedRequest
+from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command

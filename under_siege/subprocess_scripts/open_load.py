@@ -32,9 +32,8 @@ from typing import Any
 import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from under_siege.load.body_rule import BodyRule
 from under_siege.load.http_client import client, open_request, read_response
-from under_siege.load.request import Request
+from under_siege.load.request import BodyRule, Request
 from under_siege.record.record import CaseFailedError
 
 REPORT_INTERVAL_S = 0.05

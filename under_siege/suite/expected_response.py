@@ -14,9 +14,8 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail
-from under_siege.load.body_rule import BYTES, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import GET, Request
+from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, as_json
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
 

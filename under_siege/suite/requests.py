@@ -9,16 +9,22 @@ from typing import Any
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.request import (
+    BYTES,
+    FIELDS,
     GET,
+    JSON,
+    PATTERN,
     RANDOM,
+    SAME,
+    BodyRule,
     Expect,
     Load,
     MixedRequest,
     Ping,
     Request,
     WarmUp,
+    as_json,
     filled,
     parse_time_s,
     placeholders,

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInputError
-from under_siege.load.body_rule import ANY
-from under_siege.load.request import Ping
+from under_siege.load.request import ANY, Ping
 from under_siege.measure.plan import make_plan
 from under_siege.measure.start_command import start_of
 from under_siege.suite import keys, suite_file
