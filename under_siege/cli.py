@@ -153,8 +153,7 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.judge import stopping_rule
-    from under_siege.measure.plan import make_plan
-    from under_siege.measure.requirements import with_required
+    from under_siege.measure.plan import make_plan, with_required
     from under_siege.measure.session import run_plan
     from under_siege.suite.selection import suite_of
 

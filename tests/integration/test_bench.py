@@ -18,7 +18,7 @@ from common.errors import BadInputError
 from under_siege.host.interpreter import interpreter
 from under_siege.judge.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.measure import case_run, load_run
-from under_siege.measure.plan import say_how_long
+from under_siege.measure.duration import say_how_long
 from under_siege.measure.session import run_plan
 from under_siege.record.result import load
 from under_siege.suite import expected_response

@@ -6,7 +6,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
-from under_siege.measure.plan import Length
+from under_siege.measure.duration import Length
 from under_siege.record.record import Machine, Ports, Record
 from under_siege.record.result import load, save
 from under_siege.report import formatted

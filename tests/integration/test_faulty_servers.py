@@ -13,7 +13,8 @@ from common.options import FIRST_PORT
 from under_siege.host.ports import claimed_port, port_is_free
 from under_siege.host.services import Services
 from under_siege.measure import case_run
-from under_siege.measure.plan import Length, new_record
+from under_siege.measure.duration import Length
+from under_siege.measure.plan import new_record
 from under_siege.paths import HOST
 from under_siege.suite.expected_response import Expectation
 

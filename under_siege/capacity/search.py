@@ -18,8 +18,9 @@ from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.host.services import Services
 from under_siege.judge.goal import Goal, goal
+from under_siege.measure.duration import Length, in_words
 from under_siege.measure.load_run import compute_bare
-from under_siege.measure.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record
+from under_siege.measure.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
 from under_siege.paths import USERS
 from under_siege.record.case import Case, Value

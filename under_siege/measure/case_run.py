@@ -37,8 +37,9 @@ from under_siege.load.pings import (
 )
 from under_siege.load.request import Load
 from under_siege.load.tool import LoadSpec
+from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, compute_bare
-from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
+from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
 from under_siege.measure.warm_up import IN_A_ROW, RequestReplays, last_pong, verify, warm_up

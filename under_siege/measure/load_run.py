@@ -34,7 +34,7 @@ from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.pings import check_interval_s
 from under_siege.load.tool import LoadSpec, ToolOutput
-from under_siege.measure.plan import Length
+from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, append_row

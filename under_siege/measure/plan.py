@@ -1,4 +1,4 @@
-"""Define the plan of a run and the length of each siege, and check the plan before anything starts."""
+"""Define the plan of a run, and check the plan and its requirements before anything starts."""
 
 import itertools
 import math
@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -23,35 +22,21 @@ from under_siege.host.interpreter import (
     with_unique_versions,
 )
 from under_siege.host.programs import remedy, unmet
-from under_siege.judge.steady_rate import SETTLED_USERS
+from under_siege.judge.goal import NAMES, goal, required
+from under_siege.load import DRIVERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
-from under_siege.measure.requirements import check_requirements
+from under_siege.paths import PROGRAM
 from under_siege.record.case import REVISION, Case, Value, case_of
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations
+from under_siege.suite.requests import prefixed
 from under_siege.suite.strategies import all_strategies
 from under_siege.suite.suite import Suite, Target
+from under_siege.suite.suite_file import ALL
 
 _NO_JOBS = "accepts no jobs"
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
-
-# Minimum length of a siege. If the machine's speed varies, shorter sieges more often rank equal servers differently.
-LEAST_S = 3.0
-# Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
-# half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
-TIMES_SETTLED = 2.75
-SLOWER = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
-CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
-MOST_BURSTS = 8
-LONG_S = 40.0  # if all users' first responses take longer in total, a round may take minutes
-BESIDES_S = 1.5  # assumed seconds for the start, warm-up and stop of each case
-LEAST_ROUNDS = 2
-# `budget_s` returns MORE_ROUNDS × the time of two rounds, but at least LEAST_BUDGET_S and at most LIMIT_S. If two
-# rounds take slightly longer than LIMIT_S, clearly slower cases get only one. If two rounds take longer than
-# MUCH_LONGER × LIMIT_S, all cases get two.
-MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
-CPU_BOUND = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
 
 class ProgressListener(Protocol):
@@ -282,116 +267,40 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
     )
 
 
-class Length:
-    """Decide when a siege ends, based on the times of its responses."""
-
-    def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
-        self._is_fixed = asked_s is not None
-        self._needed = max(1, round(SETTLED_USERS * users))
-        self._answered: set[int] = set()
-        self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
-        self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # seconds since the siege began
-
-    def last_until(self, end_s: float) -> None:
-        """End the siege at this time, regardless of the responses."""
-        self._is_fixed, self.end_s = True, end_s
-
-    def answer(self, user: int, at_s: float) -> None:
-        """Record that a user got a response."""
-        if self._is_fixed or len(self._answered) >= self._needed:
-            return
-        self._answered.add(user)
-        if len(self._answered) >= self._needed:
-            self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
-
-    def bursts(self, least_s: float) -> tuple[int, float]:
-        """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.
-
-        Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if responses may be
-        slow, there are only a few bursts, or one.
-        """
-        count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
-        return count, self.end_s / count
+def check_requirements(suite: Suite) -> None:
+    """Raise BadInputError, with the name of the key, if a requirement in the suite file is invalid."""
+    for requirement in suite.required:
+        with prefixed(": ".join(filter(None, [suite.source, f"require.{requirement.server or ALL}"]))):
+            goal(requirement.text)
 
 
-def most_needed_s(users: int, expected: Expectation) -> float:
-    """Return how many seconds a siege must last, including checks, if the server performs one task at a time."""
-    return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
-
-
-def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
-    return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
-
-
-def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
-    least_s = most_s = 0.0
-    for case in (*plan.ceilings, *plan.cases):
-        expected = expectations[case.work]
-        least_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
-        most_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
-    return rounds * least_s, rounds * most_s
-
-
-def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
-    """Return the time limit of a run that continues until the ranks are clear.
-
-    The limit usually allows two rounds of all cases, and more rounds of close cases.
-    """
-    # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
-    undisturbed = {
-        work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND * each.task_s else each
-        for work, each in expectations.items()
-    }
-    _, needed_s = run_length_s(plan, cpus, undisturbed, LEAST_ROUNDS)
-    if needed_s > MUCH_LONGER * LIMIT_S:
-        return needed_s
-    return min(max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s), LIMIT_S)
-
-
-def in_words(least_s: float, most_s: float) -> str:
-    """Format a range of durations as text, such as `about 2 min` or `2 to 7 min`."""
-    least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
-    return f"about {most}" if most_s < 1.3 * least_s or most == least else f"{least} to {most}"
-
-
-def say_how_long(
-    plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
-) -> None:
-    """Announce how long the run will take, and warn about tasks that take too long for the given time.
-
-    Args:
-        most_s: the time budget of a run whose number of rounds is not fixed.
-    """
-    _warn_of_long_tasks(plan, expectations, watcher)
-    if plan.load.requests is not None:
-        return
-    rounds = LEAST_ROUNDS if most_s < math.inf else plan.rounds
-    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
-    if most_s < math.inf:
-        about = in_words(shortest_s, min(longest_s, most_s))
-        cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
-        watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
-        return
-    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
-    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
-
-
-def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: ProgressListener) -> None:
-    """Warn about each job for which the given time is too short, or whose users wait long for their first response."""
-    needed_s = {case: most_needed_s(case.users, expectations[case.work]) for case in plan.cases}
-    slowest = {case.job: case for case in sorted(plan.cases, key=needed_s.__getitem__)}
-    for case in slowest.values():
-        what, task_s, time_s = case.task or plan.load_of(case).path, expectations[case.work].task_s, plan.load.time_s
-        if time_s is not None and time_s < needed_s[case]:
-            watcher.warn(
-                f"--time {time_s:g}s is too short for {what} with {case.users} users: "
-                f"use --time auto, or {math.ceil(needed_s[case])}s or more"
+def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
+    """Return the suite with more requirements; raise BadInputError if any is invalid or can't be measured."""
+    check_requirements(suite)
+    further = required(texts)
+    for requirement in further:
+        if goal(requirement.text).of_base and not has_base:
+            raise BadInputError(
+                f"{requirement.text!r}: needs a base; use it with --against, with {PROGRAM} compare, or in a suite"
             )
-        elif time_s is None and not plan.suite.has_task and task_s > 1 and case.users * task_s > LONG_S:
-            users = max(1, round(LONG_S / task_s * usable_cpus() / 2))
-            watcher.warn(
-                f"one response of {what} takes {task_s:.0f} s; if a server handles one request at a "
-                f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"
-            )
+    requirements = tuple(dict.fromkeys((*suite.required, *further)))
+    unmeasured = dict(_unmeasured(suite))
+    for requirement in requirements:
+        if reason := unmeasured.get(goal(requirement.text).figure):
+            known = ", ".join(name for name, metric in NAMES.items() if metric.key not in unmeasured)
+            raise BadInputError(f"{requirement.text!r}: {reason}; metrics that can be measured: {known}")
+    return replace(suite, required=requirements)
+
+
+def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
+    """Yield the key of each metric that no case of the suite will have, with the reason."""
+    driver = DRIVERS.get(suite.load.tool)
+    for metric in NAMES.values():
+        if metric.key.startswith("ping_") and suite.ping is None:
+            yield metric.key, "no pings are sent; name a path under [ping], or with --ping"
+        elif metric.key.startswith("response_") and driver and not driver.reports_percentiles:
+            yield metric.key, f"{suite.load.tool} reports no percentiles"
+        elif metric.key == "of_ceiling" and suite.ceiling is None:
+            yield metric.key, "there is no ceiling"
+        elif metric.needs_process and not any(each.command for each in suite.targets):
+            yield metric.key, "this metric can't be measured for servers that are already running"

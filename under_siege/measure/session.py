@@ -29,7 +29,8 @@ from under_siege.load.siege import Siege
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
 from under_siege.measure.case_run import CaseRun, run
-from under_siege.measure.plan import Plan, ProgressListener, budget_s, say_how_long
+from under_siege.measure.duration import budget_s, say_how_long
+from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.measure.server import Server
 from under_siege.measure.start_command import set_aside

@@ -17,7 +17,8 @@ from under_siege.host.services import Services
 from under_siege.load.http_client import client
 from under_siege.load.pings import cancel
 from under_siege.measure.case_run import CaseRun
-from under_siege.measure.plan import Length, Plan, ProgressListener, new_record
+from under_siege.measure.duration import Length
+from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.session import run_plan
 from under_siege.measure.warm_up import RequestReplays, warm_up

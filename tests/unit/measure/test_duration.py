@@ -3,7 +3,8 @@
 import plans
 import pytest
 
-from under_siege.measure.plan import LEAST_S, Length, Plan, in_words, run_length_s, say_how_long
+from under_siege.measure.duration import SHORTEST_SIEGE_S, Length, in_words, run_length_s, say_how_long
+from under_siege.measure.plan import Plan
 from under_siege.suite.expected_response import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
@@ -26,7 +27,7 @@ def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> 
     together = Length(None, 25, WAITS)
     for user in range(25):
         together.answer(user, 0.3)
-    assert together.end_s == LEAST_S
+    assert together.end_s == SHORTEST_SIEGE_S
 
 
 def test_the_automatic_duration_does_not_end_a_siege_with_a_fixed_number_of_requests() -> None:
@@ -57,7 +58,7 @@ def test_the_automatic_duration_of_a_siege_has_an_upper_limit() -> None:
 def test_the_duration_of_a_run_is_estimated() -> None:
     plan = plan_of(None, 25)
     least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES), 2)
-    assert 6 * LEAST_S < least_s <= most_s < 6 * 8
+    assert 6 * SHORTEST_SIEGE_S < least_s <= most_s < 6 * 8
     waiting = run_length_s(plan, 2, expectations(plan, WAITS), 2)
     assert waiting[1] > 6 * 15 > waiting[0]
     plan = plan_of(3.0, 25)

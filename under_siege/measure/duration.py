@@ -1,0 +1,152 @@
+"""Decide how long a siege lasts, and how long the run."""
+
+import math
+from dataclasses import replace
+
+from common.workers import usable_cpus
+from under_siege.judge.steady_rate import SETTLED_USERS
+from under_siege.measure.plan import Plan, ProgressListener
+from under_siege.suite.expected_response import Expectation, Expectations
+
+# Shorter sieges rank equal servers differently more often if the machine's speed varies.
+SHORTEST_SIEGE_S = 3.0
+# Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
+# half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
+TIMES_SETTLED = 2.75
+LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
+CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
+MOST_BURSTS = 8
+
+
+class Length:
+    """Decide when a siege ends, based on the times of its responses."""
+
+    def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
+        self._is_fixed = asked_s is not None
+        self._needed = max(1, round(SETTLED_USERS * users))
+        self._answered: set[int] = set()
+        self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
+        self.end_s = asked_s or max(
+            SHORTEST_SIEGE_S, LONGEST_OF_NEEDED * most_needed_s(users, expected)
+        )  # seconds since the siege began
+
+    def last_until(self, end_s: float) -> None:
+        """End the siege at this time, regardless of the responses."""
+        self._is_fixed, self.end_s = True, end_s
+
+    def answer(self, user: int, at_s: float) -> None:
+        """Record that a user got a response."""
+        if self._is_fixed or len(self._answered) >= self._needed:
+            return
+        self._answered.add(user)
+        if len(self._answered) >= self._needed:
+            self.end_s = min(self.end_s, max(SHORTEST_SIEGE_S, TIMES_SETTLED * at_s))
+
+    def bursts(self, least_s: float) -> tuple[int, float]:
+        """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.
+
+        Requests in flight at the end of a burst are lost and delay the next burst. Therefore, if responses may be
+        slow, there are only a few bursts, or one.
+        """
+        count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
+        return count, self.end_s / count
+
+
+def most_needed_s(users: int, expected: Expectation) -> float:
+    """Return how many seconds a siege must last, including checks, if the server performs one task at a time."""
+    return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
+
+
+def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
+    """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
+    return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
+
+
+STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of each case
+
+
+def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
+    """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
+    least_s = most_s = 0.0
+    for case in (*plan.ceilings, *plan.cases):
+        expected = expectations[case.work]
+        least_s += STARTING_AND_STOPPING_S + (
+            plan.load.time_s or max(SHORTEST_SIEGE_S, least_needed_s(case.users, cpus, expected))
+        )
+        most_s += STARTING_AND_STOPPING_S + (
+            plan.load.time_s or max(SHORTEST_SIEGE_S, most_needed_s(case.users, expected))
+        )
+    return rounds * least_s, rounds * most_s
+
+
+FEWEST_ROUNDS = 2
+# The budget is BUDGET_OF_NEEDED × the time of FEWEST_ROUNDS, within the next two limits. If these rounds take slightly
+# longer than LARGEST_BUDGET_S, clearly slower cases get only one. If they take over FAR_TOO_LONG × that, all get both.
+BUDGET_OF_NEEDED, SMALLEST_BUDGET_S, LARGEST_BUDGET_S, FAR_TOO_LONG = 1.5, 40.0, 150.0, 2.0
+CPU_BOUND_SHARE = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
+
+
+def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
+    """Return the time limit of a run that continues until the ranks are clear.
+
+    The limit usually allows two rounds of all cases, and more rounds of close cases.
+    """
+    # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
+    undisturbed = {
+        work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND_SHARE * each.task_s else each
+        for work, each in expectations.items()
+    }
+    _, needed_s = run_length_s(plan, cpus, undisturbed, FEWEST_ROUNDS)
+    if needed_s > FAR_TOO_LONG * LARGEST_BUDGET_S:
+        return needed_s
+    return min(max(SMALLEST_BUDGET_S, BUDGET_OF_NEEDED * needed_s), LARGEST_BUDGET_S)
+
+
+def in_words(least_s: float, most_s: float) -> str:
+    """Format a range of durations as text, such as `about 2 min` or `2 to 7 min`."""
+    least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
+    return f"about {most}" if most_s < 1.3 * least_s or most == least else f"{least} to {most}"
+
+
+def say_how_long(
+    plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
+) -> None:
+    """Announce how long the run will take, and warn about tasks that take too long for the given time.
+
+    Args:
+        most_s: the time budget of a run whose number of rounds is not fixed.
+    """
+    _warn_of_long_tasks(plan, expectations, watcher)
+    if plan.load.requests is not None:
+        return
+    rounds = FEWEST_ROUNDS if most_s < math.inf else plan.rounds
+    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
+    if most_s < math.inf:
+        about = in_words(shortest_s, min(longest_s, most_s))
+        cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
+        watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
+        return
+    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
+
+
+LONG_WAIT_S = 40.0  # if all users' first responses take longer in total, a round may take minutes
+
+
+def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: ProgressListener) -> None:
+    """Warn about each job for which the given time is too short, or whose users wait long for their first response."""
+    needed_s = {case: most_needed_s(case.users, expectations[case.work]) for case in plan.cases}
+    slowest = {case.job: case for case in sorted(plan.cases, key=needed_s.__getitem__)}
+    for case in slowest.values():
+        what, task_s, time_s = case.task or plan.load_of(case).path, expectations[case.work].task_s, plan.load.time_s
+        if time_s is not None and time_s < needed_s[case]:
+            watcher.warn(
+                f"--time {time_s:g}s is too short for {what} with {case.users} users: "
+                f"use --time auto, or {math.ceil(needed_s[case])}s or more"
+            )
+        elif time_s is None and not plan.suite.has_task and task_s > 1 and case.users * task_s > LONG_WAIT_S:
+            users = max(1, round(LONG_WAIT_S / task_s * usable_cpus() / 2))
+            watcher.warn(
+                f"one response of {what} takes {task_s:.0f} s; if a server handles one request at a "
+                f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"
+            )
