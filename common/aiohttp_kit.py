@@ -10,7 +10,6 @@ from common.options import Options
 from common.server import GRACE_S, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RECEIVED_S = web.RequestKey("received_s", float)
 
 
@@ -19,7 +18,7 @@ def answer(request: web.Request, run: TaskRun) -> web.Response:
     return web.Response(text=run.answer, headers=task_headers(run, request[RECEIVED_S]))
 
 
-def serve(long_task: Handler, options: Options) -> None:
+def serve(long_task: Callable[[web.Request], Awaitable[web.StreamResponse]], options: Options) -> None:
     """Serve the long task until SIGTERM or Ctrl-C."""
     queue = Queue(options)
 

@@ -33,7 +33,6 @@ from common.workers import exit_with_server
 ROOT = Path(__file__).parents[1]
 START_LIMIT_S, POLL_INTERVAL_S = 20.0, 0.01
 LOOK_S = 0.5  # how often a thread that waits for a result checks whether the server is shutting down
-MOST_WAITING = 1000  # each request waits for its result in a thread
 POSTED = "POSTED"  # state of a job that no worker has started; Celery itself can't tell it from an unknown id
 T = TypeVar("T")
 _URL = os.environ.get("CELERY_BROKER_URL", "")
@@ -67,7 +66,7 @@ class JobQueue:
 
     def __init__(self, ended: Callable[[], str]) -> None:
         self.broken, self._is_open = ended, True
-        self._threads = ThreadPoolExecutor(MOST_WAITING, "celery")
+        self._threads = ThreadPoolExecutor(1000, "celery")  # each request waits for its result in a thread
 
     def close(self) -> None:
         self._is_open = False

@@ -16,7 +16,6 @@ from common.errors import one_line
 from common.options import Options, quit_with
 from common.task import TaskRun, perform
 
-CONNECT_LIMIT_S = 5
 KEPT_S = 3600  # how long to keep the result of a job
 
 
@@ -61,7 +60,7 @@ async def cluster(options: Options) -> AsyncIterator[Cluster]:
         "preload": "from common.workers import exit_with_server; exit_with_server()",
     }
     try:
-        client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))
+        client = await Client(asynchronous=True, timeout=5, **({} if address else local))
     except (OSError, ValueError) as error:
         warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
         if not address:

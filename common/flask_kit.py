@@ -1,7 +1,4 @@
-"""Serve the long task with Flask: health checks, response headers, and three servers that run the application.
-
-Each server is imported where it starts, so that a process imports only its own.
-"""
+"""Serve the long task with Flask: health checks, response headers, and three servers, each imported where it starts."""
 
 import contextlib
 import logging

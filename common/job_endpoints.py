@@ -10,9 +10,6 @@ from common.server import task_headers
 from common.task import TaskRun
 from common.tornado_kit import Handler
 
-LONGEST_WAIT_S = 10.0
-RETRY_S = 1  # Retry-After for a request without `Prefer: wait`
-
 
 class PostJob(Handler):
     """Handle `POST /jobs`: respond with status 202 and the `Location` of the job."""
@@ -25,17 +22,17 @@ class PostJob(Handler):
 class FindJob(Handler):
     """Handle `GET /jobs/ID`: respond with status 200 and the result, or with status 202 and the state.
 
-    With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s for the job to finish.
+    With the header `Prefer: wait=5` (RFC 7240), first wait up to 5 s for the job to finish, at most 10 s.
     """
 
     async def get(self, name: str) -> None:
         wanted = re.search(r'\bwait="?(\d{1,9})\b', self.request.headers.get("Prefer", ""), re.ASCII)
-        wait_s = min(LONGEST_WAIT_S, float(wanted[1])) if wanted else 0.0
+        wait_s = min(10.0, float(wanted[1])) if wanted else 0.0
         found: TaskRun | str | None = await self.resource.find(name, wait_s)
         if found is None:
             self.send(404, "404 Not Found: no such job; it may have expired", {})
         elif isinstance(found, str):
-            self.send(202, found, {"Retry-After": "0" if wait_s else str(RETRY_S)})
+            self.send(202, found, {"Retry-After": "0" if wait_s else "1"})
         else:
             headers = task_headers(found, found.started_s)
             del headers["Server-Timing"]  # it would say that the job has not waited

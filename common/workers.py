@@ -12,9 +12,14 @@ from threading import Thread
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
+def cpu_limit() -> float:
+    """Return how many CPUs this process may use, such as 0.5, given its CPU affinity and cgroup quotas."""
+    return min([len(os.sched_getaffinity(0)), *_cgroup_quotas()])
+
+
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use (at least 1), given its CPU affinity and cgroup quotas."""
-    return max(1, min([len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in _cgroup_quotas())]))
+    """Return the number of CPUs that this process may use, rounded up."""
+    return max(1, math.ceil(cpu_limit()))
 
 
 def default_threads() -> int:
@@ -36,9 +41,13 @@ def _exit_after(server: BaseProcess) -> None:
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Return the quotas of this process's cgroup and of all its ancestors, in CPUs (cgroups(7), version 2)."""
-    path = next((line[3:] for line in proc.read_text().splitlines() if line.startswith("0::")), "/")
-    own = root / path.lstrip("/")
-    limits = (place / "cpu.max" for place in (own, *own.parents) if place.is_relative_to(root))
-    quotas = (limit.read_text().split() for limit in limits if limit.exists())
-    return [int(quota) / int(period) for quota, period in quotas if quota != "max"]
+    """Return the quotas of this process's cgroup and of all its ancestors, in CPUs (cgroups(7), versions 1 and 2)."""
+    quotas, names = [], ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+    for controllers, path in (line.split(":", 2)[1:] for line in proc.read_text().splitlines()):
+        if not controllers or "cpu" in controllers.split(","):
+            own = root / ("cpu" if controllers else "") / path.lstrip("/")
+            for place in (place for place in (own, *own.parents) if place.is_relative_to(root)):
+                texts = [(place / name).read_text() for name in names if (place / name).exists()]
+                quota, period = " ".join(texts or ["max 0"]).split()
+                quotas += [int(quota) / int(period)] if quota not in ("max", "-1") else []
+    return quotas

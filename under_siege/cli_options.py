@@ -44,6 +44,8 @@ EXAMPLES = f"""Examples:
 TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
 HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
+CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
+MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
 KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
 TRACED_REQUESTS = 8
 WORKERS = click.IntRange(1, MOST_WORKERS)
@@ -209,7 +211,7 @@ class CommonOptions:
         return writable(self.out or default_result(), is_rewritten=True), page
 
 
-_AXES = ("task", "users", "workers", "python")
+_AXES = ("task", "users", "workers", "python", "cpus", "memory")
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -231,6 +233,8 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--task", multiple=True, help=TASK, show_default="primes"),
         click.option("--workers", type=WORKERS, multiple=True, help="Number of threads or processes in a pool."),
         python_option,
+        click.option("--cpus", type=float, multiple=True, help=CPUS),
+        click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),
         click.option("--path", help="Path that users request, if TARGET is an application."),
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),

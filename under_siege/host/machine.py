@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
+from common.workers import cpu_limit, usable_cpus
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
 from under_siege.host.programs import isolated_tool
@@ -38,6 +38,7 @@ def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
         usable_cpus=usable_cpus(),
+        cpu_limit=limit if (limit := cpu_limit()) < usable_cpus() else None,
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
@@ -134,13 +135,13 @@ def _siege() -> Iterator[Finding]:
 
 
 def _cpus() -> Iterator[Finding]:
-    cpus, usable = psutil.cpu_count() or 1, usable_cpus()
+    cpus, usable = psutil.cpu_count() or 1, cpu_limit()
     if usable < cpus:
         yield Finding(
-            f"only {usable} of {cpus} CPUs can be used (affinity or a cgroup quota)",
-            f"lift the limit, or read the results as those of a {usable}-CPU machine",
+            f"only {usable:g} of {cpus} CPUs can be used (affinity or a cgroup quota), and the load tool shares them",
+            f"lift the limit and use --cpus {usable:g}, which limits only the servers",
         )
-    if usable == 1:
+    if usable <= 1:
         yield Finding("only one CPU can be used, so no strategy can compute in parallel", "measure on more CPUs")
     battery = psutil.sensors_battery()
     if battery is not None and battery.power_plugged is False:

@@ -46,6 +46,19 @@ class MeasuredCase:
         low, high = share_between([run.completed for run in self.rounds], [run.attempts for run in self.rounds])
         return 100 * low, 100 * high
 
+    def throttled_pct(self) -> float | None:
+        """Return the share of the periods of a CPU quota in which it was used up, or None without a quota."""
+        throttled, periods = self._periods()
+        return 100 * sum(throttled) / sum(periods) if sum(periods) else 0.0 if self.rounds[0].quota else None
+
+    def throttled_interval(self) -> Edges:
+        low, high = share_between(*self._periods())
+        return 100 * low, 100 * high
+
+    def _periods(self) -> tuple[list[int], list[int]]:
+        limits = [run.record.limits for run in self.rounds if run.record.limits]
+        return [each.throttled_periods for each in limits], [each.periods for each in limits]
+
     @cached_property
     def responses(self) -> CensoredSamples:
         return together([run.responses for run in self.rounds])

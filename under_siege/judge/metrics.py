@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from under_siege import formatting
 from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
 from under_siege.judge.measured_case import Edges, MeasuredCase
 from under_siege.judge.round_statistics import Round
@@ -245,6 +246,38 @@ _ROWS = (
         is_compared=True,
         chart_name="memory",
         chart_title="memory, megabytes",
+    ),
+    Metric(
+        "throttled_pct",
+        PERCENT._replace(text=lambda value: formatting.share(value / 100)),
+        lambda case, _: case.throttled_pct(),
+        "With `--cpus` or in a container: the share of the quota's periods (100 ms each) in which the server used up "
+        "its CPU quota and had to wait for the next period.",
+        "throttled",
+        "throttled",
+        is_wide=True,
+        interval=lambda case, *_: case.throttled_interval(),
+        chart_name="throttled",
+        chart_title="periods with throttling, percent",
+    ),
+    Metric(
+        "of_quota",
+        SHARE,
+        lambda case, _: case.mean(lambda run: used / run.quota if run.quota and (used := run.cpus_used()) else None),
+        "CPU time of the server as a share of its quota.",
+        column="of quota",
+        is_wide=True,
+    ),
+    Metric(
+        "of_memory_limit",
+        SHARE,
+        lambda case, _: case.mean(Round.of_memory_limit),
+        "Peak memory as a share of the memory limit. It includes the page cache, which the kernel frees if necessary.",
+        "memory used",
+        "of memory limit",
+        in_terminal="of\nlimit",
+        is_wide=True,
+        of_round=lambda _, run: [run.of_memory_limit()],
     ),
     Metric(
         "workers",

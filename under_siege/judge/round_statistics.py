@@ -31,6 +31,7 @@ from under_siege.record.record import Record
 # A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
 # requires at least MANY_ANSWERS responses.
 UNSETTLED, MANY_ANSWERS = 0.1, 10
+MOSTLY_THROTTLED = 0.5  # share of periods; if a server uses up its quota less often, the machine may be the limit
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,31 @@ class Round:
             return None
         before, after = np.interp([from_s, to_s], at_s, used_s)
         return float(after - before) / float((to_s - from_s) * self.rate.per_s)
+
+    @property
+    def quota(self) -> float | None:
+        """Return the CPU quota of the server, in CPUs, or None if it has none."""
+        return self.record.limits.cpus if self.record.limits else None
+
+    def throttled(self) -> float | None:
+        """Return the share of the quota's periods in which the quota was used up, or None without a quota."""
+        limits = self.record.limits
+        if limits is None or limits.cpus is None:
+            return None
+        return limits.throttled_periods / limits.periods if limits.periods else 0.0
+
+    def is_limited_by_its_quota(self) -> bool:
+        """Return whether the quota, not the machine, determined how much CPU time the server got."""
+        return (self.throttled() or 0.0) >= MOSTLY_THROTTLED
+
+    def of_memory_limit(self) -> float | None:
+        """Return the peak memory of the server's cgroup as a share of its limit, or None if unknown."""
+        limits = self.record.limits
+        return (
+            limits.peak_memory_bytes / limits.memory_bytes
+            if limits and limits.memory_bytes and limits.peak_memory_bytes
+            else None
+        )
 
     def memory_bytes(self) -> int | None:
         """Return the peak memory of the server during the siege, or None if unknown."""

@@ -127,7 +127,8 @@ class SpeedCorrection:
         if run.record.alone_cpu_s and self._fit_of(run).kind is WAITS:
             return 0.0
         variance = 0.0
-        for lost in (stolen(run), min(MOST_LOST, max(0.0, other_work(run) - USUAL_OTHER_WORK))):
+        others = 0.0 if run.is_limited_by_its_quota() else other_work(run) - USUAL_OTHER_WORK
+        for lost in (stolen(run), min(MOST_LOST, max(0.0, others))):
             variance += math.log1p(-lost) ** 2
         if run.speeds is not None:
             logs = np.log(run.speeds.moments(run.rate.from_s, run.load_s))
@@ -227,7 +228,9 @@ def _variance_of_loss(run: Round) -> float:
 def stolen(run: Round) -> float:
     """Return the steal time as a share of the CPU time of all CPUs."""
     machine = run.record.machine
-    return min(MOST_LOST, machine.steal_s / machine.total_s) if machine and machine.total_s else 0.0
+    if machine is None or not machine.total_s or run.is_limited_by_its_quota():  # a quota counts only CPU time received
+        return 0.0
+    return min(MOST_LOST, machine.steal_s / machine.total_s)
 
 
 def other_work(run: Round) -> float:
@@ -247,9 +250,9 @@ def taken_by_others(run: Round) -> float:
     time that the server could have used but did not.
     """
     machine, used = run.record.machine, run.cpus_used()
-    if machine is None or not machine.total_s or not used:
+    if machine is None or not machine.total_s or not used or run.is_limited_by_its_quota():
         return 0.0
-    cpus = machine.total_s / (run.load_s or machine.total_s)
+    cpus = min(machine.total_s / (run.load_s or machine.total_s), run.quota or math.inf)
     others, wanted = (other_work(run) - USUAL_OTHER_WORK) * cpus, run.cpu_wanted()
     if wanted is None:
         others -= (machine.idle_s or 0.0) / (run.load_s or 1.0)
@@ -316,7 +319,8 @@ def _kind_of_server(case: Case) -> Prior:
         machine, used = run.record.machine, run.cpus_used()
         if machine is not None and used and run.load_s:
             used += (run.record.services_cpu_s or 0.0) / run.load_s
-            shares.append(used / max(1.0, min(machine.total_s / run.load_s, math.ceil(used / ONE_MORE))))
+            usable = max(1.0, min(machine.total_s / run.load_s, math.ceil(used / ONE_MORE)))
+            shares.append(used / min(usable, run.quota or math.inf))
     return _kind(fmean(shares), SATURATED, HALF_IDLE) if shares else DOES_BOTH
 
 

@@ -72,6 +72,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ready_s: float | None = None  # time to the first correct response to a ping
     memory_bytes: int | None = None
     memory_kind: str = ""
+    cpus: float | None = None  # CPU quota
+    memory_limit_bytes: int | None = None
+    throttled_pct: float | None = None
     speed: Speed | None = None
     rank: int | None = None
     metrics: dict[str, MetricValue] = {}  # all metrics of the table, by key; speed-adjusted as in the table
@@ -144,6 +147,9 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values, cor
         cpu_s_per_transaction=_value(values, "cpu_s_per_transaction"),
         ready_s=_value(values, "ready_s"),
         memory_bytes=None if memory_bytes is None else int(memory_bytes),
+        cpus=rounds[0].quota,
+        memory_limit_bytes=rounds[0].record.limits.memory_bytes if rounds[0].record.limits else None,
+        throttled_pct=_value(values, "throttled_pct"),
         memory_kind=next(filter(None, (run.record.memory_kind for run in rounds)), ""),
         metrics=values,
     )

@@ -308,6 +308,8 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     if measured.totals:
         return _busy_tool(measured)
     generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    if record.limits and record.limits.is_shared and record.limits.cpus:
+        return _of_shared_quota(measured, generator_s)
     if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
         return None
     if machine.idle_s is not None and machine.idle_s > SPARE * machine.total_s:
@@ -315,6 +317,16 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     return (
         f"{record.tool} and the bench used {100 * generator_s / machine.total_s:.0f} % of the machine's CPU time, "
         f"more than {100 * GENERATOR:.0f} %, so less was left for the server; use a longer task or fewer users"
+    )
+
+
+def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
+    quota_s = (measured.quota or 0.0) * measured.load_s
+    if not measured.is_limited_by_its_quota() or generator_s <= GENERATOR * quota_s:
+        return None
+    return (
+        f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of "
+        f"{measured.quota:g} CPUs that they share with the server; run the bench outside the container, with --cpus"
     )
 
 

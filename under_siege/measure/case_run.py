@@ -11,6 +11,7 @@ import msgspec
 import psutil
 
 from common.errors import BadInputError, one_line
+from under_siege.host.limits import Limits, limited, watching_limits
 from under_siege.host.machine_speed import (
     LoneTaskTimer,
     beside_the_machine,
@@ -86,7 +87,8 @@ class CaseRun:
     async def _measure_bare(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.tool.driver.name
         tell, folder = self.watcher.answer_came, self.plan.suite.folder
-        await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder)
+        with limited(Limits.of(self.case)) as group:
+            await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder, group)
 
     async def _measure_server(self) -> None:
         machine_before = psutil.cpu_times()
@@ -186,6 +188,7 @@ class CaseRun:
             watching_ports(record, began_s),
         ]
         async with contextlib.AsyncExitStack() as watching:
+            watching.enter_context(watching_limits(server.group, record))
             watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
             for monitor in monitors:
                 await watching.enter_async_context(monitor)

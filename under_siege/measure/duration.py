@@ -69,7 +69,7 @@ def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int)
     """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
-        expected = expectations[case.work]
+        expected = plan.expected_of(case, expectations)
         least_s += STARTING_AND_STOPPING_S + (
             plan.load.time_s or max(SHORTEST_SIEGE_S, least_needed_s(case.users, cpus, expected))
         )

@@ -19,6 +19,7 @@ import psutil
 
 from common.workers import usable_cpus
 from under_siege.host.interpreter import Interpreter
+from under_siege.host.limits import Group, watching_limits
 from under_siege.host.machine_speed import watching_machine
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -316,17 +317,18 @@ async def compute_bare(
     length: Length,
     tell: Callable[[], None],
     folder: Path | None = None,
+    group: Group | None = None,
 ) -> None:
     """Let all users run the task, without a server, for the length of the siege; record every completed task.
 
     Raises:
         CaseFailedError: the processes of the users did not get ready, or exited early.
     """
-    lines, processes = _BaselineLines(record, length, tell), processes_for(case.users)
-    options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
-    options += ["--check-every", str(check_interval_s(expected.task_s))]
-    started_s = time.monotonic()
+    lines, processes, started_s = _BaselineLines(record, length, tell), processes_for(case.users), time.monotonic()
+    options = ["--users", str(case.users), "--processes", str(processes)]
+    options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]
     command = [python.path, *script("no_server_baseline"), *options]
+    command = group.command(command) if group else command
     process = ManagedProcess(command, environment=server_environment(), folder=folder)
     errors = Tail(process.stderr)
     try:
@@ -337,9 +339,8 @@ async def compute_bare(
                 raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
             record.ready_s = record.warm_s = time.monotonic() - started_s
             async with sampling(process.pid, record, lines.began_s, memory=False), watching_machine(record):
-                await until(
-                    lambda: process.ended() or time.monotonic() >= lines.began_s + length.end_s, math.inf, CALM_LOOK_S
-                )
+                with watching_limits(group, record):
+                    await _until_over(process, lines, length)
             if process.ended():
                 raise await _death(process, errors)
             record.load_s = time.monotonic() - lines.began_s
@@ -347,6 +348,10 @@ async def compute_bare(
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
         record.stop_s = time.monotonic() - stopping_s
+
+
+async def _until_over(process: ManagedProcess, lines: "_BaselineLines", length: Length) -> None:
+    await until(lambda: process.ended() or time.monotonic() >= lines.began_s + length.end_s, math.inf, CALM_LOOK_S)
 
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:

@@ -21,6 +21,7 @@ from under_siege.host.interpreter import (
     interpreter,
     with_unique_versions,
 )
+from under_siege.host.limits import LIMITS, Limits, limit_values
 from under_siege.host.programs import remedy, unmet
 from under_siege.judge.goal import NAMES, goal, required
 from under_siege.load import DRIVERS
@@ -121,8 +122,15 @@ class Plan:
         """Return the expected response of this case, including the required headers."""
         values = dict(case.values)
         headers = tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
+        expected = expectations[case.work]
+        slower = 1 / min(1.0, Limits.of(case).cpus or 1.0)  # a quota below one CPU slows the task itself
         return replace(
-            expectations[case.work], headers=headers, request=self.load.request, of_a_job=self.load.posts_jobs
+            expected,
+            task_s=expected.task_s + (slower - 1) * expected.cpu_s,
+            cpu_s=slower * expected.cpu_s,
+            headers=headers,
+            request=self.load.request,
+            of_a_job=self.load.posts_jobs,
         )
 
     def turns(self) -> int:
@@ -143,9 +151,9 @@ def make_plan(
         BadInputError: a Python does not exist, no target can run, an axis is unused, or a requirement is invalid.
     """
     check_requirements(suite)
-    given = {name: values for name, values in axes.items() if values}
-    _refuse_unused(suite, given)
+    given = _given(axes)
     axes = {"python": (sys.executable,), **suite.axes, **given}
+    suite = _with_limits(_refuse_unused(suite, given), axes)
     pythons = _pythons(suite, axes["python"])
     targets = _with_unique_names(suite)
     left_out = tuple(
@@ -157,10 +165,10 @@ def make_plan(
     cases = _cases(targets, points, left_out)
     if not cases:
         raise BadInputError(_why_no_case(left_out))
-    ceiling = [suite.ceiling] if suite.ceiling else []
-    ceilings = dict.fromkeys(case.for_target(target.name, target.axes) for target in ceiling for case in cases)
+    above = [suite.ceiling] if suite.ceiling else []
+    ceilings = dict.fromkeys(case.for_target(target.name, target.axes) for target in above for case in cases)
     return Plan(
-        {target.name: target for target in (*targets, *ceiling)},
+        {target.name: target for target in (*targets, *above)},
         {python.version: python for python in pythons},
         cases,
         tuple(ceilings),
@@ -170,6 +178,26 @@ def make_plan(
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         left_out,
     )
+
+
+def _given(axes: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
+    given = {name: values for name, values in axes.items() if values}
+    return given | {name: limit_values(name, given[name], f"--{name}") for name in LIMITS if name in given}
+
+
+def _with_limits(suite: Suite, axes: Collection[str]) -> Suite:
+    """Return the suite, whose targets also depend on those axes that are limits; raise BadInputError if one can't."""
+    names = [name for name in LIMITS if name in axes]
+    if running := [target.name for target in suite.targets if names and not target.command]:
+        raise BadInputError(
+            f"--{names[0]}: {running[0]} is already running and can't be limited; name its command instead"
+        )
+    targets = tuple(replace(target, axes=(*target.axes, *names)) for target in suite.targets)
+    ceiling = suite.ceiling
+    if ceiling is not None:  # users that run the task without a server need other memory than a server
+        own = [name for name in names if not (ceiling.has_no_server and name == "memory")]
+        ceiling = replace(ceiling, axes=(*ceiling.axes, *own))
+    return replace(suite, targets=targets, ceiling=ceiling)
 
 
 def _pythons(suite: Suite, paths: Sequence[Value]) -> list[Interpreter]:
@@ -208,15 +236,18 @@ def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
     return f"{why}: use {names}, or your own server with JOBS in its script"
 
 
-def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
-    """Raise BadInputError for an axis on which no target of a suite depends; strategies accept every axis."""
-    used = {name for target in suite.targets for name in target.axes} | {"users"}
+def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> Suite:
+    """Return the suite, or raise BadInputError for an axis on which no target of a suite depends."""
+    used = {name for target in suite.targets for name in target.axes} | {"users", *LIMITS}
     for name in axes:
         if suite.title and name not in used and name != "python":
-            options = ", ".join(f"--{option}" for option in ("task", "users", "workers", "python") if option in used)
+            options = ", ".join(
+                f"--{option}" for option in ("task", "users", "workers", "python", *LIMITS) if option in used
+            )
             raise BadInputError(
                 f"no server of {suite.source or suite.title!r} depends on --{name}; use one of {options}"
             )
+    return suite
 
 
 def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:

@@ -9,12 +9,14 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from typing import TypeVar
 
 import aiohttp
 import psutil
 
 from common.options import default_port
+from under_siege.host.limits import Group, Limits, limited, must_fit, own_group
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
     GRACE_S,
@@ -62,8 +64,11 @@ T = TypeVar("T")
 class Server:
     """A server under test. `url` is its address, and `pid` its process id (None if unknown)."""
 
-    def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
+    def __init__(
+        self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None, group: Group | None = None
+    ) -> None:
         target, suite = plan.targets[case.server], plan.suite
+        self.group = group  # the cgroup whose limits apply to the server
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
@@ -346,17 +351,23 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     addresses = await services.addresses(target.needs)
     with contextlib.ExitStack() as stack:
         port, start = None, None
+        group = stack.enter_context(limited(Limits.of(case)))
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
             if plan.load.ports is not None:  # use a new port, because connections in TIME_WAIT block the old one
                 first += record.round * len(cases) + cases.index(case)
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
+            start = replace(start, words=group.command(start.words)) if group else start
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
-        server = Server(plan, case, url, None if target.url else port, start)
+        server = Server(plan, case, url, None if target.url else port, start, group or own_group())
         try:
             yield server
             await services.must_live(target.needs)
+            must_fit(group)
+        except CaseFailedError:
+            must_fit(group)
+            raise
         finally:
             began_s = time.monotonic()
             try:

@@ -28,7 +28,7 @@ class Axis:
     def label(self, value: Value) -> str:
         """Return the label of a value, such as `25 users` or `1 user`."""
         text = self.template.format(value)
-        return text.removesuffix("s") if value == 1 else text
+        return text.removesuffix("s") if str(value) == "1" else text
 
     def suffix(self, value: Value) -> str:
         """Return the text after a server name, such as `on 3.14.0` or `with 4 workers`."""
@@ -45,6 +45,8 @@ _AXES = {
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),
+        Axis("cpus", "{} CPUs", "with"),
+        Axis("memory", "{} of memory", "with"),
         Axis(REVISION, "{}", "at"),
     )
 }

@@ -198,6 +198,24 @@ class Drain(msgspec.Struct, frozen=True):
     restarts: SmallCount = 0  # processes that the server started during this time
 
 
+class LimitUsage(msgspec.Struct, frozen=True):
+    """The limits of a cgroup, and how the kernel enforced them during the load."""
+
+    cpus: Cpus | None = None
+    memory_bytes: Count | None = None
+    is_shared: bool = False  # whether the bench and the load tool run in the same cgroup, for example in a container
+    periods: Count = 0  # periods of the quota (100 ms each) in which a process of the cgroup could run
+    throttled_periods: Count = 0  # those in which the quota was used up
+    throttled_s: Seconds = 0.0  # summed over the CPUs
+    peak_memory_bytes: Count | None = None  # since the server was started
+    oom_kills: Count = 0
+
+    def since(self, before: "LimitUsage") -> "LimitUsage":
+        """Return the usage with the counters as differences from an earlier usage."""
+        counters = ("periods", "throttled_periods", "throttled_s", "oom_kills")
+        return msgspec.structs.replace(self, **{name: getattr(self, name) - getattr(before, name) for name in counters})
+
+
 class _CaseMeasurement(msgspec.Struct, kw_only=True):
     """A measurement of a case. Its fields change only during the measurement."""
 
@@ -274,6 +292,7 @@ class Record(_CaseMeasurement, kw_only=True):
     beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
+    limits: LimitUsage | None = None  # None: neither the server nor the bench has limits
     memory_kind: str = ""  # "pss", or "rss" if the system has no PSS
     server_said: str = ""  # the end of the server's stderr
     failure: Failure | None = None

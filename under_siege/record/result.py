@@ -20,6 +20,7 @@ from under_siege.record.record import (
     LONGEST_CLOCK_S,
     LONGEST_S,
     Count,
+    Cpus,
     Incident,
     Positive,
     Profile,
@@ -66,6 +67,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     cpu_model: str
     cpus: Positive
     usable_cpus: Positive
+    cpu_limit: Cpus | None = None  # such as 0.5, if a cgroup quota limits the bench
     memory_bytes: Count
     system: str
     pythons: dict[str, str]  # by version: the build

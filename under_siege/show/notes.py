@@ -35,6 +35,7 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
 
 CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this multiple of the lowest
 NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
+THROTTLED_PCT = 10.0  # a note is shown if a server used up its CPU quota in more than this share of periods
 LATE_S = 0.010  # a note is shown if 1 % of pings are sent more than this late: they measure the bench, not the server
 WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
 
@@ -56,6 +57,7 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_processes(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
+    yield from _of_quotas(comparison)
     yield from _of_late_pings(comparison)
     yield from _of_the_machine(comparison)
 
@@ -150,6 +152,21 @@ def _first_cost_s(run: Round) -> float | None:
     return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
 
 
+def _of_quotas(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on the servers that were often throttled, and on a quota that the load tool shares."""
+    throttled = [case for case in comparison.cases if (case.throttled_pct or 0.0) > THROTTLED_PCT]
+    if throttled:
+        most = max(case.throttled_pct or 0.0 for case in throttled)
+        yield (
+            ", ".join(full_name(case.case, cases_of(comparison.cases)) for case in throttled),
+            f"used up the CPU quota in up to {most:.0f} % of the 100 ms periods, and paused until the next period, "
+            "which delays every request, including health checks",
+        )
+    shared = [run.record.limits for run in comparison.every_round() if run.record.limits]
+    if shared and shared[0].is_shared and shared[0].cpus:
+        yield "quota", f"the load tool and the bench share the {shared[0].cpus:g} CPUs with the servers"
+
+
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
     reported = set()
     for case in comparison.cases:
@@ -223,8 +240,8 @@ def of_traces(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
-    count = result.environment.usable_cpus
-    return f"{count} {'core' if count == 1 else 'cores'}"
+    count = result.environment.cpu_limit or result.environment.usable_cpus
+    return f"{count:g} {'core' if count == 1 else 'cores'}"
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:

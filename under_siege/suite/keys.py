@@ -167,6 +167,11 @@ class DrainTable(_Table, frozen=True):
             raise ValueError(f"path and json must be set together, {example}")
 
 
+class LimitsTable(_Table, frozen=True):
+    cpus: AxisValues | None = None
+    memory: AxisValues | None = None
+
+
 class QuickTable(_Table, frozen=True):
     load: dict[str, Any] = {}
     axes: dict[str, Any] = {}
@@ -212,6 +217,7 @@ class SuiteTable(_Table, frozen=True):
     ping: PingTable | None = None
     drain: DrainTable = DrainTable()
     axes: dict[str, AxisValues] = {}
+    limits: LimitsTable = LimitsTable()
     require: dict[str, list[Text]] = {}
     servers: dict[Annotated[str, Meta(pattern=_SERVER)], ServerTable] = {}
     quick: QuickTable | None = None
@@ -222,6 +228,7 @@ _TABLES = {
     "expect": ExpectTable,
     "ping": PingTable,
     "drain": DrainTable,
+    "limits": LimitsTable,
     "servers": ServerTable,
     "quick": QuickTable,
 }

@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
+from under_siege.host.limits import LIMITS, limit_values
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.record.case import Value
 from under_siege.record.files import read_limited
@@ -101,6 +102,9 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
         check_placeholders("prepare", top.prepare, ("suite", "files", "python"))
         ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
         load = load_of(top, expect, folder)
+        for name in LIMITS:
+            if (values := getattr(top.limits, name)) is not None:
+                axes[name] = limit_values(name, distinct(values), f"limits.{name} =")
         if top.python:
             axes["python"] = (str(folder.resolve() / top.python),)
         names = [name for name in servers if name != ceiling]
@@ -136,7 +140,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     """Return the values of every axis, including those of the load."""
     load, axes = top.load, {name: tuple(distinct(values)) for name, values in top.axes.items()}
     for name, values in axes.items():
-        if name in (*PLACEHOLDERS, *LOAD_AXES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+        if name in (*PLACEHOLDERS, *LOAD_AXES, *LIMITS) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             key = f"axes.{legible(name)[:60]}"
             raise BadInputError(f"{key}: expected a lower-case name that is not reserved")
         if names := placeholders(*map(str, values)):

@@ -51,7 +51,7 @@ def test_csv_and_json_have_every_metric() -> None:
     headings = next(csv.reader(io.StringIO(invoke("report", SAVED, "--format", "csv").stdout)))
     cases = json.loads(invoke("report", SAVED, "--format", "json").stdout)["cases"]
     known = {key for case in cases for key in case["metrics"]}
-    without_backlog = METRICS.keys() - {"backlog"}  # no server of this result reports its jobs
-    assert known == without_backlog
+    absent = {"backlog", "throttled_pct", "of_quota", "of_memory_limit"}  # this result has neither jobs nor limits
+    assert known == METRICS.keys() - absent
     assert METRICS.keys() - {"rate_as_measured_per_s"} <= set(headings)  # `rate_per_s` is as measured in a CSV file
     assert {"value", "low", "high"} == cases[0]["metrics"]["rate_per_s"].keys()

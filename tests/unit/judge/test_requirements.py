@@ -278,7 +278,7 @@ def test_percentile_requirements_are_rejected_for_tools_without_percentiles(tmp_
     path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
     with pytest.raises(
         BadInputError,
-        match=r"stressor reports no percentiles; .* measured: rate, availability, memory, cpu",
+        match=r"stressor reports no percentiles; .* measured: rate, availability, memory, throttled, memory used, cpu",
     ):
         with_required(suite_of([str(path)]), [])
 

@@ -163,7 +163,7 @@ def keys_of(table: type, prefix: str) -> list[str]:
 
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs" / "suites.md").read_text()
-    tables = ("load", "expect", "ping", "drain", "servers", "quick", "axes", "require")
+    tables = ("load", "expect", "ping", "drain", "servers", "quick", "axes", "limits", "require")
     documented = [key for key in keys_of(keys.SuiteTable, "") if key not in tables]
     documented += keys_of(keys.MixedRequestTable, "")
     shared = ("title", "requirements", "environment", "prepare")  # documented with the keys of the suite

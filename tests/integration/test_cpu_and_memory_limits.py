@@ -1,0 +1,88 @@
+"""Servers in cgroups with a CPU quota or a memory limit."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import invoke
+from conftest import bench_command, wait_until
+
+from common.errors import BadInputError
+from under_siege.host.limits import Limits, limited
+
+LEAK = """
+from fastapi import FastAPI
+app, kept = FastAPI(), []
+@app.get("/")
+def grow(): return {"kept": kept.append(bytearray(b"x" * 2_000_000))}
+@app.get("/ping")
+def ping(): return "pong"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cgroups() -> None:
+    try:
+        with limited(Limits(0.5, 10**8)):
+            pass
+    except BadInputError as error:
+        pytest.skip(str(error))
+
+
+def groups() -> set[Path]:
+    """Return the cgroups of all benches that are running now."""
+    return {path for path in Path("/sys/fs/cgroup").rglob("under-siege-*") if path.is_dir()}
+
+
+@contextlib.contextmanager
+def no_group_left() -> Iterator[None]:
+    before = groups()
+    yield
+    wait_until(lambda: not groups() - before)
+
+
+def test_a_quota_of_half_a_cpu_halves_the_rate_and_only_a_busy_server_is_throttled(tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    with no_group_left():
+        options = ["--cpus", "0.5", "--cpus", "1", "--time", "5s", "--rounds", "2", "--users", "8"]
+        ran = invoke("run", "1", *options, "--task", "primes", "--quiet", "--out", str(out))
+    cases = json.loads(invoke("report", str(out), "--format", "json").stdout)["cases"]
+    half, whole = sorted(cases, key=lambda case: case["cpus"])
+    assert (half["cpus"], whole["cpus"]) == (0.5, 1.0), ran.stderr
+    rates = [case["rate_at_usual_speed_per_s"] or case["rate_per_s"]["mean"] for case in (half, whole)]
+    assert rates[0] / rates[1] == pytest.approx(0.5, rel=0.15)
+    assert half["throttled_pct"] > 90
+    assert half["of_ceiling"]["mean"] == pytest.approx(1, rel=0.15)  # the ceiling has the same quota
+    records = json.loads(out.read_text())["records"]
+    # A single busy thread pauses for half of each period.
+    used_up = next(one for one in records if one["values"].get("cpus") == "0.5" and not one["is_ceiling"])
+    assert used_up["limits"]["throttled_s"] / used_up["load_s"] == pytest.approx(0.5, abs=0.15)
+    assert invoke("report", str(out), "--require", "throttled < 10%").returncode == 1
+
+
+def test_a_server_beyond_its_memory_limit_fails_with_the_killed_process(tmp_path: Path) -> None:
+    (tmp_path / "leak.py").write_text(LEAK)
+    out = tmp_path / "r.json"
+    with no_group_left():
+        options = ["--memory", "120MB", "--time", "4s", "--rounds", "1"]
+        ran = invoke("run", "leak:app", *options, "--quiet", "--out", str(out), folder=tmp_path)
+    assert ran.returncode == 1
+    records = json.loads(out.read_text())["records"]
+    assert {record["failure"]["code"] for record in records} == {"out_of_memory"}
+    assert "120 MB" in records[0]["failure"]["message"]
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_no_cgroup_is_left_after_a_signal(by: signal.Signals, tmp_path: Path) -> None:
+    command = bench_command("run", "2", "--cpus", "0.5", "--time", "20s", "--rounds", "1", "--out", str(tmp_path / "r"))
+    before = groups()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: groups() - before)
+        os.kill(process.pid, by)
+        process.wait()
+    wait_until(lambda: not groups() - before)
