@@ -146,7 +146,7 @@ def test_a_missing_siege_is_reported_with_its_install_command(run_cli, tmp_path,
 
 def test_a_hanging_task_times_out_when_it_is_tried_before_the_run(bench, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
-    monkeypatch.setattr(expected_response, "LIMIT_S", 1.0)
+    monkeypatch.setattr(expected_response, "TRIAL_LIMIT_S", 1.0)
     with pytest.raises(BadInputError, match="did not end within 1 s"):
         asyncio.run(expected_response.try_task("sample_tasks:half_a_minute", interpreter()))
 

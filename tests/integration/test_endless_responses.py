@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 from conftest import TESTS, WAITING, bench_command
 
-from under_siege.host.managed_process import LONGEST_BYTES, reading_lines, until
+from under_siege.host.managed_process import LONGEST_LINE_BYTES, reading_lines, until
 from under_siege.load.http_client import HttpResponse, client, fetch
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import load
@@ -147,4 +147,4 @@ def test_an_overlong_output_line_is_truncated_and_the_next_line_is_read() -> Non
 
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         asyncio.run(read(process.stdout))
-    assert taken == ["x" * LONGEST_BYTES, "next"]
+    assert taken == ["x" * LONGEST_LINE_BYTES, "next"]

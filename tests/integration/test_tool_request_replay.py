@@ -19,7 +19,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.http_client import MORE_BYTES, client, fetch
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.warm_up import IN_A_ROW, ReplayedRequest, RequestReplays
+from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, ReplayedRequest, RequestReplays
 from under_siege.record.record import CaseFailedError
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
@@ -171,7 +171,7 @@ def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.Monke
 
 
 def test_the_last_response_is_checked_even_if_the_connection_closes_early() -> None:
-    in_a_row = replace(ASK, in_a_row=IN_A_ROW)
+    in_a_row = replace(ASK, in_a_row=REQUESTS_ON_A_CONNECTION)
     assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"
 

@@ -6,7 +6,7 @@ import pytest
 from bench_runs import without_a_ceiling
 from conftest import TESTS, WAITING
 
-from under_siege.host.managed_process import LONGEST, Tail, last_error
+from under_siege.host.managed_process import LONGEST_ERROR, Tail, last_error
 from under_siege.record.result import load
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
@@ -27,7 +27,7 @@ FRAME = '  File "app.py", line 3, in report\n    return names["x"]\n           ~
         (f"{HEAD}{FRAME}KeyboardInterrupt\n", "KeyboardInterrupt"),
         (f"{HEAD}{FRAME}ValueError: one\n  two\nthree\n", "ValueError: one"),
         (f"{HEAD}{FRAME}ValueError: \x1b[31mred\u202e\n", "ValueError: \ufffd[31mred\ufffd"),
-        (f"{HEAD}{FRAME}ValueError: {'x' * 500}\n", f"ValueError: {'x' * 500}"[: LONGEST - 1] + "…"),
+        (f"{HEAD}{FRAME}ValueError: {'x' * 500}\n", f"ValueError: {'x' * 500}"[: LONGEST_ERROR - 1] + "…"),
         (
             "  + Exception Group Traceback (most recent call last):\n"
             '  |   File "a.py", line 1\n  | ExceptionGroup: two\n'

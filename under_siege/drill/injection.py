@@ -18,7 +18,6 @@ from under_siege.record.record import CaseFailedError
 
 NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
 NEVER_S = 5.0  # a server that takes longer than this to recover counts as never recovered
-CONTROL_S = 0.6  # duration of the control's load after the time at which a fault would be injected
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
@@ -36,7 +35,7 @@ async def do_nothing(context: FaultContext) -> None:
     """Run the load without a fault, as a control."""
     async with context.under_load():
         context.mark_fault()
-        await asyncio.sleep(CONTROL_S)
+        await asyncio.sleep(AFTER_FAULT_S)
 
 
 async def kill_a_worker(context: FaultContext) -> None:
@@ -106,7 +105,7 @@ async def stop_long(context: FaultContext) -> None:
     await stop(context)
 
 
-AFTER_S = 0.6  # duration of the load after a permanent fault
+AFTER_FAULT_S = 0.6  # duration of the load after a permanent fault
 LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds until they do
 FLOOD, FLOOD_LIMIT_S = 800, 30.0  # number of requests, and the timeout of each
 SLOW_CONNECTIONS = 50
@@ -175,7 +174,7 @@ async def start_an_endless_task(context: FaultContext) -> None:
         context.make_next_task_endless("one")
         await until(lambda: not context.has_pending_endless_task(), 1.0)
         context.mark_fault()
-        await asyncio.sleep(AFTER_S)
+        await asyncio.sleep(AFTER_FAULT_S)
 
 
 async def send_incomplete_requests(context: FaultContext) -> None:
@@ -183,13 +182,13 @@ async def send_incomplete_requests(context: FaultContext) -> None:
     async with context.under_load():
         context.mark_fault()
         async with context.users.incomplete_requests(SLOW_CONNECTIONS):
-            await asyncio.sleep(AFTER_S)
+            await asyncio.sleep(AFTER_FAULT_S)
 
 
 JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
 # Timeouts for the next result and for all results. They are long, because Celery reconnects after 2, 4, 6, … s.
-TIMEOUT_S, MOST_S = 20.0, 40.0
+NEXT_RESULT_LIMIT_S, ALL_RESULTS_LIMIT_S = 20.0, 40.0
 GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
 LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
@@ -262,7 +261,7 @@ async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
     states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
     unknown_since_s = time.monotonic()
     while waiting := [job for job in jobs if states[job] in (_LATER, _UNKNOWN)]:
-        if context.now_s() > min(last_s + TIMEOUT_S, at_s + MOST_S):
+        if context.now_s() > min(last_s + NEXT_RESULT_LIMIT_S, at_s + ALL_RESULTS_LIMIT_S):
             break
         answers = await _at_once(_poll(context, job) for job in waiting)
         states.update(zip(waiting, answers, strict=True))

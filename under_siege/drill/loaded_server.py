@@ -151,7 +151,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
 PING_EVERY_S = 0.025
-BEFORE_S = 0.8  # duration of the load before the fault
+BEFORE_FAULT_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
 IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
 MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
@@ -160,11 +160,11 @@ STOP_S = 0.05  # timeout for the server's exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request
 # The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
 # number is multiplied by the number of listening processes.
-IN_A_ROW = 20
+CORRECT_IN_A_ROW = 20
 AT_ONCE = 4  # minimum number of concurrent requests in the recovery check; few enough that no server sheds load
 RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then minimum timeout of the recovery check
-FINE_S = 0.1  # timeout of a ping
-QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
+PING_LIMIT_S = 0.1  # timeout of a ping
+QUICK_OF_IDLE, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
 
 
 def compute_task(cpu_s: float) -> str:
@@ -174,7 +174,7 @@ def compute_task(cpu_s: float) -> str:
 
 def quick_s(idle_answer_s: float | None) -> float:
     """Return the longest response time of a single request that counts as quick."""
-    return max(LEAST_QUICK_S, QUICK * (idle_answer_s or 0.0))
+    return max(LEAST_QUICK_S, QUICK_OF_IDLE * (idle_answer_s or 0.0))
 
 
 @dataclass
@@ -231,7 +231,7 @@ class FaultContext:
             self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
         )
         async with pinging, self.users.load(USERS, incident.requests, self.began_s):
-            await asyncio.sleep(BEFORE_S)
+            await asyncio.sleep(BEFORE_FAULT_S)
             yield
             incident.ended_s = self.now_s()
 
@@ -285,9 +285,9 @@ class FaultContext:
         Each request opens a new connection, so that every listening process gets some requests.
         """
         incident = self.incident
-        incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
+        incident.recovery_answers = CORRECT_IN_A_ROW * (1 if self.processes else self.server.listening_processes())
         incident.recovery_processes = self.processes
-        limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
+        limit_s = max(RECOVERY_LIMIT_S, QUICK_OF_IDLE * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
         deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
         while not incident.has_recovered and time.monotonic() < deadline_s:
             await asyncio.gather(*(self.users.send_check(incident.recovery, self.began_s) for _ in range(at_once)))
@@ -309,7 +309,7 @@ class FaultContext:
         if (ping := self.server.ping) is None:
             return True
         try:
-            pong = await fetch(self.session, self.server.url + ping.path, FINE_S, request=ping.request)
+            pong = await fetch(self.session, self.server.url + ping.path, PING_LIMIT_S, request=ping.request)
         except (CaseFailedError, aiohttp.ClientError):
             return False
         return ping.fits(pong.status, pong.body)

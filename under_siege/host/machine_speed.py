@@ -21,11 +21,12 @@ from under_siege.paths import script, server_environment
 from under_siege.record.record import Machine, Record, append_row
 
 CPU_TIMES_EVERY_S = 0.25
-RECENT_S = 2.0  # seconds for which samples are kept for the next case
+KEPT_SAMPLES_S = 2.0  # seconds for which samples are kept for the next case
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
-MOST_RUNS, ENOUGH_S = 3, 0.25  # maximum number of baseline runs, and the time within which they must start
+MOST_BASELINE_RUNS = 3
+LATEST_RUN_S = 0.25  # no baseline run starts later than this after the first one
 BUSY_PCT = 10.0  # threshold for other programs' CPU time, as a percentage of all CPUs; an idle machine uses 1 or 2
-FRESH_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
+REUSABLE_RUNS_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 
 
@@ -95,7 +96,7 @@ class SpeedProbe:
         at_s, cpu, took_s = line.split(",")
         sample = float(at_s), int(cpu), float(took_s)
         self._recent.append(sample)
-        while sample[0] - self._recent[0][0] > RECENT_S:
+        while sample[0] - self._recent[0][0] > KEPT_SAMPLES_S:
             self._recent.popleft()
         if self._record is not None:
             append_row(self._record.beats, *sample)
@@ -151,14 +152,16 @@ class LoneTaskTimer:
 
     def fresh_since_s(self, record: Record) -> float:
         """Return the start time of recent runs made after the previous case, or infinity if there are none."""
-        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
+        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < REUSABLE_RUNS_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Record recent runs made after the previous case or, if there are none, make and record up to MOST_RUNS."""
+        """Record recent runs made after the previous case or, if there are none, make and record new ones."""
         if self.fresh_since_s(record) == math.inf:
             began_s, self._last = time.monotonic(), []
-            while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
+            while len(self._last) < MOST_BASELINE_RUNS:
+                if self._last and time.monotonic() - began_s >= LATEST_RUN_S:
+                    break
                 self._is_lost = self._is_lost or not await self._run_once()
                 if self._is_lost:
                     break

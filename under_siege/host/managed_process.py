@@ -18,12 +18,12 @@ import psutil
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
-from under_siege.host.supervisor import TIDY_S
+from under_siege.host.supervisor import TRACKER_LIMIT_S
 from under_siege.host.supervisor_client import current_supervisor
 
-LONGEST_BYTES = 65536  # maximum length of a line; the rest is dropped
-LONGEST = 200  # maximum number of characters of an error
-LONGEST_LINE = 300  # maximum number of characters of a quoted line
+LONGEST_LINE_BYTES = 65536  # maximum length of a line; the rest is dropped
+LONGEST_ERROR = 200  # maximum number of characters of an error
+LONGEST_QUOTE = 300  # maximum number of characters of a quoted line
 _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
@@ -80,9 +80,9 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
             chunk = b""
         arrived_s = time.monotonic()
         *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[:LONGEST_BYTES]  # a stream without line ends must not fill the memory
+        rest = rest[:LONGEST_LINE_BYTES]  # a stream without line ends must not fill the memory
         for line in lines:
-            take(line[:LONGEST_BYTES].decode(errors="replace"), arrived_s)
+            take(line[:LONGEST_LINE_BYTES].decode(errors="replace"), arrived_s)
         if not chunk:
             loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
 
@@ -106,7 +106,7 @@ def last_error(stderr: str) -> str:
         text = line[len(margin) :]
         if text.strip() and not text.startswith((" ", "\t")):
             error = legible(text.strip())
-            return error if len(error) <= LONGEST else f"{error[: LONGEST - 1]}…"
+            return error if len(error) <= LONGEST_ERROR else f"{error[: LONGEST_ERROR - 1]}…"
     return ""
 
 
@@ -115,7 +115,7 @@ def last_line(*outputs: str) -> str:
     for output in outputs:
         # Skip empty lines and separators.
         if lines := [line.strip() for line in output.splitlines() if re.search(r"\w", line)]:
-            return f"its last line: {lines[-1][:LONGEST_LINE]}"
+            return f"its last line: {lines[-1][:LONGEST_QUOTE]}"
     return "it printed nothing"
 
 
@@ -196,7 +196,7 @@ class ManagedProcess:
         # Python's resource trackers remove the semaphores of the other processes once those have ended.
         if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
-            await until(lambda: not any(map(_works, trackers)), TIDY_S)
+            await until(lambda: not any(map(_works, trackers)), TRACKER_LIMIT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.reap()

@@ -15,7 +15,7 @@ from under_siege.host.process_tree import descendants
 from under_siege.load.pings import in_background
 from under_siege.record.record import Record, append_row
 
-INTERVAL_S = 0.25
+SAMPLING_INTERVAL_S = 0.25
 FEWEST_SAMPLES = 5
 _PROC = Path("/proc")
 
@@ -104,7 +104,7 @@ async def sampling(pid: int | None, record: Record, began_s: float, *, memory: b
         while True:
             if not await sample():
                 return
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(SAMPLING_INTERVAL_S)
 
     try:
         async with in_background(sample_until_gone()):
@@ -153,7 +153,7 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
     async def sample() -> None:
         while (taken := _taken_ports()) is not None:
             append_row(record.ports, round(time.monotonic() - began_s, 4), taken)
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(SAMPLING_INTERVAL_S)
 
     async with in_background(sample()):
         yield

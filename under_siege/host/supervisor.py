@@ -25,8 +25,8 @@ from under_siege.host.process_tree import children, descendants, is_resource_tra
 
 MOST_BYTES = 1 << 18  # maximum size of a message; Linux sends no longer ones by default
 SET_CHILD_SUBREAPER = 36  # prctl(2)
-LIMIT_S, LOOK_S = 10.0, 0.01  # timeout for killing the remaining processes; polling interval
-TIDY_S = 2.0  # maximum time for Python's resource trackers to remove the semaphores of killed processes
+KILL_LIMIT_S, LOOK_S = 10.0, 0.01  # timeout for killing the remaining processes; polling interval
+TRACKER_LIMIT_S = 2.0  # maximum time for Python's resource trackers to remove the semaphores of killed processes
 
 
 class Supervisor:
@@ -90,10 +90,10 @@ class Supervisor:
     def end_all(self) -> None:
         """Kill all remaining processes, and remove the directories."""
         began_s = time.monotonic()
-        while (left := _left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
+        while (left := _left()) and (for_s := time.monotonic() - began_s) < KILL_LIMIT_S:
             for pid in left:
                 with contextlib.suppress(OSError):
-                    if for_s > TIDY_S or not is_resource_tracker(pid):
+                    if for_s > TRACKER_LIMIT_S or not is_resource_tracker(pid):
                         os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:

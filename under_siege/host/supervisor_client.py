@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 
 from under_siege.host.process_tree import children
-from under_siege.host.supervisor import LIMIT_S, MOST_BYTES
+from under_siege.host.supervisor import KILL_LIMIT_S, MOST_BYTES
 from under_siege.paths import PACKAGE
 
-TIMEOUT_S = 0.5
+ANSWER_TIMEOUT_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 LOST = {"error": [errno.ESRCH, "the supervisor was killed"]}
 
@@ -30,7 +30,7 @@ class SupervisorClient:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(TIMEOUT_S)
+        self._socket.settimeout(ANSWER_TIMEOUT_S)
         self._lock = threading.Lock()
         self._started: set[int] = set()  # processes that are not reaped yet
         self.folders: list[Path] = []  # directories to remove if the bench is killed
@@ -52,7 +52,7 @@ class SupervisorClient:
         self._socket.close()
         self._process.send_signal(signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(LIMIT_S + 1)
+            self._process.wait(KILL_LIMIT_S + 1)
 
     def is_lost(self) -> bool:
         """Return whether the supervisor has ended, perhaps killed by a process that it started."""

@@ -15,7 +15,7 @@ _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.
 _LOCUSTFILE = Path(__file__).with_name("locustfile.template").read_text(encoding="utf-8")
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
-LONGER_S = 30
+MARGIN_S = 30
 WRONG = "wrong contents"  # the error that our locustfile and scripts report for a wrong body
 _Milliseconds = Annotated[float, Meta(ge=0, lt=LARGEST)]
 
@@ -57,7 +57,7 @@ class Locust(Driver):
             folder=json.dumps(spec.folder),
             expected=spec.expected,
             wrong=WRONG,
-            longer_s=LONGER_S,
+            longer_s=MARGIN_S,
         )
         return {_FILE: text, **({_SCRIPT: spec.script} if spec.script else {})}
 
@@ -73,7 +73,7 @@ class Locust(Driver):
             "-f",
             str(home / _FILE),
         ]
-        options += ["-t", f"{whole_seconds(spec.time_s) + LONGER_S}s"]
+        options += ["-t", f"{whole_seconds(spec.time_s) + MARGIN_S}s"]
         if spec.threads > 1:  # by default, the master listens on all interfaces
             options += ["--processes", str(spec.threads), "--master-bind-host", "127.0.0.1"]
             options += ["--master-bind-port", str(spec.port), "--master-port", str(spec.port)] if spec.port else []

@@ -23,7 +23,7 @@ from under_siege.suite.suite import Suite, Target
 _BUILT = re.compile(
     r"(^|/)(\.?v?env|node_modules|build|dist|results|htmlcov|__pycache__|\.[\w]+_cache|[^/]*\.(egg-info|py[co]|log))/?$"
 )
-LIMIT_S = 300.0  # timeout of each git command, such as a checkout
+GIT_LIMIT_S = 300.0  # timeout of each git command, such as a checkout
 
 
 def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequence[Path] = ()) -> Suite:
@@ -155,7 +155,7 @@ def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=LIMIT_S,
+            timeout=GIT_LIMIT_S,
             env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

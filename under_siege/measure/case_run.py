@@ -43,7 +43,7 @@ from under_siege.measure.load_run import LoadRun, compute_bare
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
-from under_siege.measure.warm_up import IN_A_ROW, RequestReplays, last_pong, verify, warm_up
+from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, RequestReplays, last_pong, verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.suite.expected_response import Expectation, Expectations, Files
@@ -197,7 +197,7 @@ class CaseRun:
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
         # This response arrives after the server has processed the requests still queued at the end of the load.
-        await server.while_alive(check.check(IN_A_ROW))
+        await server.while_alive(check.check(REQUESTS_ON_A_CONNECTION))
         pong = await server.while_alive(last_pong(session, server, timeout_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()

@@ -44,7 +44,7 @@ from under_siege.suite.expected_response import Expectation
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
 REQUESTS_LIMIT_S = 3600.0  # timeout of a load with a given number of requests
 SHORTEST_S = 1e-3
-MOST_KEPT = 4000  # maximum number of characters kept of each result file of a tool
+LONGEST_KEPT_FILE = 4000  # maximum number of characters kept of each result file of a tool
 FIRST_PORT = 5557  # first port to try; Locust's default
 START_LIMIT_S = 30.0
 MOST_MEMORY = 0.5  # maximum share of the available memory for a tool; siege leaks memory with each 503
@@ -58,7 +58,7 @@ RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its 
 # while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
 START_S = 30.0  # maximum seconds for starting Python and importing the task
-SLOWER = 3  # maximum slowdown of a task that runs beside others, compared with its trial
+MOST_SLOWDOWN = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
 _TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
@@ -219,7 +219,7 @@ class LoadRun:
             output = ToolOutput(process.poll() or 0, stdout.text(), stderr.text(), self._tool.results())
         finally:
             await process.stop(grace_s=0)
-            texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in self._tool.results().values())
+            texts = stdout.text(), stderr.text(), *(text[:LONGEST_KEPT_FILE] for text in self._tool.results().values())
             record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
         self._record_totals(output, spec, ended_s, ended_s - began_s, used.cpu_s if used else 0.0, awake)
 
@@ -306,7 +306,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
     The processes share the CPUs, and each one imports and performs the task itself.
     """
     in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
-    return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
+    return START_S + in_line * START_S + MOST_SLOWDOWN * (expected.task_s + in_line * expected.cpu_s)
 
 
 async def compute_bare(

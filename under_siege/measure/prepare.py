@@ -18,7 +18,7 @@ from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
-from under_siege.measure.server import MOST_BYTES, Server, running
+from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
@@ -290,7 +290,7 @@ async def _answers(
 
 async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
     try:
-        answer = await server.send_load_request(session, 60.0, MOST_BYTES, wanted if wanted.path else None)
+        answer = await server.send_load_request(session, 60.0, MOST_RESPONSE_BYTES, wanted if wanted.path else None)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:

@@ -50,13 +50,13 @@ from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
-LATE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
+FINAL_SHARE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
 CLOCK_STEP_S = 0.1  # more than the resolution at which the system reports when a process was started
 RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
 SHOWN_ROUTES = 6
-MOST_BYTES = 16_000_000
+MOST_RESPONSE_BYTES = 16_000_000
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -215,10 +215,10 @@ class Server:
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
         """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
-            return await fetch(session, self.url + self.ping.path, limit_s, MOST_BYTES, self.ping.request)
+            return await fetch(session, self.url + self.ping.path, limit_s, MOST_RESPONSE_BYTES, self.ping.request)
         if self._load_request.may_be_repeated or self._posts_jobs:
             # Once the server listens, it may take as long as one task.
-            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_BYTES)
+            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_RESPONSE_BYTES)
         await must_accept_connections(self.url)
         return None
 
@@ -252,7 +252,7 @@ class Server:
             except CaseFailedError as failed:
                 if failed.code == "stranger":
                     raise
-                if left_s > LATE * self._limit_s:
+                if left_s > FINAL_SHARE * self._limit_s:
                     seen = str(failed)
             await asyncio.sleep(LOOK_S)
         raise self._not_ready(seen, refusal)

@@ -27,11 +27,11 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
 from under_siege.suite.expected_response import Expectation
 
-BATCHES = 10
-LONG_S = 1.0
+MOST_BATCHES = 10
+NEW_WORKER_LIMIT_S = 1.0
 MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the load; checks verify the others
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
-IN_A_ROW = 3  # number of requests on one connection, if the tool uses keep-alive
+REQUESTS_ON_A_CONNECTION = 3  # number of requests on one connection, if the tool uses keep-alive
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 _END = b"\r\n\r\n"
@@ -186,7 +186,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
-    for batch in range(0 if _is_the_server(server, answer) else BATCHES):
+    for batch in range(0 if _is_the_server(server, answer) else MOST_BATCHES):
         if len(seen) >= wanted:
             break
         # Send twice as many requests as workers, because a pool starts a worker only if none is idle. Send fewer in the
@@ -200,7 +200,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
             break  # the server doesn't report its workers
         if _are_threads(seen) and _processes(seen) == _processes(before):
             break  # threads of one process share imported modules
-        if seen == before and server.age_s() - began_s > LONG_S:
+        if seen == before and server.age_s() - began_s > NEW_WORKER_LIMIT_S:
             break  # no new workers answer, although more are expected
     record.warm_s = server.age_s()
     record.workers = workers

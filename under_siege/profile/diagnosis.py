@@ -32,9 +32,9 @@ from under_siege.record.record import Profile
 LEAST_REPORTED_SHARE, LEAST_REPORTED_SAMPLES, LEAST_BLOCKED_S = 0.05, 10, 0.002
 # Threads compete for the GIL if code that needs it runs for this share of the time, and either more threads than this
 # compute on average, or main threads wait in the kernel for this share of the time.
-GIL_IN_DEMAND, COMPETING_THREADS, MAIN_THREAD_WAITS = 0.5, 1.3, 0.3
-FULL_POOL = 0.8  # a pool is full if its threads are busy for this share of the time
-IDLE_PROCESS, BUSY_PROCESS = 0.1, 0.5  # CPU time of an idle process divided by that of the busiest; CPUs of the latter
+GIL_IN_DEMAND_SHARE, COMPETING_THREADS, MAIN_THREAD_WAIT_SHARE = 0.5, 1.3, 0.3
+FULL_POOL_SHARE = 0.8  # a pool is full if its threads are busy for this share of the time
+IDLE_OF_BUSIEST, BUSY_CPUS = 0.1, 0.5  # CPU time of an idle process divided by that of the busiest; CPUs of the latter
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
 _LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 # What an event loop spends its time on: keys of `Diagnosis.loop_shares`, and their names in texts.
@@ -83,11 +83,11 @@ class Diagnosis:
         spots = hotspots(stacks, self._gil_samples, contended=True)
         spots = [spot for spot in spots if spot.state in (CPU_GIL, FOR_GIL)]
         computing = [stack for spot in spots for stack in spot.stacks]
-        does_main_wait = self._main_at_lock([pid]) >= MAIN_THREAD_WAITS
+        does_main_wait = self._main_at_lock([pid]) >= MAIN_THREAD_WAIT_SHARE
         # On busy CPUs, the GIL may be free while the next thread waits for a CPU. py-spy counts this thread as running.
         wanted = max(total(computing, "gil"), total(computing, "cpu"))
-        is_wanted = wanted >= GIL_IN_DEMAND and (total(computing) > COMPETING_THREADS or does_main_wait)
-        return is_wanted or (does_main_wait and total(stacks, "gil") >= GIL_IN_DEMAND)
+        is_wanted = wanted >= GIL_IN_DEMAND_SHARE and (total(computing) > COMPETING_THREADS or does_main_wait)
+        return is_wanted or (does_main_wait and total(stacks, "gil") >= GIL_IN_DEMAND_SHARE)
 
     def _main_at_lock(self, processes: Collection[int]) -> float:
         """Return the share of the time in which main threads waited in the kernel for the GIL.
@@ -165,8 +165,8 @@ class Diagnosis:
     @property
     def is_pool_full(self) -> bool:
         """Return whether blocking I/O occupies an event loop's entire thread pool, and users outnumber its threads."""
-        is_small = 2 <= self.threads < FULL_POOL * self.profile.users and bool(self.loop_processes)
-        return is_small and self.threads_busy >= FULL_POOL and self.thread_hotspots[0].state == WAITS
+        is_small = 2 <= self.threads < FULL_POOL_SHARE * self.profile.users and bool(self.loop_processes)
+        return is_small and self.threads_busy >= FULL_POOL_SHARE and self.thread_hotspots[0].state == WAITS
 
     def idle_processes(self) -> tuple[int, int]:
         """Return how many processes that accept connections are idle while others are busy, and how many there are."""
@@ -174,7 +174,7 @@ class Diagnosis:
         listeners = self.profile.listeners or parts
         use = [total(part, "cpu") for pid, part in parts.items() if pid in listeners]
         most = max(use, default=0.0)
-        return sum(cpu < IDLE_PROCESS * most for cpu in use) if most > BUSY_PROCESS else 0, len(use)
+        return sum(cpu < IDLE_OF_BUSIEST * most for cpu in use) if most > BUSY_CPUS else 0, len(use)
 
     def margin(self, share: float) -> float:
         """Return the half-width of the 95 % Wilson interval of a share, counting at most one sample per request."""

@@ -163,11 +163,11 @@ def hotspots(stacks: Sequence[Sampled], samples: int, *, contended: bool = False
 
 
 # Shares of a function's time: a line that waits for longer than the second has a hotspot of its own.
-WAITING_LINE, SEPARATE_LINE = 0.05, 0.2
+NOTICED_WAIT_SHARE, SEPARATE_HOTSPOT_SHARE = 0.05, 0.2
 WAITING_USE = 0.25  # a line waits if it uses the CPU and the GIL less than this many times as much as its function
 
 
-def _waits_apart(part: Sequence[Sampled], whole: Sequence[Sampled], least: float = SEPARATE_LINE) -> bool:
+def _waits_apart(part: Sequence[Sampled], whole: Sequence[Sampled], least: float = SEPARATE_HOTSPOT_SHARE) -> bool:
     """Return whether a line takes much of a function's time, but little of its time on a CPU or with the GIL."""
     time, used = total(part) / total(whole), total(whole, "gil") + total(whole, "cpu")
     return time >= least and (total(part, "gil") + total(part, "cpu")) < WAITING_USE * time * used
@@ -184,7 +184,7 @@ def _hotspot(stacks: list[Sampled], samples: int, *, contended: bool) -> Hotspot
 
 # Code needs the GIL if it holds it for this share of its time on a CPU. Threads that compete for the GIL also use a CPU
 # while they don't hold it.
-NEEDS_GIL, NEEDS_CONTENDED_GIL = 0.5, 0.25
+NEEDS_GIL_SHARE, NEEDS_CONTENDED_GIL_SHARE = 0.5, 0.25
 MOST_COMPETITORS = 16  # a thread that competes with fewer threads gets more than this fraction of the time
 
 
@@ -192,21 +192,21 @@ def _state(stacks: list[Sampled], purpose: str, samples: int, *, contended: bool
     wall, cpu, gil = (total(stacks, column) for column in ("wall", "cpu", "gil"))
     # On busy CPUs, several threads of a process are ready to run, but only one can hold the GIL.
     running = min(cpu, len({stack.pid for stack in stacks}))
-    needs_gil = purpose in _HOLDS_GIL or gil >= (NEEDS_CONTENDED_GIL if contended else NEEDS_GIL) * running
+    needs_gil = purpose in _HOLDS_GIL or gil >= (NEEDS_CONTENDED_GIL_SHARE if contended else NEEDS_GIL_SHARE) * running
     if cpu >= 0.5 * wall:
         if needs_gil:
             return CPU_GIL
         return CPU_FREE if _is_without_gil(stacks, running, gil + 3 / samples) else CPU
     lines = grouped(stacks, lambda stack: stack.frames[-1])
-    apart = [part for part in lines.values() if len(lines) > 1 and _waits_apart(part, stacks, least=WAITING_LINE)]
+    apart = [part for part in lines.values() if len(lines) > 1 and _waits_apart(part, stacks, least=NOTICED_WAIT_SHARE)]
     waiting = sum(map(total, apart))
     if contended and needs_gil and gil + cpu >= wall / MOST_COMPETITORS and waiting < 0.5 * wall:
         return FOR_GIL
     return _waiting_for(stacks)
 
 
-FREE_OF_GIL = 0.25  # code is free of the GIL if it holds it for less than this share of its time on a CPU
-ONE_LINE = 0.8  # share of the time on a CPU
+FREE_OF_GIL_SHARE = 0.25  # code is free of the GIL if it holds it for less than this share of its time on a CPU
+ONE_LINE_SHARE = 0.8  # share of the time on a CPU
 
 
 def _is_without_gil(stacks: list[Sampled], running: float, most_gil: float) -> bool:
@@ -217,7 +217,7 @@ def _is_without_gil(stacks: list[Sampled], running: float, most_gil: float) -> b
     """
     lines = grouped(stacks, lambda stack: stack.frames[-1])
     busiest = max(total(part, "cpu") for part in lines.values())
-    return most_gil < FREE_OF_GIL * running and busiest > ONE_LINE * total(stacks, "cpu")
+    return most_gil < FREE_OF_GIL_SHARE * running and busiest > ONE_LINE_SHARE * total(stacks, "cpu")
 
 
 def _waiting_for(stacks: list[Sampled]) -> str:

@@ -32,8 +32,8 @@ from under_siege.record.record import LARGEST_INDEX, CaseFailedError, Frames, Pr
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
-LATEST_S = 15.0  # how much longer than planned a pass is allowed to take, because the machine may be busy
-LOOK_S = 0.05
+LONGEST_DELAY_S = 15.0  # how much longer than planned a pass is allowed to take, because the machine may be busy
+LOCK_CHECK_INTERVAL_S = 0.05
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
@@ -143,7 +143,7 @@ def record_command(pid: int, options: list[str], duration_s: int, file: Path) ->
 async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> CaseFailedError | None:
     """Write the stacks of a process to a file; return None, or the error if that failed."""
     command = record_command(pid, options, duration_s, file)
-    run = await run_to_end(command, duration_s + LATEST_S, may_hide=False)
+    run = await run_to_end(command, duration_s + LONGEST_DELAY_S, may_hide=False)
     if "ermission" in run.stderr.text():
         return CaseFailedError("no_permission", _PERMISSION)
     if file.exists():  # noqa: ASYNC240 (a local file)
@@ -176,7 +176,7 @@ async def _watch_locks(profile: Profile, pids: Sequence[int]) -> None:
                 channel = Path(f"/proc/{pid}/task/{pid}/wchan").read_text(encoding="ascii")  # noqa: ASYNC240 (see proc(5))
                 looks[0] += 1
                 looks[1] += "futex" in channel
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(LOCK_CHECK_INTERVAL_S)
 
 
 def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], Counter[str]]) -> None:

@@ -238,8 +238,8 @@ def as_speedscope(result: Result) -> bytes:
     return msgspec.json.encode({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles})
 
 
-_LEAST, _MOST_DEPTH = 0.002, 30  # share of the width of the smallest box, and maximum number of levels
-_LEAST_NAMED = 0.03  # share of the width of the smallest box with a name
+_NARROWEST_BOX, _MOST_LEVELS = 0.002, 30  # share of the width of the smallest box, and maximum number of levels
+_NARROWEST_NAMED_BOX = 0.03  # share of the width of the smallest box with a name
 _COLOURS = ["var(--work)", "var(--mute)", "var(--late)", "var(--grid)"]
 _Folded = tuple[list[tuple[bool, str]], float]  # (is application code, label) for each frame; share of time
 _Box = tuple[bool, str, float, float, int]  # whether it is application code, label, left edge, width, level
@@ -253,7 +253,7 @@ def flame_graph(diagnosis: Diagnosis) -> Chart:
     boxes = [
         {"is_own": is_own, "name": name, "from": left, "to": left + width, "level": level}
         for is_own, name, left, width, level in _placed(stacks, 0.0, 1 / max(1e-9, sum(wall for _, wall in stacks)))
-        if width >= _LEAST and level < _MOST_DEPTH
+        if width >= _NARROWEST_BOX and level < _MOST_LEVELS
     ]
     x = quantity("from", scale={"domain": [0, 1]}, axis=None)
     place = {"x": x, "x2": {"field": "to"}, "y": {"field": "level", "type": "ordinal", "axis": None}}
@@ -274,7 +274,7 @@ def flame_graph(diagnosis: Diagnosis) -> Chart:
             },
             layer("bar", "box", {**place, "color": own}),
             {
-                "transform": [{"filter": f"datum.to - datum.from > {_LEAST_NAMED}"}],
+                "transform": [{"filter": f"datum.to - datum.from > {_NARROWEST_NAMED_BOX}"}],
                 **layer("text", "frame", {"x": x, "y": place["y"], "text": kind("name")}, **fits, **bold),
             },
         ],

@@ -19,10 +19,11 @@ from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, as_jso
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
 
-LIMIT_S = 60.0
+TRIAL_LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
-TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # constant part of the timeout; number of queued check requests that it allows for
-QUEUE_S = 0.05  # time that the timeout allows for queueing, per job
+LEAST_TIMEOUT_S = 15.0
+OTHER_REQUESTS = 10  # number of queued check requests that the timeout of a response allows for
+JOB_QUEUE_S = 0.05  # time that the timeout allows for queueing, per job
 
 Work = tuple[tuple[str, Value], ...]
 
@@ -123,7 +124,7 @@ class Expectation:
 
     def timeout_s(self, users: int) -> float:
         """Return the timeout of a response, which allows for a server that queues the requests of all users."""
-        return TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + QUEUE_S * self.of_a_job)
+        return LEAST_TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + JOB_QUEUE_S * self.of_a_job)
 
 
 Expectations = dict[Work, Expectation]  # by `Case.work`
@@ -136,8 +137,8 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
         errors = Tail(trial.stderr)
         try:
-            if not await trial.wait(LIMIT_S):
-                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; use a shorter task")
+            if not await trial.wait(TRIAL_LIMIT_S):
+                raise BadInputError(f"task {task!r} did not end within {TRIAL_LIMIT_S:.0f} s; use a shorter task")
         finally:
             await trial.stop()
         await errors.read_to_end()

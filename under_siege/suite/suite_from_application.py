@@ -35,7 +35,8 @@ from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
 _LISTED_ROUTES = 5
-STARTS = 3  # a server may take this many times as long to start as the import took alone, because workers share CPUs
+# A server may take this many times as long to start as the import took alone, because workers share CPUs.
+SLOWEST_START = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def _ready_within(application: Application, options: TargetOptions) -> str:
         if _seconds(options.ready_within) is None:
             raise BadInputError(f"--ready-within {options.ready_within!r}: expected a time such as 60s or 2m")
         return options.ready_within
-    needed_s = READY_WITHIN_S + STARTS * application.import_s
+    needed_s = READY_WITHIN_S + SLOWEST_START * application.import_s
     return f"{needed_s:.0f}s" if application.import_s > 1 else ""
 
 

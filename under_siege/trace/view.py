@@ -52,7 +52,7 @@ _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "da
 _SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # minimum CPU time as a share of wall time, and its character
 _UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
-_MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
+_RIGHT_MARGIN, _FEWEST_COLUMNS, _NARROW_TERMINAL = 9, 14, 60  # columns
 _WIDTH_OF_STEPS = 80
 LEGEND = (
     "█ computes",
@@ -183,8 +183,8 @@ class _Chart:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         timeline = self._timeline
-        self._label_width = 14 if options.max_width > _NARROW else 11
-        self._columns = max(_LEAST, options.max_width - self._label_width - _MARGIN)
+        self._label_width = 14 if options.max_width > _NARROW_TERMINAL else 11
+        self._columns = max(_FEWEST_COLUMNS, options.max_width - self._label_width - _RIGHT_MARGIN)
         self._column_s = self._end_s / self._columns
         yield Text(full_name(timeline), style="bold")
         if self._last is None or timeline.failure:
@@ -243,7 +243,7 @@ class _Chart:
 
 _STATES = {"waits for its turn": "var(--wait)", "computes": "var(--work)", "ready, not yet sent": "var(--late)"}
 _WAITS, _COMPUTES, _IS_READY = _STATES
-_LETTERS, _LETTERS_OF_A_SLIDE = 42, 38  # maximum length of a line above a timeline
+_LONGEST_LINE, _LONGEST_LINE_ON_SLIDE = 42, 38  # maximum length of a line above a timeline
 _MOST_ON_SLIDE = 4
 _PING_ROWS = 4
 
@@ -297,7 +297,7 @@ def _above(timeline: Timeline, *, is_brief: bool) -> str:
     texts = [full_name(timeline, is_plain=is_brief), heading(timeline.pattern, [timeline])]
     texts += [] if is_brief else [summary_line(timeline)]
     return "\n".join(
-        line for text in texts for line in textwrap.wrap(text, _LETTERS_OF_A_SLIDE if is_brief else _LETTERS)
+        line for text in texts for line in textwrap.wrap(text, _LONGEST_LINE_ON_SLIDE if is_brief else _LONGEST_LINE)
     )
 
 

@@ -18,7 +18,7 @@ from under_siege.paths import script, server_environment
 from under_siege.record.result import made_legible
 
 # The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
-_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0
+_RUNS_OF_A_STEP, _MOST_SLOWDOWN, _SHORTEST_TIMEOUT_S = 12, 4, 5.0
 MOST_BYTES = 1_000_000  # maximum output to read; the profiler prints less, because it shortens results
 _STEPS = {
     "alone": "the first run",
@@ -169,7 +169,8 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
 
     while "done" not in steps and not has_ended:
         if steps:
-            timeout_s = max(_LEAST_S, min(limit_s, _SLOWER * steps["alone"].get("wall_s", 0.0)) * _RUNS_OF_A_STEP)
+            longest_run_s = min(limit_s, _MOST_SLOWDOWN * steps["alone"].get("wall_s", 0.0))
+            timeout_s = max(_SHORTEST_TIMEOUT_S, longest_run_s * _RUNS_OF_A_STEP)
         in_time = await until(has_progressed, timeout_s, LOOK_S)
         has_ended = profiler.ended()  # checked before reading, so that no step is missed
         steps = _read(output)
