@@ -110,6 +110,11 @@ def last_error(stderr: str) -> str:
     return ""
 
 
+def final_line(output: str) -> str:
+    """Return the last line that is not blank, or an empty string if there is none."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+
+
 def last_line(*outputs: str) -> str:
     """Quote the last line of the first output that contains words, for an error."""
     for output in outputs:
@@ -272,9 +277,8 @@ async def run_to_end(
 
 
 def _last_error(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it printed nothing")
-    return last.strip()
+    error = next((line.strip() for line in reversed(output.splitlines()) if "rror" in line), "")
+    return error or final_line(output) or "it printed nothing"
 
 
 async def run_command(

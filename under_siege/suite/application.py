@@ -11,7 +11,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.host.managed_process import run_to_end
+from under_siege.host.managed_process import final_line, run_to_end
 from under_siege.paths import PACKAGE
 from under_siege.suite.keys import is_path
 
@@ -79,8 +79,7 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         if problem is None:
             return msgspec.convert(found, Application)
     except (ValueError, AttributeError, msgspec.ValidationError):
-        lines = run.stderr.text().strip().splitlines() or ["the process ended"]
-        problem = f"can't be imported: {lines[-1]}"
+        problem = f"can't be imported: {final_line(run.stderr.text()) or 'the process ended'}"
     raise BadInputError(f"{name}: {legible(problem)[:400]}{_remedy(problem, python)}")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.managed_process import ManagedProcess, Tail
+from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, as_json
 from under_siege.paths import script, server_environment
@@ -145,10 +145,10 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
         output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
         printed = output.read().decode(errors="replace").splitlines()
     if trial.returncode != 0:
-        lines = [line for line in errors.text().splitlines() if line.strip()] or ["the task terminated the process"]
-        if lines[-1].startswith("trial: "):
-            raise BadInputError(lines[-1].removeprefix("trial: "))
-        raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
+        reason = final_line(errors.text()) or "the task terminated the process"
+        if reason.startswith("trial: "):
+            raise BadInputError(reason.removeprefix("trial: "))
+        raise BadInputError(f"task {task!r} can't be tried in a worker process: {reason}")
     try:
         run = json.loads(printed[-1])  # earlier lines may be output of the task
         return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])

@@ -13,7 +13,7 @@ from common.workers import usable_cpus
 from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT
-from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
+from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, final_line, until, until_signal
 from under_siege.paths import script, server_environment
 from under_siege.record.result import made_legible
 
@@ -147,8 +147,8 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
     if steps.get("alone", {}).get("is_unknown"):
         raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
-        lines = [line for line in errors.text().splitlines() if line.strip()]
-        stopped = f"it terminated the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
+        error = final_line(errors.text())
+        stopped = f"it terminated the process during {_next(steps)}{f': {error}' if error else ''}"
     profile = {name: step for name, step in steps.items() if name in _STEPS} | {
         "task": task,
         "python": python.version,
