@@ -12,7 +12,7 @@ from noisy_machine import NoisyMachine, Server
 from under_siege.judge.estimates import ratio
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.stopping_rule import wanted
-from under_siege.measure.plan import LIMIT_S
+from under_siege.measure.duration import LARGEST_BUDGET_S
 
 HONEST = (
     Server("1_sync"),
@@ -100,7 +100,7 @@ def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HON
     study = Study()
     for seed in seeds:
         machine = NoisyMachine(seed, kind)
-        result = machine.run(servers, rounds) if rounds else machine.race(servers, wanted, LIMIT_S)
+        result = machine.run(servers, rounds) if rounds else machine.race(servers, wanted, LARGEST_BUDGET_S)
         study.seconds.append(machine.now_s)
         study.add(summarize(result))
     return study

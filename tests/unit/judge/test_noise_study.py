@@ -18,7 +18,7 @@ from under_siege.judge.cpu_speed_over_time import speeds_of
 from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import taken_by_others
-from under_siege.measure.plan import LIMIT_S
+from under_siege.measure.duration import LARGEST_BUDGET_S
 from under_siege.record.record import Machine
 from under_siege.report import formatted
 
@@ -60,9 +60,9 @@ def test_automatic_rounds_detect_a_20_percent_slower_server_within_the_time_limi
     found = studied(range(4), rounds=None)
     assert found.found["20_percent_slower"] == 4
     assert found.undecided_runs == found.told_apart == 0
-    assert max(found.seconds) < LIMIT_S + 15  # the last case may exceed the limit
+    assert max(found.seconds) < LARGEST_BUDGET_S + 15  # the last case may exceed the limit
     quiet = studied(range(1), "quiet", rounds=None)
-    assert quiet.seconds[0] < 0.8 * LIMIT_S
+    assert quiet.seconds[0] < 0.8 * LARGEST_BUDGET_S
 
 
 def test_the_median_half_width_of_intervals_is_below_6_percent_on_a_noisy_machine_and_2_on_a_quiet_one() -> None:
