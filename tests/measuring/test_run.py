@@ -45,6 +45,9 @@ KEYS = {
     "best",
     "ready_s",
     "metrics",
+    "cpus",
+    "memory_limit_bytes",
+    "throttled_pct",
 }
 LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50, 95, 99) for end in ("low", "high"))}
 
