@@ -40,6 +40,8 @@ from under_siege.record.files import write_atomically
 from under_siege.show import formats
 
 if TYPE_CHECKING:
+    from under_siege.measure.plan import Plan
+    from under_siege.measure.session import Wanted
     from under_siege.show.view import View
     from under_siege.suite.suite import Suite
 
@@ -152,7 +154,6 @@ def run(
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
-    from under_siege.judge import stopping_rule
     from under_siege.measure.plan import make_plan, with_required
     from under_siege.measure.session import run_plan
     from under_siege.suite.selection import suite_of
@@ -161,12 +162,20 @@ def run(
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
     suite, rounds = _revisions(suite, against, copied, rounds, options)
-    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
+    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
-    wanted_rounds = stopping_rule.wanted if rounds is None else None
-    measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracers=tracers, is_bounded=rounds is None)
+    measure = partial(run_plan, plan, wanted=_wanted(plan, rounds), make_tracers=tracers, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
+
+
+def _wanted(plan: "Plan", rounds: int | None) -> "Wanted | None":
+    """Return what decides about further rounds, or None if their number is fixed."""
+    from under_siege.judge import stopping_rule, worker_search
+
+    if rounds is not None:
+        return None
+    return partial(worker_search.wanted, plan.cases, plan.searched) if plan.searched else stopping_rule.wanted
 
 
 def _revisions(

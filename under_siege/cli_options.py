@@ -47,8 +47,8 @@ READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on th
 CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
 KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
+WORKERS = "Threads or processes in a pool, or of an application's server; auto: find the best number."
 TRACED_REQUESTS = 8
-WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -194,6 +194,20 @@ class Rounds(click.ParamType[int | None]):
         return int(value)
 
 
+class Workers(click.ParamType[int | str]):
+    """A click type for a number of workers that also accepts `auto`."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Convert a number of workers to an int, and return `auto` unchanged."""
+        if value == "auto":
+            return "auto"
+        if not str(value).isdecimal() or not 1 <= int(value) <= MOST_WORKERS:
+            self.fail(f"{value!r} is not a number of workers: use 1 to {MOST_WORKERS}, or auto", param, ctx)
+        return int(value)
+
+
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
     """The options that `run`, `drill` and `capacity` share."""
@@ -231,7 +245,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         with_target_options,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
         click.option("--task", multiple=True, help=TASK, show_default="primes"),
-        click.option("--workers", type=WORKERS, multiple=True, help="Number of threads or processes in a pool."),
+        click.option("--workers", type=Workers(), multiple=True, help=WORKERS),
         python_option,
         click.option("--cpus", type=float, multiple=True, help=CPUS),
         click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),

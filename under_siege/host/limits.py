@@ -23,7 +23,7 @@ from common.workers import cpu_limit
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Case, Value
-from under_siege.record.record import CaseFailedError, LimitUsage, Record
+from under_siege.record.record import OUT_OF_MEMORY, CaseFailedError, LimitUsage, Record
 
 LIMITS = ("cpus", "memory")  # axes
 CPU, MEMORY = "cpu", "memory"  # names of the controllers
@@ -312,4 +312,4 @@ def watching_limits(group: Group | None, record: Record) -> Iterator[None]:
 def must_fit(group: Group | None) -> None:
     """Raise CaseFailedError if the kernel killed a process of the group for lack of memory."""
     if group is not None and (why := group.oom()):
-        raise CaseFailedError("out_of_memory", why)
+        raise CaseFailedError(OUT_OF_MEMORY, why)

@@ -30,13 +30,15 @@ def across(cases: Sequence[Case]) -> list[str]:
     """Return the axes whose values form the columns of a matrix.
 
     These are the axes of the load on which the cases differ. If there are none, the other axis with the fewest values
-    is used. If the cases differ only on that axis, there are no columns, and each value gets a row.
+    is used on which most cases have a value. If the cases differ only on that axis, there are no columns, and each
+    value gets a row.
     """
     differing, of_load = varying(cases), load_axes(cases)
     if columns := [name for name in differing if name in of_load]:
         return columns
-    values = {name: {case.get(name) for case in cases} - {None} for name in reversed(differing)}
-    return [min(values, key=lambda name: len(values[name]))] if len(values) > 1 else []
+    values = {name: [value for case in cases if (value := case.get(name)) is not None] for name in reversed(differing)}
+    common = [name for name in values if len(values[name]) > len(cases) / 2]
+    return [min(common, key=lambda name: len(set(values[name])))] if common and len(values) > 1 else []
 
 
 def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
@@ -51,7 +53,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
     values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
     if axes and axes[0].name == "path" and len({beside.server for beside in cases}) == 1:
         return " ".join([str(case.get("path")), *values[1:]])
-    return " ".join([case.server, *values])
+    return " ".join([case.server, *values]).replace("workers with", "workers and").replace("worker with", "worker and")
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:

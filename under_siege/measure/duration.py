@@ -83,6 +83,7 @@ FEWEST_ROUNDS = 2
 # The budget is BUDGET_OF_NEEDED × the time of FEWEST_ROUNDS, within the next two limits. If these rounds take slightly
 # longer than LARGEST_BUDGET_S, clearly slower cases get only one. If they take over FAR_TOO_LONG × that, all get both.
 BUDGET_OF_NEEDED, SMALLEST_BUDGET_S, LARGEST_BUDGET_S, FAR_TOO_LONG = 1.5, 40.0, 150.0, 2.0
+SEARCH_BUDGET_S = 170.0  # the time limit of a search for the best number of workers
 CPU_BOUND_SHARE = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
 
@@ -97,6 +98,8 @@ def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
         for work, each in expectations.items()
     }
     _, needed_s = run_length_s(plan, cpus, undisturbed, FEWEST_ROUNDS)
+    if plan.searched:
+        return SEARCH_BUDGET_S
     if needed_s > FAR_TOO_LONG * LARGEST_BUDGET_S:
         return needed_s
     return min(max(SMALLEST_BUDGET_S, BUDGET_OF_NEEDED * needed_s), LARGEST_BUDGET_S)
@@ -123,6 +126,9 @@ def say_how_long(
     shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
     if most_s < math.inf:
         about = in_words(shortest_s, min(longest_s, most_s))
+        if plan.searched:
+            watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
+            return
         cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
         watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
         return

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from common.errors import BadInputError
+from common.workers import usable_cpus
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -24,10 +25,12 @@ from under_siege.host.interpreter import (
 from under_siege.host.limits import LIMITS, Limits, limit_values
 from under_siege.host.programs import remedy, unmet
 from under_siege.judge.goal import NAMES, goal, required
+from under_siege.judge.stopping_rule import MOST_ROUNDS
+from under_siege.judge.worker_search import candidates
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all
 from under_siege.paths import PROGRAM
-from under_siege.record.case import REVISION, Case, Value, case_of
+from under_siege.record.case import AUTO, REVISION, SEARCHABLE, THREADS, WORKERS, Case, Value, case_of
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations
@@ -71,6 +74,7 @@ class Plan:
     load: Load
     rounds: int
     seed: int
+    searched: tuple[str, ...] = ()  # axes whose best value is searched; the cases have all candidates
     left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with a Python version, or accept no jobs
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
@@ -139,45 +143,60 @@ class Plan:
 
 
 def make_plan(
-    suite: Suite, axes: Mapping[str, Sequence[Value]], *, time_s: float | None, rounds: int, seed: int | None = None
+    suite: Suite,
+    axes: Mapping[str, Sequence[Value]],
+    *,
+    time_s: float | None,
+    rounds: int | None,
+    seed: int | None = None,
 ) -> Plan:
     """Return a plan that measures each target of a suite with every combination of the values of its axes.
 
     Args:
         axes: values that replace those of the suite; for `python`, the paths of interpreters.
-        time_s: duration of each load, or None for the value of the suite.
+        time_s: duration of each load, or None for that of the suite.
+        rounds: None if the run decides when to end; then, the value on an axis may be AUTO.
 
     Raises:
         BadInputError: a Python does not exist, no target can run, an axis is unused, or a requirement is invalid.
     """
-    check_requirements(suite)
     given = _given(axes)
     axes = {"python": (sys.executable,), **suite.axes, **given}
     suite = _with_limits(_refuse_unused(suite, given), axes)
+    searched = _searched(suite, axes, may_search=rounds is None)
+    axes |= searched
     pythons = _pythons(suite, axes["python"])
     targets = _with_unique_names(suite)
-    left_out = tuple(
-        SkippedServer(target.name, target.title, python.version, reason)
-        for target, python in itertools.product(targets, pythons)
-        if (reason := _why_left_out(suite, target, python))
-    )
-    points = _points({**axes, "python": [python.version for python in pythons]})
-    cases = _cases(targets, points, left_out)
-    if not cases:
-        raise BadInputError(_why_no_case(left_out))
+    left_out = _left_out(suite, targets, pythons)
+    cases = _cases(targets, _points({**axes, "python": [python.version for python in pythons]}), left_out)
     above = [suite.ceiling] if suite.ceiling else []
-    ceilings = dict.fromkeys(case.for_target(target.name, target.axes) for target in above for case in cases)
     return Plan(
         {target.name: target for target in (*targets, *above)},
         {python.version: python for python in pythons},
         cases,
-        tuple(ceilings),
+        tuple(dict.fromkeys(case.for_target(target.name, target.axes) for target in above for case in cases)),
         suite,
         suite.load if time_s is None else replace(suite.load, time_s=time_s, requests=None),
-        rounds,
+        MOST_ROUNDS if rounds is None else rounds,
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
+        tuple(searched),
         left_out,
     )
+
+
+def _searched(suite: Suite, axes: Mapping[str, Sequence[Value]], *, may_search: bool) -> dict[str, tuple[int, ...]]:
+    """Return the candidates on each axis whose best value is searched; threads are searched together with workers."""
+    searched = [name for name in SEARCHABLE if AUTO in axes.get(name, ())]
+    if not searched:
+        return {}
+    where = f"axes.{searched[0]} =" if AUTO in suite.axes.get(searched[0], ()) else f"--{searched[0]}"
+    if not may_search:
+        raise BadInputError(f"{where} {AUTO}: only {PROGRAM} run without --rounds and --against searches; use a number")
+    if mixed := next((name for name in searched if len(axes[name]) > 1), None):
+        raise BadInputError(f"--{mixed}: expected either {AUTO} or numbers")
+    if suite.application and THREADS in axes and WORKERS in searched:
+        searched = [*SEARCHABLE]
+    return {name: candidates(name, usable_cpus()) for name in searched}
 
 
 def _given(axes: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
@@ -217,7 +236,18 @@ def _cases(
         for target in targets
         for point in points
     )
-    return tuple(case for case in dict.fromkeys(cases) if (case.server, case.python) not in skipped)
+    kept = tuple(case for case in dict.fromkeys(cases) if (case.server, case.python) not in skipped)
+    if not kept:
+        raise BadInputError(_why_no_case(left_out))
+    return kept
+
+
+def _left_out(suite: Suite, targets: Sequence[Target], pythons: Sequence[Interpreter]) -> tuple[SkippedServer, ...]:
+    return tuple(
+        SkippedServer(target.name, target.title, python.version, reason)
+        for target, python in itertools.product(targets, pythons)
+        if (reason := _why_left_out(suite, target, python))
+    )
 
 
 def _why_left_out(suite: Suite, target: Target, python: Interpreter) -> str:
@@ -237,7 +267,8 @@ def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> Suite:
-    """Return the suite, or raise BadInputError for an axis on which no target of a suite depends."""
+    """Return the suite; raise BadInputError for an invalid requirement, or an axis on which no target depends."""
+    check_requirements(suite)
     used = {name for target in suite.targets for name in target.axes} | {"users", *LIMITS}
     for name in axes:
         if suite.title and name not in used and name != "python":

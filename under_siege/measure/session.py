@@ -145,7 +145,7 @@ def _chosen(
     took_s: Mapping[Case, float],
 ) -> list[Case]:
     """Return the wanted cases of a round and their ceilings, as many as fit into the remaining time."""
-    if wanted is None or not result.records:
+    if wanted is None or not (result.records or plan.searched):
         return cases
     chosen, left_s = set[Case](), deadline_s - time.monotonic()
     for case in wanted(result):

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 Value = str | int
 REVISION = "revision"  # the axis of `run --against`
+WORKERS, THREADS = SEARCHABLE = ("workers", "threads")  # the axes whose value may be AUTO
+AUTO = "auto"  # let `run` find the best value
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A parameter that may have several values in a run.
 
-    The axes of the load (`of_load`) describe the requests. The axes of the work (`of_work`) determine how long a single
-    response takes. All other axes describe how the target runs.
+    Cases are compared only with cases that have the same values on the axes of the load (`of_load`), which describe the
+    requests and the limits of the server. The axes of the work (`of_work`) determine how long a single response takes.
+    All other axes describe how the target runs.
     """
 
     name: str
@@ -45,8 +48,9 @@ _AXES = {
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),
-        Axis("cpus", "{} CPUs", "with"),
-        Axis("memory", "{} of memory", "with"),
+        Axis("threads", "{} threads", "with"),
+        Axis("cpus", "{} CPUs", "with", of_load=True),
+        Axis("memory", "{} of memory", "with", of_load=True),
         Axis(REVISION, "{}", "at"),
     )
 }

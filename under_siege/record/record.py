@@ -198,6 +198,9 @@ class Drain(msgspec.Struct, frozen=True):
     restarts: SmallCount = 0  # processes that the server started during this time
 
 
+OUT_OF_MEMORY = "out_of_memory"  # the code of a failure beyond the memory limit
+
+
 class LimitUsage(msgspec.Struct, frozen=True):
     """The limits of a cgroup, and how the kernel enforced them during the load."""
 

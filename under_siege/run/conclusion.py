@@ -23,7 +23,8 @@ from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import Summary, half_width
 from under_siege.judge.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.judge.verdict_rules import OK, UNCLEAR
-from under_siege.record.case import Case
+from under_siege.record.case import WORKERS, Case, axis
+from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
 
 MOST_TIES = 3  # maximum number of ties that are listed by name
@@ -204,6 +205,7 @@ class _SameLoad:
         if not chosen.keeps_pings_short and chosen.summary.ping_s:
             yield from self._for_quick_pings(chosen)
         yield from self._for_little_memory(chosen)
+        yield from self._of_more_workers(chosen)
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
@@ -236,6 +238,26 @@ class _SameLoad:
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
             pings = f", but health checks take {best.ping} (p99)" if blocks else ""
             yield f"Short of memory? {best.name}: {formatting.megabytes(best.memory_bytes)}, {part}{pings}."
+
+    def _of_more_workers(self, chosen: _Candidate) -> Iterator[str]:
+        """Yield a sentence about the next higher number of workers of the same server, which is not faster."""
+        own = chosen.summary.case
+        more = [
+            summary
+            for summary in self._summaries
+            if summary.case.without([WORKERS]) == own.without([WORKERS])
+            and int(summary.case.get(WORKERS) or 0) > int(own.get(WORKERS) or 0)
+        ]
+        if not more:
+            return
+        summary = min(more, key=lambda summary: int(summary.case.get(WORKERS) or 0))
+        workers = axis(WORKERS).label(int(summary.case.get(WORKERS) or 0))
+        if any(reason.code == OUT_OF_MEMORY for reason in summary.reasons):
+            yield f"More workers don't fit: {workers} need more memory than the limit."
+        elif candidate := next((each for each in self._sound if each.summary is summary), None):
+            times = candidate.memory_bytes / chosen.memory_bytes if chosen.memory_bytes else 0
+            at = f" at {times:.1f} times the memory" if times > 1 else ""
+            yield f"More workers don't help: {workers}: {candidate.throughput}{at}."
 
     def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:
         own, other = candidate.measured["memory_bytes"], chosen.measured["memory_bytes"]

@@ -163,17 +163,17 @@ DEPLOYMENTS = (
     Deployment("sync", "Gunicorn, one request at a time in each process", "wsgi", "gunicorn", f"{_GUNICORN} -k sync"),
     Deployment(
         "gthread",
-        "Gunicorn, eight threads in each process",
+        "Gunicorn, several threads in each process",
         "wsgi",
         "gunicorn",
-        f"{_GUNICORN} -k gthread --threads 8",
+        f"{_GUNICORN} -k gthread --threads {{threads}}",
     ),
     Deployment(
         "waitress",
-        "Waitress, eight threads in one process",
+        "Waitress, several threads in one process",
         "wsgi",
         "waitress",
-        "{python} -m waitress --host={host} --port={port} --threads=8 FACTORY APP",
+        "{python} -m waitress --host={host} --port={port} --threads={threads} FACTORY APP",
         "--call",
     ),
     Deployment(

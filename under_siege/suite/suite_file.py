@@ -14,7 +14,7 @@ from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
-from under_siege.record.case import Value
+from under_siege.record.case import AUTO, SEARCHABLE, Value
 from under_siege.record.files import read_limited
 from under_siege.record.result import Required
 from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
@@ -145,8 +145,10 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
             raise BadInputError(f"{key}: expected a lower-case name that is not reserved")
         if names := placeholders(*map(str, values)):
             raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
-    if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
-        raise invalid_value("axes.workers", top.axes["workers"], f"whole numbers from 1 to {MOST_WORKERS}")
+    for name in SEARCHABLE:
+        values = axes.get(name, ())
+        if values != (AUTO,) and any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in values):
+            raise invalid_value(f"axes.{name}", top.axes[name], f'whole numbers from 1 to {MOST_WORKERS}, or "{AUTO}"')
     axes["users"] = tuple(distinct(load.users))
     if load.task is not None:
         axes["task"] = tuple(distinct(load.task))

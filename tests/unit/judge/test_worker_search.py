@@ -1,0 +1,70 @@
+"""The search for the best number of workers and threads, with servers whose rates are known."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_record import record_of, result_of
+
+from under_siege.judge.ranking import summarize
+from under_siege.judge.worker_search import candidates, wanted
+from under_siege.record.case import Case, case_of
+from under_siege.record.record import OUT_OF_MEMORY, Failure
+from under_siege.record.result import Result
+from under_siege.run.conclusion import answers
+
+SEARCHED = ("workers", "threads")
+CASES = [
+    case_of("gthread", {"path": "/", "users": 16, "python": "3.11.7", "workers": workers, "threads": threads})
+    for workers, threads in itertools.product(candidates("workers", 2), candidates("threads", 2))
+]
+
+
+def searched(tasks_at_once: Callable[[int, int], int], most: int = 16) -> Result:
+    """Return the result of a search on a server that performs this many tasks at once with workers and threads."""
+    records: list[Any] = []
+    for round_ in range(1, 11):
+        for case in wanted(CASES, SEARCHED, result_of(records)):
+            workers, threads = int(case.get("workers") or 0), int(case.get("threads") or 0)
+            failure = None if workers <= most else Failure(OUT_OF_MEMORY, "out of memory")
+            record = record_of(
+                "gthread", round_, workers=tasks_at_once(workers, threads), values=dict(case.values), failure=failure
+            )
+            record.machine, record.has_ceiling, record.has_task = None, False, False
+            record.samples.memory_bytes[:] = [workers * 25_000_000 + threads * 100_000] * len(record.samples.at_s)
+            records.append(record)
+    return result_of(records)
+
+
+def recommended(result: Result) -> Case:
+    (answer,) = answers(summarize(result))
+    assert answer.case is not None, answer.headline
+    return answer.case
+
+
+@pytest.mark.parametrize(
+    ("tasks_at_once", "most", "best"),
+    [
+        (lambda *_: 1, 16, (1, 2)),  # CPU-bound, with one CPU
+        (lambda workers, _: min(2, workers), 16, (2, 2)),  # CPU-bound, with two CPUs
+        (lambda workers, _: workers, 16, (16, 2)),  # a wait that blocks all threads
+        (lambda workers, threads: min(16, workers * threads), 16, (1, 32)),  # a wait in threads
+        (lambda workers, _: workers, 4, (4, 2)),  # limited by memory
+    ],
+)
+def test_the_search_finds_the_number_of_workers_and_threads_that_a_service_needs(
+    tasks_at_once: Callable[[int, int], int], most: int, best: tuple[int, int]
+) -> None:
+    case = recommended(searched(tasks_at_once, most))
+    assert (case.get("workers"), case.get("threads")) == best
+
+
+def test_settings_that_cannot_be_better_are_not_measured() -> None:
+    measured = {(record.values["workers"], record.values["threads"]) for record in searched(lambda *_: 1).records}
+    assert measured == {(1, 2), (2, 2), (1, 8)}
+
+
+def test_nothing_is_measured_with_more_workers_than_fit_into_the_memory() -> None:
+    result = searched(lambda workers, threads: workers * threads, 2)
+    assert max(int(record.values["workers"]) for record in result.records) == 4

@@ -1,0 +1,91 @@
+"""Search for the number of workers, and of threads, that serves best: `--workers auto`.
+
+The search climbs a small grid from its lowest point (hill climbing): more workers or threads are measured as long as
+the last step made the server clearly faster. Those that may be the best are then measured again (racing), as in
+`stopping_rule`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from under_siege.judge import stopping_rule
+from under_siege.judge.ranking import Comparison, summarize
+from under_siege.judge.verdict_rules import FAILED
+from under_siege.record.case import THREADS, Case
+from under_siege.record.result import Result
+
+THREAD_COUNTS = (2, 8, 32)  # for each process
+MOST_WORKERS = 16  # or twice the number of CPUs
+WORTH_MORE = 1.1  # minimum growth of the rate for which more workers or threads are worth their memory
+NEAR_BEST = 0.9  # minimum share of the best rate from which the search goes on
+
+Point = tuple[int, ...]  # a value on each tuned axis
+
+
+def candidates(name: str, cpus: int) -> tuple[int, ...]:
+    """Return the values to try on a tuned axis, in ascending order; the workers are powers of two."""
+    if name == THREADS:
+        return THREAD_COUNTS
+    return tuple(2**power for power in range(max(MOST_WORKERS, 2 * cpus).bit_length()))
+
+
+def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> list[Case]:
+    """Return the cases to measure in the next round, the most urgent first, or an empty list if the search is over.
+
+    Args:
+        cases: all candidates.
+        tuned: the axes that are searched.
+    """
+    comparison = summarize(result) if result.records else None
+    rates = _rates(comparison) if comparison else {}
+    new = [case for alike in _grids(cases, tuned) for case in _next(alike, rates)]
+    new.sort(key=lambda case: -max(rates.get(other) or 0.0 for other in cases if other.server == case.server))
+    return list(dict.fromkeys([*new, *(stopping_rule.wanted(result) if comparison else [])]))
+
+
+def _rates(comparison: Comparison) -> dict[Case, float | None]:
+    """Return the rate of each measured case, or None if it failed."""
+    return {
+        summary.case: None if summary.verdict == FAILED else summary.usual_rate_per_s for summary in comparison.cases
+    }
+
+
+def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Case]]:
+    """Return the cases that differ only on the tuned axes, by their values on these axes."""
+    grids: dict[Case, dict[Point, Case]] = {}
+    for case in cases:
+        grids.setdefault(case.without(tuned), {})[tuple(int(value) for _, value in case.on(tuned))] = case
+    return list(grids.values())
+
+
+def _next(grid: Mapping[Point, Case], rates: Mapping[Case, float | None]) -> Iterator[Case]:
+    """Yield the next points of a grid: the lowest and its neighbours, then one step beyond each step that was worth it.
+
+    No point is measured if a lower one failed, because it would need even more memory.
+    """
+    steps = [sorted({point[axis] for point in grid}) for axis in range(len(next(iter(grid))))]
+    lowest = min(grid)
+    if grid[lowest] not in rates:
+        yield from (grid[lowest], *(grid[up] for up in _neighbours(lowest, steps, 1)))
+        return
+    known = {point: rate for point, case in grid.items() if (rate := rates.get(case))}
+    failed = [point for point, case in grid.items() if case in rates and not rates[case]]
+    for point, rate in known.items():
+        is_worth_it = all(rate > WORTH_MORE * known[down] for down in _neighbours(point, steps, -1) if down in known)
+        if is_worth_it and rate >= NEAR_BEST * max(known.values()):
+            for up in _neighbours(point, steps, 1):
+                if grid[up] not in rates and not any(_is_above(up, low) for low in failed):
+                    yield grid[up]
+
+
+def _neighbours(point: Point, steps: Sequence[Sequence[int]], by: int) -> list[Point]:
+    """Return the points that are one step from a point on one axis: upwards if `by` is 1, downwards if it is -1."""
+    places = [(axis, values.index(point[axis]) + by) for axis, values in enumerate(steps)]
+    return [
+        (*point[:axis], steps[axis][place], *point[axis + 1 :])
+        for axis, place in places
+        if 0 <= place < len(steps[axis])
+    ]
+
+
+def _is_above(point: Point, other: Point) -> bool:
+    return all(value >= low for value, low in zip(point, other, strict=True))
