@@ -56,6 +56,30 @@ def test_a_server_with_one_of_two_pools_broken_is_not_reported_as_recovered(tmp_
     assert found[CONTROL].incidents[0].has_recovered
 
 
+GTHREAD = """
+[servers.gthread]
+command = "python -m gunicorn -k gthread --threads 4 -b {host}:{port} --log-level error app:app"
+"""
+WSGI_APP = """
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "4")])
+    return [b"done"]
+"""
+
+
+def test_silent_connections_take_all_threads_of_a_server_that_waits_for_them(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "suite.toml").write_text(GTHREAD)
+    (tmp_path / "app.py").write_text(WSGI_APP)
+    assert run_drill(tmp_path, run_cli, str(tmp_path), "--fault", "silent")["silent"].mark == DEAD
+    assert run_drill(tmp_path, run_cli, "2", "--fault", "silent")["silent"].mark == OK
+
+
+def test_a_paused_process_loses_no_request_and_goes_on(tmp_path: Path, run_cli: RunCli) -> None:
+    paused = run_drill(tmp_path, run_cli, "2", "--fault", "pause")["pause"]
+    assert (paused.mark, paused.figures["lost"]) == (OK, 0)
+    assert (paused.figures["whole_s"] or 0) >= 2
+
+
 @pytest.mark.parametrize("remembers", [False, True])
 def test_the_number_of_jobs_lost_by_a_killed_server_is_reported(
     remembers: bool, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,13 @@ def _mark_worker(figures: Figures) -> str:
     return OK if is_fine else HURT
 
 
+def _mark_pause(figures: Figures) -> str:
+    if figures["whole_s"] is None:
+        return _dead(figures)
+    is_fine = not figures["lost"] and figures["whole_s"] <= injection.PAUSE_S + QUICK_RECOVERY_S
+    return OK if is_fine else HURT
+
+
 def _mark_stop(figures: Figures) -> str:
     if figures.get("exit") is None:
         return DEAD
@@ -166,6 +173,16 @@ _ALL = (
         needs=(Need.PROCESS,),
     ),
     Fault(
+        "pause",
+        "worker paused",
+        f"SIGSTOP to one worker process, or to the only process, and SIGCONT after {injection.PAUSE_S:g} s",
+        (("lost", lambda figures: _count(figures["lost"])), ("recovery time", _recovery_time)),
+        injection.pause_a_worker,
+        _mark_pause,
+        with_recovery,
+        needs=(Need.PROCESS,),
+    ),
+    Fault(
         "stop",
         "SIGTERM",
         "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
@@ -229,6 +246,15 @@ _ALL = (
         f"{injection.SLOW_CONNECTIONS} connections that send an incomplete request and stay open",
         (RATE_LEFT, PINGS),
         injection.send_incomplete_requests,
+        _mark_left,
+        under_load,
+    ),
+    Fault(
+        "silent",
+        f"{injection.SILENT_CONNECTIONS} silent connections",
+        f"{injection.SILENT_CONNECTIONS} connections that send nothing, for up to {injection.SILENT_S:g} s",
+        (RATE_LEFT, PINGS),
+        injection.open_silent_connections,
         _mark_left,
         under_load,
     ),

@@ -18,6 +18,7 @@ from under_siege.record.record import CaseFailedError
 
 NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
 NEVER_S = 5.0  # a server that takes longer than this to recover counts as never recovered
+PAUSE_S = 2.0
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
@@ -58,6 +59,23 @@ async def kill_busiest(context: FaultContext) -> bool:
     with contextlib.suppress(psutil.Error):
         victim.kill()
     return True
+
+
+async def pause_a_worker(context: FaultContext) -> None:
+    """Stop the busiest process for PAUSE_S with SIGSTOP, and wait until the server has recovered."""
+    async with context.under_load():
+        victim = await asyncio.to_thread(_busiest, context.child_processes() or context.main_process())
+        if victim is None:
+            raise CaseFailedError("died", "the server ended before the fault")
+        context.mark_fault()
+        with contextlib.suppress(psutil.Error):
+            try:
+                victim.suspend()
+                await asyncio.sleep(PAUSE_S)
+            finally:
+                victim.resume()
+        if not await context.recovers_within(PAUSE_S + NEVER_S):
+            context.incident.left_whole = False
 
 
 def _busiest(child_processes: list[psutil.Process]) -> psutil.Process | None:
@@ -108,7 +126,9 @@ async def stop_long(context: FaultContext) -> None:
 AFTER_FAULT_S = 0.6  # duration of the load after a permanent fault
 LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds until they do
 FLOOD, FLOOD_LIMIT_S = 800, 30.0  # number of requests, and the timeout of each
-SLOW_CONNECTIONS = 50
+SLOW_CONNECTIONS = SILENT_CONNECTIONS = 50
+HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
+SILENT_S = 10.0  # longest duration of silent connections; they end sooner if the rate is as before the fault
 LEAVE_CPU_S, FLOOD_CPU_S = 0.3, 0.01  # CPU time of a task for each of these faults
 CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
 
@@ -181,8 +201,17 @@ async def send_incomplete_requests(context: FaultContext) -> None:
     """Open connections that send an incomplete request and stay open, under load."""
     async with context.under_load():
         context.mark_fault()
-        async with context.users.incomplete_requests(SLOW_CONNECTIONS):
+        async with context.users.incomplete_requests(SLOW_CONNECTIONS, HALF_A_REQUEST):
             await asyncio.sleep(AFTER_FAULT_S)
+
+
+async def open_silent_connections(context: FaultContext) -> None:
+    """Open connections that send nothing, as browsers and load balancers do in advance, for up to SILENT_S."""
+    async with context.under_load():
+        context.mark_fault()
+        async with context.users.incomplete_requests(SILENT_CONNECTIONS, b""):
+            await asyncio.sleep(AFTER_FAULT_S)
+            await context.recovers_within(SILENT_S)
 
 
 JOBS, AT_ONCE = 40, 8

@@ -124,8 +124,8 @@ class Users:
             await cancel(tasks)
 
     @contextlib.asynccontextmanager
-    async def incomplete_requests(self, count: int) -> AsyncIterator[None]:
-        """Open connections that send an incomplete request, and keep them open while the context is active."""
+    async def incomplete_requests(self, count: int, sent: bytes) -> AsyncIterator[None]:
+        """Open connections that send only these bytes, and keep them open while the context is active."""
         parts, writers = urlsplit(self._url), list[asyncio.StreamWriter]()
 
         async def stall() -> None:
@@ -133,7 +133,7 @@ class Users:
                 async with asyncio.timeout(CONNECT_S):
                     _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
                 writers.append(writer)
-                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+                writer.write(sent)
 
         try:
             await asyncio.gather(*(stall() for _ in range(count)))
@@ -266,6 +266,12 @@ class FaultContext:
             return []
         with contextlib.suppress(psutil.Error):
             return psutil.Process(self.server.pid).children(recursive=True)
+        return []
+
+    def main_process(self) -> list[psutil.Process]:
+        """Return the server's main process, if it is running."""
+        with contextlib.suppress(psutil.Error):
+            return [psutil.Process(self.server.pid)] if self.server.pid is not None else []
         return []
 
     def signal(self, number: int) -> None:
