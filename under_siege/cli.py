@@ -52,6 +52,8 @@ REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depe
 WIDE = "Show all columns, including workers and CPU time per transaction."
 FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s; may be repeated."
+ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses; may be repeated."
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {
     "lesson": "under_siege.lesson.command",
@@ -110,6 +112,8 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 @bench.command()
 @target_options
 @users_option
+@click.option("--pause", multiple=True, metavar="TIME", help=PAUSE)
+@click.option("--arrivals", multiple=True, metavar="RATE", help=ARRIVALS)
 @click.option(
     "--style",
     type=click.Choice(["waiting", "jobs"]),
@@ -162,7 +166,7 @@ def run(
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
     suite, rounds = _revisions(suite, against, copied, rounds, options)
-    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed)
+    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     measure = partial(run_plan, plan, wanted=_wanted(plan, rounds), make_tracers=tracers, is_bounded=rounds is None)

@@ -225,7 +225,7 @@ class CommonOptions:
         return writable(self.out or default_result(), is_rewritten=True), page
 
 
-_AXES = ("task", "users", "workers", "python", "cpus", "memory")
+_AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -115,8 +115,16 @@ def test_options_that_conflict_with_a_request_file_are_rejected(line: str, why: 
     assert why in ran.stderr
 
 
-def test_requests_with_different_headers_are_rejected_for_siege(mix: Path, tmp_path: Path) -> None:
-    (mix / "requests.jsonl").write_text('{"path": "/a"}\n{"path": "/b", "headers": {"X-Shop": "7"}}\n')
+def test_requests_with_different_headers_are_rejected_for_siege_and_sent_by_another_tool_by_default(
+    mix: Path, tmp_path: Path
+) -> None:
+    requests = mix / "requests.jsonl"
+    requests.write_text(requests.read_text().replace('{"path": "/stock"', '{"headers": {"A": "7"}, "path": "/stock"'))
+    result, ran = run_once(tmp_path, "mix", "--time", "1s")
+    assert "siege sends the same headers with each request, so this run uses the bench's own client" in ran.stderr
+    assert result.records[0].tool == "client"
+    assert set(received(mix)) == set(SENT)
+    with_line(mix, 'tool = "siege"')
     ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
     assert (ran.returncode, "siege sends the same headers" in ran.stderr) == (2, True), ran.stderr
 

@@ -41,7 +41,7 @@ LAYERS = [
     "cli __main__",
 ]
 APART = "under_siege.subprocess_scripts"  # runs in the target's Python, and may import only `common`
-GENERATORS = (f"{APART}.open_load", f"{APART}.job_load")  # run in the Python of the bench, and may import `load`
+GENERATORS = (f"{APART}.open_load", f"{APART}.client_load")  # run in the Python of the bench, and may import `load`
 DRILL_TASK = "under_siege.subprocess_scripts.drill_task"  # the drill and its task share names of files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,11 +23,12 @@ from under_siege.judge.steady_rate import (
     loose_spans,
     median_of,
     on_clock,
+    rate_of_arrivals,
     spans_of,
     steady_rate,
 )
 from under_siege.record.case import Case, Value
-from under_siege.record.record import Record
+from under_siege.record.record import UNANSWERED, Record
 
 # A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
 # requires at least MANY_ANSWERS responses.
@@ -81,15 +83,27 @@ class Round:
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
         self.totals = BurstTotals(record)  # used instead of single responses if the tool reports only totals
-        self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
+        self.answered: Flags = np.asarray(columns.status, dtype=int) != UNANSWERED
+        self.attempts = int(self.answered.sum()) + record.socket_failures + self.totals.attempts
         # In totals, a response counts as correct if its status is good.
         self.completed = int(self.good.sum()) + self.totals.completed
 
     @cached_property
+    def cycles(self) -> Spans:
+        """Return each response of a closed loop with the time since the user's previous one, including its pause."""
+        columns, answered = self.record.transactions, self.answered
+        finished_s, took_s = np.asarray(columns.finished_s)[answered], np.asarray(columns.took_s)[answered]
+        users = np.asarray(columns.user, dtype=int)[answered]
+        step_s = math.inf if self.record.is_paced else self.record.tool_step_s  # infinite: don't subtract pauses
+        return spans_of(finished_s, took_s, users, self.good[answered], step_s)
+
+    @cached_property
     def spans(self) -> Spans:
         """Return the requests that the users sent."""
-        columns = self.record.transactions
-        return spans_of(columns.finished_s, columns.took_s, columns.user, self.good, self.record.tool_step_s)
+        if not self.record.is_paced:
+            return self.cycles
+        ended_s = np.asarray(self.record.transactions.finished_s, dtype=float)
+        return loose_spans(ended_s - np.asarray(self.record.transactions.took_s), ended_s, self.good)
 
     @cached_property
     def checks(self) -> Spans:
@@ -104,7 +118,9 @@ class Round:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.totals:
             return self.totals.rate(self.checks)
-        return steady_rate(self.spans, self.record.users, self.load_s, self.checks)
+        if self.record.is_open:
+            return rate_of_arrivals(self.spans, self.load_s)
+        return steady_rate(self.cycles, self.record.users, self.load_s, self.checks, has_pauses=self.record.is_paced)
 
     def rate_on(self, clock: Clock) -> float | None:
         """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""
@@ -113,8 +129,8 @@ class Round:
         if self.totals:
             ends = self.totals.began_s + self.totals.took_s
             return float(self.rate.per_s * self.totals.took_s.sum() / (clock(ends) - clock(self.totals.began_s)).sum())
-        spans, checks, end = on_clock(self.spans, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
-        rate = steady_rate(spans, self.record.users, float(end[0]), checks)
+        spans, checks, end = on_clock(self.cycles, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
+        rate = steady_rate(spans, self.record.users, float(end[0]), checks, has_pauses=self.record.is_paced)
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
         # The noise is a random walk, so the first and the last response give a more accurate rate than a fitted line.
@@ -172,9 +188,12 @@ class Round:
     def responses(self) -> CensoredSamples:
         """Return the response times, except those of each user's first request, because the queue is not yet full.
 
+        If users pause, or requests arrive at a given rate, these first requests are not different from others.
         Requests without a correct response are censored, including those that siege drops at the end.
         """
         spans, end_s = self.spans, self.load_s
+        if self.record.is_paced:
+            return CensoredSamples(spans.duration_s, spans.good)
         never = max(0, self.record.users - int(spans.first.sum()))
         in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
         return CensoredSamples(
@@ -237,7 +256,8 @@ class Round:
         if to_s <= from_s:
             return None
         before, after = np.interp([from_s, to_s], at_s, used_s)
-        return float(after - before) / float((to_s - from_s) * self.rate.per_s)
+        checks = np.count_nonzero(self.checks.good & (self.checks.ended_s < to_s)) if self.record.is_open else 0
+        return float(after - before) / float((to_s - from_s) * self.rate.per_s + checks)
 
     @property
     def quota(self) -> float | None:

@@ -7,6 +7,7 @@ Management Science 27, 1981). Its coefficient is estimated from the rounds, with
 mixed work. The uncertainty of each correction adds to the variance of the round, so disturbed rounds count less.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -124,7 +125,7 @@ class SpeedCorrection:
         used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
         error of the mean speed.
         """
-        if run.record.alone_cpu_s and self._fit_of(run).kind is WAITS:
+        if run.record.is_paced or (run.record.alone_cpu_s and self._fit_of(run).kind is WAITS):
             return 0.0
         variance = 0.0
         others = 0.0 if run.is_limited_by_its_quota() else other_work(run) - USUAL_OTHER_WORK
@@ -138,7 +139,8 @@ class SpeedCorrection:
     def cpu_s(self, run: Round) -> float | None:
         """Return the CPU time per transaction at the usual speed."""
         rate, used = self._rate_on_clock(run), run.cpus_used()
-        if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and not run.totals:
+        is_steady = not run.totals and not run.record.is_paced
+        if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and is_steady:
             return used / rate  # the number of CPUs in use does not depend on the speed, so only the rate adds an error
         used_s = run.cpu_s_per_transaction()
         return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
@@ -199,7 +201,8 @@ class SpeedCorrection:
                 rate = self._slope(alike, partial(_undisturbed, kind=kind), kind)
                 if kind is WAITS and rate.value < HARDLY:
                     rate = NOT_CORRECTED
-                self._fits |= {run: _Fit(kind, rate, cpu) for case in alike for run in case}
+                for run in itertools.chain(*alike):  # pauses and arrivals, not the speed, determine a paced rate
+                    self._fits[run] = _Fit(kind, NOT_CORRECTED if run.record.is_paced else rate, cpu)
 
     def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
         """Fit one slope to all cases, each centered, and shrink it towards the prior if there is little data."""

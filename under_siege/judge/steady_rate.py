@@ -53,9 +53,9 @@ class Spans:
 
 
 def spans_of(
-    ended_s: Sequence[float],
-    took_s: Sequence[float],
-    user: Sequence[int],
+    ended_s: Sequence[float] | Floats,
+    took_s: Sequence[float] | Floats,
+    user: Sequence[int] | NDArray[np.int_],
     good: Sequence[bool] | Flags,
     step_s: float = 0.01,
 ) -> Spans:
@@ -77,7 +77,9 @@ def spans_of(
     return Spans(np.maximum(began, earlier), ended, np.asarray(good, dtype=bool)[order], first, last)
 
 
-def loose_spans(began_s: Sequence[float], ended_s: Sequence[float], good: Sequence[bool]) -> Spans:
+def loose_spans(
+    began_s: Sequence[float] | Floats, ended_s: Sequence[float] | Floats, good: Sequence[bool] | Flags
+) -> Spans:
     """Return requests from outside the closed loop, as if each came from a different user."""
     each = np.ones(len(ended_s), dtype=bool)
     return Spans(np.asarray(began_s, float), np.asarray(ended_s, float), np.asarray(good, bool), each, each)
@@ -115,8 +117,10 @@ class SteadyRate:
     is_settled: bool = True  # whether the siege reached its steady part; otherwise the rate may be far too low
 
 
-def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS) -> SteadyRate:
-    """Return the rate of correct responses over the steady part of a closed loop without think time.
+def steady_rate(
+    spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS, *, has_pauses: bool = False
+) -> SteadyRate:
+    """Return the rate of correct responses over the steady part of a closed loop.
 
     The steady part begins once nine of ten users have had a response. If responses arrive evenly, the rate is the slope
     of the least-squares line through them. If they arrive in bursts or with pauses, each request counts as the share of
@@ -125,6 +129,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
     the line through all responses, provided that they span at least a third of the time.
 
+    If users pause, `spans` are cycles of a pause and a request. Their order repeats, so no line is fitted to responses.
     `users` includes users without any response. `besides` holds completed requests from outside the loop.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
@@ -134,7 +139,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     steady = answers[answers >= settled_s]
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = steady if mostly_steady else answers
-    if _covers(line, end_s) and is_even(line):
+    if not has_pauses and _covers(line, end_s) and is_even(line):
         rate = _slope(line)
         # If tasks share the CPUs, the first responses arrive late, and the others follow at shorter intervals.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
@@ -147,6 +152,19 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
         return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
     few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
+
+
+def rate_of_arrivals(spans: Spans, end_s: float) -> SteadyRate:
+    """Return the rate of correct responses in an open loop: those between the first and the last, by their distance.
+
+    A count over the whole time would miss the responses to the last requests, which the load did not wait for.
+    """
+    answers = answered_s(spans)
+    answers = answers[answers <= end_s]
+    if len(answers) < FEWEST_ANSWERS or answers[-1] <= answers[0]:
+        few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
+        return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use --time")
+    return SteadyRate(float((len(answers) - 1) / (answers[-1] - answers[0])), 0.0)
 
 
 def _covers(answers: Floats, end_s: float) -> bool:

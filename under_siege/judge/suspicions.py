@@ -212,8 +212,11 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
     Each user counts from the start of the siege to its last response, because it always waits for a response until
-    then.
+    then. Users who pause, and requests that arrive at a given rate, have no such law: only more requests at once than
+    there are users contradict it.
     """
+    if measured.record.is_paced:
+        return _more_requests_than_users(measured)
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
     if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
@@ -242,6 +245,17 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     return (
         f"{measured.record.users - users} of {measured.record.users} users never got a response, while the others got "
         f"{rounds_of_others:.0f} each, so the rate is for {users} users only"
+    )
+
+
+def _more_requests_than_users(measured: Round) -> str | None:
+    """Report response times of users who pause that imply more requests at once than there are users."""
+    record, inside = measured.record, float(measured.spans.duration_s.sum()) / (measured.load_s or math.inf)
+    if record.is_open or inside <= record.users * (1 + ACCURACY + DRIFT_OF_RATES) + 1:
+        return None
+    return (
+        f"{record.tool}'s response times imply {inside:.1f} concurrent requests, but there are {record.users} users, "
+        "so its report contradicts itself; use another tool"
     )
 
 
@@ -275,7 +289,8 @@ def backlog(measured: Round, _: Evidence) -> str | None:
     record, drain = measured.record, measured.record.drain
     if drain is None:
         return None
-    abandoned = record.users * max(1, len(record.bursts.right))
+    in_flight = int((~measured.answered).sum()) if record.is_open else record.users
+    abandoned = in_flight * max(1, len(record.bursts.right))
     longer = "" if drain.is_done else " or longer"
     does_not_count = "the rate does not include this work"
     if drain.backlog is not None and drain.backlog > abandoned:
@@ -307,6 +322,8 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     record, machine = measured.record, measured.record.machine
     if measured.totals:
         return _busy_tool(measured)
+    if record.tool_cpus == 1 and record.users != 1 and (record.tool_cpu_s or 0.0) >= AWAKE * measured.load_s > 0:
+        return _was_the_limit(record, (record.tool_cpu_s or 0.0) / measured.load_s)
     generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
     if record.limits and record.limits.is_shared and record.limits.cpus:
         return _of_shared_quota(measured, generator_s)
@@ -337,6 +354,11 @@ def _busy_tool(measured: Round) -> str | None:
     awake = measured.totals.awake(cpus)
     if awake is None or awake < AWAKE:
         return None
+    return _was_the_limit(record, awake)
+
+
+def _was_the_limit(record: Record, awake: float) -> str:
+    cpus = record.tool_cpus or 1
     threads = "the only thread" if cpus == 1 else f"all {cpus} threads"
     return (
         f"the load tool was the limit, because {threads} of {record.tool} {'was' if cpus == 1 else 'were'} busy "

@@ -19,6 +19,7 @@ from under_siege.secrets import masked
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
+IDLE_LIMIT_S = 3600.0  # idle time after which the client would close a connection
 MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
 
 
@@ -45,7 +46,8 @@ class HttpResponse:
 @contextlib.asynccontextmanager
 async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSession]:
     """Yield a session without a limit on connections, so that no request waits for another one."""
-    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
+    kept = {"keepalive_timeout": IDLE_LIMIT_S} if keep_alive else {"force_close": True}
+    connector = aiohttp.TCPConnector(limit=0, **kept)
     as_load_tools = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
         connector=connector, headers=as_load_tools, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ class Locust(Driver):
     requirement = "locust~=2.47"
     results = (_RESULT,)
     version_pattern = r"\Alocust (\S+)"
-    runs_scripts = sends_mixes = returns_cookies = True
+    runs_scripts = sends_mixes = returns_cookies = can_pause = True
     least_s, start_s = 3.0, 1.5
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
@@ -51,6 +52,7 @@ class Locust(Driver):
                 for url, request in [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
             ],
             order=list(spec.order or [0]),
+            pause=astuple(spec.pause) if spec.pause else None,
             time_s=spec.time_s,
             keep_alive=spec.keep_alive,
             has_script=bool(spec.script),

@@ -140,9 +140,12 @@ def _shown(value: object) -> str:
 
 RANDOM, IN_FILE = "random", "file"  # orders in which a mix is sent
 DRAWN = 1000  # the random order of a mix repeats after this many requests
+DEFAULT_TOOL = "siege"
+CLIENT = "client"  # load tool: the bench's own client
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a fixed rate, even if earlier requests are unanswered
 LONGEST_TIME_S = 86_400.0
+FEWEST_PER_S, MOST_PER_S = 1 / 3600, 10_000.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
@@ -166,6 +169,46 @@ def parse_time_s(text: str) -> float | None:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text, re.ASCII)
     time_s = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     return time_s if 0 < time_s <= LONGEST_TIME_S else None
+
+
+def parse_rate_per_s(text: str) -> float | None:
+    """Parse `20/s` or `90/min` into requests per second; return None unless it is possible to send so many."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|min|h)", text, re.ASCII)
+    per_s = float(match[1]) / _UNITS_S[match[2]] if match else 0.0
+    return per_s if FEWEST_PER_S <= per_s <= MOST_PER_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """How long a user waits after a response before the next request (think time), in seconds."""
+
+    shortest_s: float
+    longest_s: float
+    is_exponential: bool = False  # exponentially distributed; then both times are the mean
+
+    @property
+    def mean_s(self) -> float:
+        return (self.shortest_s + self.longest_s) / 2
+
+    def draw_s(self, draw: random.Random) -> float:
+        if self.is_exponential:
+            return draw.expovariate(1 / self.mean_s)
+        return draw.uniform(self.shortest_s, self.longest_s)
+
+
+def parse_pause(text: str) -> Pause | None:
+    """Parse a pause such as `1s`, `0.5s-2s` or `exponential 1s`; return None if the text is no pause."""
+    kind, _, mean = text.partition(" ")
+    first, dash, last = text.partition("-")
+    times_s = [parse_time_s(mean)] * 2 if kind == "exponential" else [_from_zero_s(first), parse_time_s(last or first)]
+    shortest_s, longest_s = times_s
+    if shortest_s is None or longest_s is None or shortest_s > longest_s or (dash and not last):
+        return None
+    return Pause(shortest_s, longest_s, kind == "exponential")
+
+
+def _from_zero_s(text: str) -> float | None:
+    return 0.0 if re.fullmatch(r"\s*0\s*s?\s*", text, re.ASCII) else parse_time_s(text.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +261,15 @@ class MixedRequest:
 class Load:
     """The requests to send. The number of users is an axis, and therefore not a field."""
 
-    tool: str = "siege"
+    tool: str = DEFAULT_TOOL
+    is_tool_given: bool = False  # whether the user chose the tool; otherwise, another one may replace it
     path: str = "/"  # may contain placeholders for axes, such as `/report?size={size}`
     request: Request = GET
     time_s: float | None = None  # None: the bench chooses it for each case
     requests: int | None = None  # number of requests; replaces the duration
     keep_alive: bool = False
+    pause: Pause | None = None
+    arrivals_per_s: float | None = None  # None: closed loop
     threads: int = 1  # number of threads of the tool
     options: tuple[str, ...] = ()  # arguments added to the tool's command line
     own_network: bool = False  # whether the run has a network namespace with its own ports

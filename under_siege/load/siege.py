@@ -56,8 +56,8 @@ class Siege(Driver):
             )
         if any(map(_DELAY.fullmatch, spec.options)):
             return (
-                "the bench runs siege in benchmark mode, which ignores --delay; remove it from load.options, or set "
-                'tool = "locust" with a load.script in which users pause'
+                "the bench runs siege in benchmark mode, which ignores --delay; remove it from load.options, and set "
+                'load.pause = "1s"'
             )
         requests = [request for _, request in spec.mix] or [spec.request]
         types = {request.content_type for request in requests} - {""}

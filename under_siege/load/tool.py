@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import GET, Load, Request
+from under_siege.load.request import CLIENT, GET, Load, Pause, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,9 @@ class LoadSpec:
     url: str
     requests: int | None = None
     keep_alive: bool = False
+    pause: Pause | None = None  # between a response and the next request of the same user
+    arrivals_per_s: float | None = None  # send requests at this mean rate (open loop); then there are no users
+    seed: int = 0  # seed of random pauses and arrivals
     threads: int = 1
     options: tuple[str, ...] = ()  # command-line arguments set by the user
     paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, with body sizes
@@ -44,6 +47,8 @@ class LoadSpec:
             request=load.request,
             requests=load.requests,
             keep_alive=load.keep_alive,
+            pause=load.pause,
+            arrivals_per_s=load.arrivals_per_s,
             threads=load.threads,
             options=load.options,
             script=load.script,
@@ -125,6 +130,8 @@ class Driver:
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
+    can_pause = False  # whether users can pause between requests
+    sends_arrivals = False  # whether the tool can send requests at a fixed rate, without waiting for responses
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
     most_users = 1_000_000  # more than any machine supports
     returns_cookies = False  # whether users send the cookies that the server sets
@@ -134,6 +141,11 @@ class Driver:
     start_s = 0.02  # approximate time before the first request plus time after the last response
     step_s = 0.0  # resolution of the response times, if the tool reports every response
 
+    @property
+    def described(self) -> str:
+        """Return the name of the tool in a sentence."""
+        return "the bench's own client" if self.name == CLIENT else self.name
+
     def version(self, output: str) -> str:
         """Return the version in the output of `version_options`, such as `4.0.7`."""
         match = re.search(self.version_pattern, output, re.MULTILINE)
@@ -141,6 +153,10 @@ class Driver:
 
     def refusal(self, spec: LoadSpec) -> str:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
+        if spec.arrivals_per_s is not None and not self.sends_arrivals:
+            return f'{self.name} can\'t send requests at a given rate; set tool = "{CLIENT}"'
+        if spec.pause and not self.can_pause:
+            return f"{self.name} can't pause between requests; use wrk, locust or {CLIENT}"
         if spec.requests is not None and not self.counts_requests:
             return f"{self.name} can't stop after a given number of requests; set a time instead, or use ab"
         if spec.users > self.most_users:

@@ -15,9 +15,10 @@ _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
 _PATHS_LUA = (_FOLDER / "wrk_paths.lua").read_text(encoding="utf-8")
 _MIX_LUA = (_FOLDER / "wrk_mix.lua").read_text(encoding="utf-8")
+_PAUSE_LUA = (_FOLDER / "wrk_pause.lua").read_text(encoding="utf-8")
 _SINGLE, _SEVERAL, _PATHS, _MIXED, _MIX = "report.lua", "several.lua", "paths.txt", "mixed.lua", "mix.lua"
 _NO_CONNECTION = re.compile(r"^(unable to .+?)\s*$", re.MULTILINE)
-_EXPECTED, _REQUEST = "expected.lua", "request.lua"
+_EXPECTED, _REQUEST, _PAUSE, _PAUSING = "expected.lua", "request.lua", "pause.lua", "pausing.lua"
 
 
 class WrkTotals(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class Wrk(Driver):
         {_SINGLE: _TOTALS_LUA, _SEVERAL: _TOTALS_LUA + _PATHS_LUA, _MIXED: _TOTALS_LUA + _MIX_LUA}
     )
     version_pattern = r"^wrk \D*([\d.]+)"
-    supports_multiple_paths = is_replayed = sends_mixes = True
+    supports_multiple_paths = is_replayed = sends_mixes = can_pause = True
 
     def refusal(self, spec: LoadSpec) -> str:
         if spec.users % spec.threads:
@@ -59,6 +60,8 @@ class Wrk(Driver):
                 f"wrk divides its users evenly among its threads: {spec.users} is not a multiple of {spec.threads}; "
                 "change either number"
             )
+        if spec.pause and not spec.keep_alive:
+            return "wrk opens each connection before the pause, not after it; set keep_alive = true, or use locust"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
@@ -66,6 +69,11 @@ class Wrk(Driver):
         files[_REQUEST] = _request(spec.request)
         if spec.mix:
             files[_MIX] = _mix(spec)
+        if spec.pause:
+            pause, connections = spec.pause, spec.users // spec.threads
+            times_ms = f"{1000 * pause.shortest_s:.0f}, {1000 * pause.longest_s:.0f}"
+            files[_PAUSE] = f"return {{{times_ms}, {str(pause.is_exponential).lower()}, {connections}}}\n"
+            files[_PAUSING] = self.settings[self._script(spec)] + _PAUSE_LUA
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
@@ -73,8 +81,12 @@ class Wrk(Driver):
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
-        lua = str(home / (_SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE))
+        lua = str(home / (_PAUSING if spec.pause else self._script(spec)))
         return [program, *options, *close, "-s", lua, *spec.options, spec.url]
+
+    @staticmethod
+    def _script(spec: LoadSpec) -> str:
+        return _SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE
 
     def errors(self, report: str) -> list[str]:
         kinds = re.findall(r'"(connect|read|write)": [1-9]', report)

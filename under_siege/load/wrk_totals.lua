@@ -4,6 +4,7 @@
 local threads = {}
 setup = function(thread)
   threads[#threads + 1] = thread
+  thread:set("number", #threads)
 end
 body_bytes, asked_bytes, wrong_bodies = 0, 0, 0
 dofile(os.getenv("HOME") .. "/request.lua")

@@ -162,6 +162,7 @@ class CaseRun:
             folder=server.folder,
             timeout_s=self.expected.timeout_s(users),
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
+            seed=self.record.round,
             expected=self.expected.answer if self.expected.size_bytes >= 0 else b"",
         )
 
@@ -253,6 +254,8 @@ async def run(
                 began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)
                 length = Length(plan.load.time_s, case.users, expected)
+                if plan.load_of(case).arrivals_per_s is not None:
+                    length.last_until(length.end_s)  # no user's response shows when the load is settled
                 record = new_record(plan, case, length.end_s, case_round)
                 name = "ceiling" if plan.targets[case.server].has_no_server else record.server
                 watcher.case_begins(f"round {case_round}  {name}", length.end_s)

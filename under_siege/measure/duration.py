@@ -54,12 +54,12 @@ class Length:
 
 def most_needed_s(users: int, expected: Expectation) -> float:
     """Return how many seconds a siege must last, including checks, if the server performs one task at a time."""
-    return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
+    return TIMES_SETTLED * ((users + 1) * max(expected.task_s, expected.cpu_s) + expected.cycle_s)
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
     """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
-    return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
+    return TIMES_SETTLED * (max(expected.task_s, users * expected.cpu_s / cpus) + expected.cycle_s)
 
 
 STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of each case

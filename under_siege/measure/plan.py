@@ -28,18 +28,31 @@ from under_siege.judge.goal import NAMES, goal, required
 from under_siege.judge.stopping_rule import MOST_ROUNDS
 from under_siege.judge.worker_search import candidates
 from under_siege.load import DRIVERS
-from under_siege.load.request import Load, WarmUp, filled, filled_all
+from under_siege.load.request import Load, WarmUp, filled, filled_all, parse_pause, parse_rate_per_s
 from under_siege.paths import PROGRAM
-from under_siege.record.case import AUTO, REVISION, SEARCHABLE, THREADS, WORKERS, Case, Value, case_of
+from under_siege.record.case import (
+    ARRIVALS,
+    AUTO,
+    PACES,
+    PAUSE,
+    REVISION,
+    SEARCHABLE,
+    THREADS,
+    WORKERS,
+    Case,
+    Value,
+    case_of,
+)
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations
-from under_siege.suite.requests import prefixed
+from under_siege.suite.requests import pace_values, prefixed
 from under_siege.suite.strategies import all_strategies
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import ALL
 
 _NO_JOBS = "accepts no jobs"
+ARRIVALS_OF_A_CYCLE = 20  # a siege lasts for several times as many arrivals, so that its percentiles are stable
 MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
 
@@ -113,7 +126,13 @@ class Plan:
     def load_of(self, case: Case) -> Load:
         path = filled(str(case.get("path") or self.load.path), {"task": case.task})
         setting = case.get("keep_alive")
-        return replace(self.load, path=path, keep_alive=self.load.keep_alive if setting is None else setting == "on")
+        return replace(
+            self.load,
+            path=path,
+            keep_alive=self.load.keep_alive if setting is None else setting == "on",
+            pause=parse_pause(str(case.get(PAUSE))),
+            arrivals_per_s=parse_rate_per_s(str(case.get(ARRIVALS))),
+        )
 
     def warm_up_of(self, case: Case) -> Load | None:
         """Return the load of the warm-up, which is not measured, or None if there is no warm-up."""
@@ -135,11 +154,19 @@ class Plan:
             headers=headers,
             request=self.load.request,
             of_a_job=self.load.posts_jobs,
+            cycle_s=_cycle_s(self.load_of(case)),
         )
 
     def turns(self) -> int:
         """Return the maximum number of measurements."""
         return self.rounds * (len(self.ceilings) + len(self.cases))
+
+
+def _cycle_s(load: Load) -> float:
+    """Return how many seconds of a load, besides the response, a siege needs for a user's cycle: its pause."""
+    if load.arrivals_per_s is not None:
+        return ARRIVALS_OF_A_CYCLE / load.arrivals_per_s
+    return load.pause.mean_s if load.pause else 0.0
 
 
 def make_plan(
@@ -149,6 +176,7 @@ def make_plan(
     time_s: float | None,
     rounds: int | None,
     seed: int | None = None,
+    is_paced: bool = False,
 ) -> Plan:
     """Return a plan that measures each target of a suite with every combination of the values of its axes.
 
@@ -156,25 +184,24 @@ def make_plan(
         axes: values that replace those of the suite; for `python`, the paths of interpreters.
         time_s: duration of each load, or None for that of the suite.
         rounds: None if the run decides when to end; then, the value on an axis may be AUTO.
+        is_paced: whether a load tool sends the requests, so that it can pause or keep a rate.
 
     Raises:
         BadInputError: a Python does not exist, no target can run, an axis is unused, or a requirement is invalid.
     """
     given = _given(axes)
     axes = {"python": (sys.executable,), **suite.axes, **given}
-    suite = _with_limits(_refuse_unused(suite, given), axes)
+    suite, axes = _with_pace(_with_limits(_refuse_unused(suite, given), axes), axes, given, is_paced=is_paced)
     searched = _searched(suite, axes, may_search=rounds is None)
-    axes |= searched
     pythons = _pythons(suite, axes["python"])
     targets = _with_unique_names(suite)
     left_out = _left_out(suite, targets, pythons)
-    cases = _cases(targets, _points({**axes, "python": [python.version for python in pythons]}), left_out)
-    above = [suite.ceiling] if suite.ceiling else []
+    cases = _cases(targets, _points({**axes, **searched, "python": [python.version for python in pythons]}), left_out)
     return Plan(
-        {target.name: target for target in (*targets, *above)},
+        {target.name: target for target in (*targets, *filter(None, [suite.ceiling]))},
         {python.version: python for python in pythons},
         cases,
-        tuple(dict.fromkeys(case.for_target(target.name, target.axes) for target in above for case in cases)),
+        _ceilings(suite, cases),
         suite,
         suite.load if time_s is None else replace(suite.load, time_s=time_s, requests=None),
         MOST_ROUNDS if rounds is None else rounds,
@@ -182,6 +209,12 @@ def make_plan(
         tuple(searched),
         left_out,
     )
+
+
+def _ceilings(suite: Suite, cases: Sequence[Case]) -> tuple[Case, ...]:
+    if suite.ceiling is None:
+        return ()
+    return tuple(dict.fromkeys(case.for_target(suite.ceiling.name, suite.ceiling.axes) for case in cases))
 
 
 def _searched(suite: Suite, axes: Mapping[str, Sequence[Value]], *, may_search: bool) -> dict[str, tuple[int, ...]]:
@@ -201,7 +234,33 @@ def _searched(suite: Suite, axes: Mapping[str, Sequence[Value]], *, may_search: 
 
 def _given(axes: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
     given = {name: values for name, values in axes.items() if values}
-    return given | {name: limit_values(name, given[name], f"--{name}") for name in LIMITS if name in given}
+    given |= {name: limit_values(name, given[name], f"--{name}") for name in LIMITS if name in given}
+    return given | {name: pace_values(name, given[name], f"--{name}") for name in PACES if name in given}
+
+
+def _with_pace(
+    suite: Suite, axes: Mapping[str, Sequence[Value]], given: Collection[str], *, is_paced: bool
+) -> tuple[Suite, dict[str, Sequence[Value]]]:
+    """Return the suite, whose targets also depend on pauses and arrivals, and the axes.
+
+    The ceiling without a server has no pauses, because it is the highest possible rate of the machine.
+
+    Raises:
+        BadInputError: arrivals are combined with users or pauses.
+    """
+    names = [name for name in PACES if name in axes] if is_paced else []
+    axes = {name: values for name, values in axes.items() if name in names or name not in PACES}
+    if ARRIVALS in names:
+        if other := next((name for name in ("users", PAUSE) if name in (given if name == "users" else names)), None):
+            raise BadInputError(f"--{ARRIVALS} replaces users and pauses: remove --{other}, or the key of the suite")
+        axes = {name: values for name, values in axes.items() if name != "users"}
+    targets = tuple(replace(target, axes=(*target.axes, *names)) for target in suite.targets)
+    ceiling = suite.ceiling
+    if ceiling and not ceiling.has_no_server:
+        ceiling = replace(ceiling, axes=(*ceiling.axes, *names))
+    elif ARRIVALS in names:
+        ceiling = None  # it is measured with users
+    return replace(suite, targets=targets, ceiling=ceiling), axes
 
 
 def _with_limits(suite: Suite, axes: Collection[str]) -> Suite:
@@ -269,7 +328,7 @@ def _why_no_case(left_out: Sequence[SkippedServer]) -> str:
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> Suite:
     """Return the suite; raise BadInputError for an invalid requirement, or an axis on which no target depends."""
     check_requirements(suite)
-    used = {name for target in suite.targets for name in target.axes} | {"users", *LIMITS}
+    used = {name for target in suite.targets for name in target.axes} | {"users", *LIMITS, *PACES}
     for name in axes:
         if suite.title and name not in used and name != "python":
             options = ", ".join(

@@ -24,7 +24,7 @@ from under_siege.host.programs import Tool, check, tool_in
 from under_siege.host.services import Services, services
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.load import DRIVERS
-from under_siege.load.request import OPEN
+from under_siege.load.request import CLIENT, OPEN
 from under_siege.load.siege import Siege
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
@@ -157,13 +157,23 @@ def _chosen(
     return [case for case in cases if case in chosen]
 
 
-def _driver(plan: Plan, watcher: ProgressListener) -> Driver:
-    """Return the driver of the plan's tool, or of wrk if siege does not support so many users."""
+def _driver(plan: Plan, specs: Sequence[LoadSpec]) -> tuple[Driver, str]:
+    """Return the driver of the plan's tool; if the user chose no tool, and siege can't send the load, one that can.
+
+    Also return why another tool replaces siege, or an empty string.
+    """
     driver, users = DRIVERS[plan.load.tool], max(case.users for case in plan.cases)
-    if not isinstance(driver, Siege) or users <= driver.most_users or plan.load.options:
-        return driver
-    watcher.warn(f"siege supports at most {driver.most_users:,} users, so this run with {users:,} users uses wrk")
-    return Wrk()
+    refusal = next(filter(None, map(driver.refusal, specs)), "")
+    if not refusal or plan.load.options or (plan.load.is_tool_given and users <= driver.most_users):
+        return driver, ""
+    if not isinstance(driver, Siege):
+        return driver, ""
+    why, others = refusal.partition("; ")[0], [DRIVERS[CLIENT], Wrk()]
+    if users > driver.most_users:
+        why, others = f"siege supports at most {driver.most_users:,} users", [Wrk(), DRIVERS[CLIENT]]
+    other = next((each for each in others if not any(map(each.refusal, specs))), None)
+    of_users = f" with {users:,} users" if users > driver.most_users else ""
+    return (other, f"{why}, so this run{of_users} uses {other.described}") if other else (driver, "")
 
 
 async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressListener) -> Tool:
@@ -174,9 +184,12 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     """
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
-    driver = _driver(plan, watcher)
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    check(driver, (LoadSpec.of(load, users) for load, users in loads), *plan.suite.right_statuses())
+    specs = [LoadSpec.of(load, users) for load, users in loads]
+    driver, result.tool_choice = _driver(plan, specs)
+    if result.tool_choice:
+        watcher.warn(result.tool_choice)
+    check(driver, specs, *plan.suite.right_statuses())
     tool, version = await tool_in(home, driver, watcher.warn)
     result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
     return tool

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 Value = str | int
 REVISION = "revision"  # the axis of `run --against`
 WORKERS, THREADS = SEARCHABLE = ("workers", "threads")  # the axes whose value may be AUTO
+PAUSE, ARRIVALS = PACES = ("pause", "arrivals")  # the axes that set when requests are sent
 AUTO = "auto"  # let `run` find the best value
 
 
@@ -45,6 +46,8 @@ _AXES = {
         Axis("path", "{}", "at", of_load=True, of_work=True),
         Axis("users", "{} users", "with", of_load=True),
         Axis("style", "as {}", "with", of_load=True, default_label="waiting"),
+        Axis(PAUSE, "pause {}", "with", of_load=True),
+        Axis(ARRIVALS, "arrivals {}", "with", of_load=True),
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),

@@ -8,8 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from under_siege.record.case import Case, Value, case_of
+from under_siege.record.case import ARRIVALS, PAUSE, Case, Value, case_of
 
+UNANSWERED = 0  # status of a request that was unanswered when the load ended
 FAILED_OUTCOMES = ("lost", "late", "wrong")
 # Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
 LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
@@ -51,7 +52,7 @@ class Transactions(msgspec.Struct, frozen=True):
 
     finished_s: list[Seconds] = []  # when the tool's line about the response arrived
     took_s: list[Seconds] = []  # response times as reported; siege rounds to 10 ms
-    status: list[Status] = []
+    status: list[Status] = []  # UNANSWERED only if users pause or in an open loop
     size_bytes: list[Count] = []
     user: list[Index] = []
 
@@ -233,6 +234,16 @@ class _CaseMeasurement(msgspec.Struct, kw_only=True):
     @property
     def users(self) -> int:
         return int(self.values.get("users") or 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether requests arrived at a given rate, without waiting for responses."""
+        return ARRIVALS in self.values
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether not the server alone, but also pauses of the users or a given rate determined the rate."""
+        return self.is_open or PAUSE in self.values
 
 
 class Record(_CaseMeasurement, kw_only=True):

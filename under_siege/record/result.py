@@ -13,6 +13,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
+from under_siege.record.case import PACES
 from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
 from under_siege.record.record import (
     LARGEST,
@@ -37,7 +38,7 @@ _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
 _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
 _INTEGER_AXES = ("users", "workers")
-_TEXT_AXES = ("task", "python")
+_TEXT_AXES = ("task", "python", *PACES)
 _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # columns that may be empty
 
 
@@ -105,6 +106,7 @@ class Result(msgspec.Struct, kw_only=True):
     rounds: Positive  # planned or maximum number of rounds; `records` may cover fewer
     until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
+    tool_choice: str = ""  # why another load tool replaced the default
     records: list[Record] = []
     traces: list[Trace] = []
     profiles: list[Profile] = []

@@ -6,6 +6,7 @@ from typing import Any
 from under_siege import formatting
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
+from under_siege.record.case import PACES, axis
 
 NONE = "No recommendation by throughput"
 IDLE_CPUS = 0.3  # a server that uses fewer CPUs than this mostly waits
@@ -30,4 +31,7 @@ def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) 
     waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
     if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
         return f"{NONE}: all servers wait for something they share, such as a database or another service; {share}."
+    values = dict(cases[0].case.values)
+    if paces := [axis(name).label(values[name]) for name in PACES if name in values]:
+        return f"{NONE}: every server keeps up with this load ({paces[0]}); {share}."
     return f"{NONE}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."

@@ -30,7 +30,7 @@ TONES = {FAILED: Tone.BAD, SUSPECT: Tone.WARNING, UNCLEAR: Tone.WARNING}
 LIMITS = (
     "Results on other hardware, with another Python version or for another task: run the benchmark there.",
     "The effect of a network: everything ran on one machine, and the load tool used some of its CPU time.",
-    "How many users a service can handle: users here never pause between two requests.",
+    "How many users a service can handle: users here pause between requests only if the load says so (--pause).",
     "Differences below 2 %: rates are not more accurate than 2 %.",
 )
 

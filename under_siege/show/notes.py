@@ -50,6 +50,8 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for (python, reason), servers in alike.items():
         it = "each" if len(servers) > 1 else "it"
         yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
+    if result.tool_choice:
+        yield "load tool", result.tool_choice
     yield from _of_the_suite(comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)

@@ -70,6 +70,7 @@ class Expectation:
     mix: Mix | None = None  # several requests, each with its own expectation
     number: int = 0  # number of the request in the mix
     of_a_job: bool = False
+    cycle_s: float = 0.0  # seconds of a user's cycle of requests besides the response, such as its pause
 
     @property
     def size_bytes(self) -> int:

@@ -14,8 +14,7 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load import DRIVERS
-from under_siege.load.request import OPEN, RANDOM, parse_time_s
-from under_siege.paths import USERS
+from under_siege.load.request import DEFAULT_TOOL, OPEN, RANDOM, parse_time_s
 from under_siege.suite.suite import DRAIN_LIMIT_S
 
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
@@ -112,13 +111,15 @@ class MixedRequestTable(RequestTable, frozen=True, kw_only=True):
 
 
 class LoadTable(RequestTable, frozen=True):
-    tool: Tool = "siege"
+    tool: Tool | None = None
     path: PathText | Annotated[list[PathText], Meta(min_length=1)] = "/"
     requests_file: Text | None = None
     order: Order = RANDOM
     files: Text = ""
     script: Text | None = None
-    users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = USERS
+    users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] | None = None
+    pause: AxisValues | None = None
+    arrivals: AxisValues | None = None
     time: LoadSeconds | None = None
     requests: RequestCount | None = None
     warm_up: WarmUpValue = 0
@@ -133,9 +134,12 @@ class LoadTable(RequestTable, frozen=True):
         super().__post_init__()
         if self.requests is not None and self.time is not None:
             raise ValueError("time and requests can't be combined; use only one of them")
-        driver = DRIVERS.get(self.tool)
+        if self.arrivals is not None and (self.users or self.pause or self.requests):
+            raise ValueError("arrivals replaces users, pause and requests; remove these")
+        driver = DRIVERS.get(self.tool or "")
         if self.files and not (driver and driver.supports_multiple_paths):
-            raise ValueError(f'files is set, but {self.tool} requests only one path: expected tool = "wrk"')
+            tool = self.tool or DEFAULT_TOOL
+            raise ValueError(f'files is set, but {tool} requests only one path: expected tool = "wrk"')
         if self.locust_workers and (self.tool != "locust" or self.threads):
             raise ValueError('locust_workers needs tool = "locust", and can\'t be combined with threads')
 

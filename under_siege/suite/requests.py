@@ -11,6 +11,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.request import (
     BYTES,
+    DEFAULT_TOOL,
     FIELDS,
     GET,
     JSON,
@@ -26,10 +27,12 @@ from under_siege.load.request import (
     WarmUp,
     as_json,
     filled,
+    parse_pause,
+    parse_rate_per_s,
     parse_time_s,
     placeholders,
 )
-from under_siege.record.case import Value
+from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
 from under_siege.secrets import expanded_file, expanded_header, expanded_json
 from under_siege.suite.keys import (
@@ -104,7 +107,8 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
             f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
         )
     return Load(
-        tool=table.tool,
+        tool=table.tool or DEFAULT_TOOL,
+        is_tool_given=table.tool is not None,
         request=request,
         time_s=float(table.time) if table.time else None,
         requests=table.requests,
@@ -119,6 +123,21 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         has_random_order=table.order == RANDOM,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
+
+
+def pace_values(name: str, values: Sequence[Value | float], key: str) -> tuple[str, ...]:
+    """Return the values of the axis `pause` or `arrivals` as text; raise BadInputError if one is invalid.
+
+    Args:
+        key: where the user wrote the value, such as `--pause`.
+    """
+    texts = tuple(dict.fromkeys(" ".join(str(value).split()) for value in values))
+    for text in texts:
+        if name == PAUSE and parse_pause(text) is None:
+            raise BadInputError(f"{key} {shown(text)}: expected a pause such as 1s, 0.5s-2s or exponential 1s")
+        if name == ARRIVALS and parse_rate_per_s(text) is None:
+            raise BadInputError(f"{key} {shown(text)}: expected a rate such as 20/s or 90/min, up to 10,000/s")
+    return texts
 
 
 def check_path(path: str, load: LoadTable, axes: Axes) -> None:

@@ -14,7 +14,8 @@ from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
-from under_siege.record.case import AUTO, SEARCHABLE, Value
+from under_siege.paths import USERS
+from under_siege.record.case import AUTO, PACES, SEARCHABLE, Value
 from under_siege.record.files import read_limited
 from under_siege.record.result import Required
 from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
@@ -25,6 +26,7 @@ from under_siege.suite.requests import (
     distinct,
     expect_of,
     load_of,
+    pace_values,
     ping_of,
     prefixed,
     warm_up,
@@ -102,9 +104,7 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
         check_placeholders("prepare", top.prepare, ("suite", "files", "python"))
         ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
         load = load_of(top, expect, folder)
-        for name in LIMITS:
-            if (values := getattr(top.limits, name)) is not None:
-                axes[name] = limit_values(name, distinct(values), f"limits.{name} =")
+        axes |= _limits_and_paces(top)
         if top.python:
             axes["python"] = (str(folder.resolve() / top.python),)
         names = [name for name in servers if name != ceiling]
@@ -140,7 +140,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     """Return the values of every axis, including those of the load."""
     load, axes = top.load, {name: tuple(distinct(values)) for name, values in top.axes.items()}
     for name, values in axes.items():
-        if name in (*PLACEHOLDERS, *LOAD_AXES, *LIMITS) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+        if name in (*PLACEHOLDERS, *LOAD_AXES, *LIMITS, *PACES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             key = f"axes.{legible(name)[:60]}"
             raise BadInputError(f"{key}: expected a lower-case name that is not reserved")
         if names := placeholders(*map(str, values)):
@@ -149,7 +149,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
         values = axes.get(name, ())
         if values != (AUTO,) and any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in values):
             raise invalid_value(f"axes.{name}", top.axes[name], f'whole numbers from 1 to {MOST_WORKERS}, or "{AUTO}"')
-    axes["users"] = tuple(distinct(load.users))
+    axes["users"] = tuple(distinct(load.users or USERS))
     if load.task is not None:
         axes["task"] = tuple(distinct(load.task))
     if not load.requests_file:
@@ -158,6 +158,18 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
         check_path(str(path), load, axes)
     if len(distinct(load.keep_alive)) > 1:
         axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in distinct(load.keep_alive))
+    return axes
+
+
+def _limits_and_paces(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
+    """Return the values of the axes on which all servers depend, although no placeholder names them."""
+    axes: dict[str, tuple[Value, ...]] = {}
+    for name in LIMITS:
+        if (values := getattr(top.limits, name)) is not None:
+            axes[name] = limit_values(name, distinct(values), f"limits.{name} =")
+    for name in PACES:
+        if (values := getattr(top.load, name)) is not None:
+            axes[name] = pace_values(name, distinct(values), f"load.{name} =")
     return axes
 
 

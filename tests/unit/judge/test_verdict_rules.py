@@ -8,7 +8,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
-from under_siege.record.record import Failure, Machine
+from under_siege.record.record import Failure, Machine, Record, append_row
 from under_siege.report import formatted, view_of
 
 
@@ -341,3 +341,20 @@ def test_the_exercises_explain_every_reason_for_a_verdict() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # the cause depends on whether the server answered at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends
+
+
+def paced(took_s: float, users: int = 4) -> Record:
+    """Return the record of users who send a request each second, with the same response time each."""
+    record = record_of("1_paced", users=users, parameters={"pause": "1s"})
+    columns = record.transactions
+    for column in (columns.finished_s, columns.took_s, columns.user, columns.status, columns.size_bytes):
+        column.clear()
+    for user in range(users):
+        for number in range(4):
+            append_row(columns, number + 0.9, took_s, 200, 4, user)
+    return record
+
+
+def test_users_who_pause_do_not_contradict_littles_law() -> None:
+    assert "littles_law" not in codes(judged(paced(0.2)))
+    assert "littles_law" in codes(judged(paced(1.8)))
