@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import h11
+from aiohttp.payload import TOO_LARGE_BYTES_BODY
 from yarl import URL
 
 from common.errors import one_line
@@ -97,11 +99,12 @@ def open_request(
     session: aiohttp.ClientSession, url: str, request: Request = GET, limit_s: float | None = None
 ) -> "aiohttp.client._RequestContextManager":
     """Return a context manager that sends the request and yields the response, whose body is still unread."""
+    is_large = len(request.body) > TOO_LARGE_BYTES_BODY  # aiohttp sends a file in parts, but bytes at once
     return session.request(
         request.method,
         raw_url(url),
         headers=request.headers,
-        data=request.body or None,
+        data=io.BytesIO(request.body) if is_large else request.body or None,
         timeout=aiohttp.ClientTimeout(total=limit_s),
         allow_redirects=False,
     )

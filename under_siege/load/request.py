@@ -233,7 +233,8 @@ class Request:
 
     def described(self) -> str:
         """Describe the method, and the size and type of the body; return an empty string for a GET request."""
-        size = f" with {len(self.body):,} bytes of {self.content_type}" if self.body else ""
+        kind = self.content_type.partition("; boundary=")[0]
+        size = f" with {len(self.body):,} bytes of {kind}" if self.body else ""
         return "" if self.method == "GET" else f"{self.method}{size}"
 
     @property

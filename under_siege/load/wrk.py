@@ -18,7 +18,7 @@ _MIX_LUA = (_FOLDER / "wrk_mix.lua").read_text(encoding="utf-8")
 _PAUSE_LUA = (_FOLDER / "wrk_pause.lua").read_text(encoding="utf-8")
 _SINGLE, _SEVERAL, _PATHS, _MIXED, _MIX = "report.lua", "several.lua", "paths.txt", "mixed.lua", "mix.lua"
 _NO_CONNECTION = re.compile(r"^(unable to .+?)\s*$", re.MULTILINE)
-_EXPECTED, _REQUEST, _PAUSE, _PAUSING = "expected.lua", "request.lua", "pause.lua", "pausing.lua"
+_BODY, _EXPECTED, _REQUEST, _PAUSE, _PAUSING = "body", "expected.lua", "request.lua", "pause.lua", "pausing.lua"
 
 
 class WrkTotals(msgspec.Struct, frozen=True):
@@ -69,6 +69,8 @@ class Wrk(Driver):
         files[_REQUEST] = _request(spec.request)
         if spec.mix:
             files[_MIX] = _mix(spec)
+        bodies = [one.body for _, one in spec.mix] or [spec.request.body]
+        files |= {f"{_BODY}{index}": body for index, body in enumerate(bodies) if body}
         if spec.pause:
             pause, connections = spec.pause, spec.users // spec.threads
             times_ms = f"{1000 * pause.shortest_s:.0f}, {1000 * pause.longest_s:.0f}"
@@ -123,19 +125,24 @@ class Wrk(Driver):
 
 def _request(request: Request) -> str:
     """Return Lua code that sets the request. Its headers are not arguments, because every user can read those."""
-    lines = [f'wrk.method, wrk.body = "{request.method}", {_lua(request.body)}']
+    lines = [f'wrk.method, wrk.body = "{request.method}", {_body(request, 0)}']
     return "\n".join([*lines, *(f"wrk.headers{header}" for header in _headers(request)), ""])
 
 
 def _mix(spec: LoadSpec) -> str:
     """Return Lua code that returns the requests of the mix and their order."""
     requests = []
-    for path, request in spec.mix:
+    for index, (path, request) in enumerate(spec.mix):
         headers = ", ".join(_headers(request))
-        words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_lua(request.body)}"
+        words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_body(request, index)}"
         requests.append(f"{{{words}}}")
     order = ", ".join(str(index + 1) for index in spec.order)
     return f"return {{{', '.join(requests)}}}, {{{order}}}\n"
+
+
+def _body(request: Request, index: int) -> str:
+    """Return a Lua expression for the body, which is in a file, because source code should not contain megabytes."""
+    return f'io.open(os.getenv("HOME") .. "/{_BODY}{index}", "rb"):read("*a")' if request.body else "nil"
 
 
 def _headers(request: Request) -> Iterator[str]:

@@ -95,8 +95,11 @@ class RequestTable(_Table, frozen=True):
     body: str | list[Any] | dict[str, Any] | None = None  # lists and tables are sent as JSON
     body_file: Text | None = None
     content_type: Text | None = None
+    form: Annotated[dict[Text, str | int], Meta(min_length=1)] | None = None  # a value such as `@a.bin` names a file
 
     def __post_init__(self) -> None:
+        if self.form is not None and not (self.body is self.body_file is self.content_type is None):
+            raise ValueError("form is the body and sets its content type; remove body, body_file and content_type")
         if self.body is not None and self.body_file is not None:
             raise ValueError("body and body_file can't be combined; use only one of them")
 

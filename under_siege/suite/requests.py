@@ -35,6 +35,7 @@ from under_siege.load.request import (
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
 from under_siege.secrets import expanded_file, expanded_header, expanded_json
+from under_siege.suite.form import Field, multipart
 from under_siege.suite.keys import (
     PATH,
     TIME,
@@ -104,7 +105,8 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
     ):
         others = "path, task, files, " if replaced == "requests_file" else ""
         raise BadInputError(
-            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file and content_type"
+            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file, form and "
+            "content_type"
         )
     return Load(
         tool=table.tool or DEFAULT_TOOL,
@@ -191,8 +193,11 @@ def _expected_body(expected: Any) -> tuple[BodyRule, bytes]:
 
 def _request(table: RequestTable, folder: Path, key: str) -> Request:
     """Return the request; its default content type is JSON if the body is a table or list, or JSON text of one."""
-    body = b""
-    if table.body_file is not None:
+    body, content_type = b"", table.content_type
+    if table.form is not None:
+        fields = [_field(name, value, folder, f"{key}.form") for name, value in table.form.items()]
+        content_type, body = multipart(fields)
+    elif table.body_file is not None:
         body = expanded_file(contents(f"{key}.body_file", folder / table.body_file), f"{key}.body_file")
     elif table.body is not None:
         value = expanded_json(table.body, f"{key}.body")
@@ -204,10 +209,20 @@ def _request(table: RequestTable, folder: Path, key: str) -> Request:
     if body and method == GET.method:
         raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
     headers = headers_of(table.headers, f"{key}.headers")
-    if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
+    if (content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
         default = "application/json" if is_json else "application/octet-stream"
-        headers = (*headers, _header("Content-Type", table.content_type or default, f"{key}.content_type"))
+        headers = (*headers, _header("Content-Type", content_type or default, f"{key}.content_type"))
     return Request(method, headers, body)
+
+
+def _field(name: str, value: str | int, folder: Path, key: str) -> Field:
+    """Return a field of a form: the contents of the file in `@FILE`, or text; `@@` stands for `@`."""
+    key = f"{key}.{legible(name)[:60]}"
+    text = str(value)
+    if text.startswith("@") and not text.startswith("@@"):
+        path = folder / text[1:]
+        return Field(name, contents(key, path), path.name)
+    return Field(name, str(expanded_json(text.removeprefix("@") if text.startswith("@@") else text, key)).encode())
 
 
 def headers_of(table: Mapping[str, str | int], key: str) -> tuple[tuple[str, str], ...]:
