@@ -15,6 +15,7 @@ from yarl import URL
 
 from common.errors import one_line
 from under_siege.formatting import legible
+from under_siege.load.content_encoding import decoded
 from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
 from under_siege.secrets import masked
@@ -30,7 +31,7 @@ class HttpResponse:
     """A complete response."""
 
     status: int
-    body: bytes
+    body: bytes  # decoded, unless the reader chose otherwise
     headers: dict[str, str]  # lower-case names
 
     def described(self) -> str:
@@ -121,21 +122,26 @@ async def must_accept_connections(url: str) -> None:
     await writer.wait_closed()
 
 
-async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -> HttpResponse:
-    """Read the whole response; raise CaseFailedError if it is much longer than expected."""
+async def read_response(
+    response: aiohttp.ClientResponse, expected_bytes: int, *, is_decoded: bool = True
+) -> HttpResponse:
+    """Read and decode the whole response; raise CaseFailedError if it is much longer than expected."""
     most_bytes, body = expected_bytes + MORE_BYTES, bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > most_bytes:
             response.close()
             raise CaseFailedError("wrong_answer", f"{response.url} returned more than {most_bytes:,} bytes")
-    return HttpResponse(response.status, bytes(body), {name.lower(): value for name, value in response.headers.items()})
+    encodings = ",".join(response.headers.getall("Content-Encoding", [])) if is_decoded else ""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return HttpResponse(response.status, decoded(bytes(body), encodings), headers)
 
 
 async def read_raw_response(reader: asyncio.StreamReader, method: str, most_bytes: int) -> HttpResponse:
-    """Read the response to a request that was not sent by aiohttp; stop once its body is longer than `most_bytes`.
+    """Read and decode the response to a request that aiohttp did not send; stop if it is longer than `most_bytes`.
 
     Raises:
+        CaseFailedError: the body can't be decoded.
         EOFError: the connection was closed before the response.
         h11.RemoteProtocolError: the response is incomplete or not HTTP.
     """
@@ -154,4 +160,5 @@ async def read_raw_response(reader: asyncio.StreamReader, method: str, most_byte
             headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
         elif isinstance(event, h11.Data):
             body += event.data
-    return HttpResponse(status, bytes(body), headers)
+    encodings = headers.get("content-encoding", "") if len(body) <= most_bytes else ""
+    return HttpResponse(status, decoded(bytes(body), encodings), headers)

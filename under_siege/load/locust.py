@@ -88,7 +88,7 @@ class Locust(Driver):
             return [error for error, _ in sorted(counts, key=lambda pair: -pair[1])]
         return []
 
-    def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
+    def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         try:
             reported = msgspec.json.decode(output.files.get(_RESULT, ""), type=LocustTotals)
         except msgspec.DecodeError:
@@ -99,6 +99,8 @@ class Locust(Driver):
             return None
         answered = reported.requests - failed + wrong
         # Limit percentiles to the maximum, because Locust rounds percentiles (to two digits) but not the maximum.
+        # Locust counts the bytes of decoded bodies.
+        is_decoded = any(one.accepted_encodings for one in [spec.request, *(one for _, one in spec.mix)])
         times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
         p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
         return Totals(
@@ -111,6 +113,6 @@ class Locust(Driver):
             p95_s=p95_s,
             p99_s=p99_s,
             max_s=max_s,
-            body_bytes=reported.body_bytes,
+            body_bytes=None if is_decoded else reported.body_bytes,
             wrong_contents=contents,
         )

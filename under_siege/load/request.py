@@ -144,6 +144,7 @@ DEFAULT_TOOL = "siege"
 CLIENT = "client"  # load tool: the bench's own client
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a fixed rate, even if earlier requests are unanswered
+ACCEPT_ENCODING = "accept-encoding"
 LONGEST_TIME_S = 86_400.0
 FEWEST_PER_S, MOST_PER_S = 1 / 3600, 10_000.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -230,6 +231,11 @@ class Request:
     @property
     def content_type(self) -> str:
         return next((value for name, value in self.headers if name.lower() == "content-type"), "")
+
+    @property
+    def accepted_encodings(self) -> str:
+        """Return the value of the header Accept-Encoding, or an empty string for the default of the bench."""
+        return next((value for name, value in self.headers if name.lower() == ACCEPT_ENCODING), "")
 
     def described(self) -> str:
         """Describe the method, and the size and type of the body; return an empty string for a GET request."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import Request
+from under_siege.load.request import ACCEPT_ENCODING, Request
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.secrets import is_secret
 
@@ -28,7 +28,7 @@ class Siege(Driver):
     name = program = "siege"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman"), "siege"))
     # Without a siege.conf in its home directory, siege creates one and prints two lines about it on stdout.
-    settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close")})
+    settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close", encoding="identity")})
     version_pattern = r"SIEGE (\S+)"
     # `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id; the format is the
     # same from 4.0.2 to 4.1.7, but some versions colour it even with `color = off`)
@@ -83,7 +83,9 @@ class Siege(Driver):
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         """Return the settings, the bodies, and an empty file of cookies, so that none is left of another server."""
-        settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")
+        request = spec.mix[0][1] if spec.mix else spec.request
+        encoding = request.accepted_encodings or "identity"
+        settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close", encoding=encoding)
         settings += "".join(_setting(name, value) for name, value in _in_settings(spec))
         files: dict[str, str | bytes] = {"siegerc": settings, ".siege/cookies.txt": ""}
         if not spec.mix:
@@ -127,7 +129,8 @@ def _without_type(headers: Headers) -> Headers:
 
 def _headers(spec: LoadSpec) -> Headers:
     requests = [request for _, request in spec.mix] or [spec.request]
-    return tuple(dict.fromkeys(header for request in requests for header in request.headers))
+    headers = dict.fromkeys(header for request in requests for header in request.headers)
+    return tuple(header for header in headers if header[0].lower() != ACCEPT_ENCODING)  # it is among the settings
 
 
 def _in_settings(spec: LoadSpec) -> Headers:

@@ -65,8 +65,8 @@ class LoadSpec:
         return self.headers_of(self.request)
 
     def headers_of(self, request: Request) -> dict[str, str]:
-        own = {"Accept-Encoding": "identity"} | ({} if self.keep_alive else {"Connection": "close"})
-        return own | dict(request.headers)
+        encoding = {} if request.accepted_encodings else {"Accept-Encoding": "identity"}
+        return encoding | ({} if self.keep_alive else {"Connection": "close"}) | dict(request.headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class CaseRun:
             timeout_s=self.expected.timeout_s(users),
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
             seed=self.record.round,
-            expected=self.expected.answer if self.expected.size_bytes >= 0 else b"",
+            expected=b"" if self.expected.size_bytes < 0 or self.record.content_encoding else self.expected.answer,
         )
 
     async def _measure_load(

@@ -18,16 +18,18 @@ from common.options import MOST_WORKERS
 from common.workers import usable_cpus
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.host.programs import Tool
-from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, read_raw_response
+from under_siege.load.content_encoding import BROWSERS
+from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
-from under_siege.load.request import Request
+from under_siege.load.request import ACCEPT_ENCODING, Request
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.suite.expected_response import Expectation
+from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
 MOST_BATCHES = 10
+SLOWEST_ASKED_AGAIN_S = 1.0  # if a response takes longer, don't ask which encoding browsers get
 NEW_WORKER_LIMIT_S = 1.0
 MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the load; checks verify the others
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
@@ -181,8 +183,11 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     record.sets_cookies = "set-cookie" in answer.headers
-    if "transfer-encoding" in answer.headers:
-        record.answer_bytes = -1  # any size is correct, because siege also counts the framing of chunks
+    record.content_encoding = answer.headers.get("content-encoding", "")
+    if "transfer-encoding" in answer.headers or record.content_encoding:
+        record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
+    if record.round == 1 and not record.has_task and record.idle_answer_s <= SLOWEST_ASKED_AGAIN_S:
+        record.browser_encoding = await server.while_alive(_encoding_for_browsers(session, server.load_url, expected))
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
@@ -205,6 +210,20 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
+
+
+async def _encoding_for_browsers(session: aiohttp.ClientSession, url: str, expected: Expectation) -> str | None:
+    """Return the encoding of a response to a browser, or None if the request must not be repeated or fails."""
+    if expected.mix or expected.files or expected.of_a_job or not expected.request.may_be_repeated:
+        return None
+    others = [header for header in expected.request.headers if header[0].lower() != ACCEPT_ENCODING]
+    request = replace(expected.request, headers=(*others, ("Accept-Encoding", BROWSERS)))
+    try:
+        async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
+            await read_response(response, len(expected.answer), is_decoded=False)
+            return response.headers.get("Content-Encoding", "")
+    except (aiohttp.ClientError, CaseFailedError, TimeoutError, ValueError):
+        return None
 
 
 def _is_the_server(server: Server, answer: HttpResponse) -> bool:

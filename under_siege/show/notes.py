@@ -12,6 +12,7 @@ from under_siege.judge.speed_correction import other_work, stolen
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
+from under_siege.load.content_encoding import BROWSERS
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
@@ -56,6 +57,7 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
     yield from _of_cookies(comparison)
+    yield from _of_encodings(comparison)
     yield from _of_processes(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
@@ -112,6 +114,25 @@ def _of_cookies(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield server, f"sets cookies; each user of {tool} returned them, which users of ab and wrk don't"
         else:
             yield server, f"sets cookies; users of {tool} don't return them, but users of siege and locust do"
+
+
+def _of_encodings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on the servers whose responses to browsers have another encoding than those to the load."""
+    alike: dict[tuple[str, str], dict[str, None]] = {}
+    for run in comparison.every_round():
+        sent, browsers = run.record.content_encoding, run.record.browser_encoding
+        if browsers is not None and browsers != sent and not run.record.is_ceiling:
+            alike.setdefault((sent, browsers), {})[run.record.server] = None
+    for (sent, browsers), servers in alike.items():
+        yield (
+            ", ".join(servers),
+            f"browsers get responses {_encoded(browsers)}, but this load got them {_encoded(sent)}, at another cost of "
+            f'CPU time; to load a server as browsers do, send the header "Accept-Encoding: {BROWSERS}"',
+        )
+
+
+def _encoded(encoding: str) -> str:
+    return f"encoded with {encoding}" if encoding else "uncompressed"
 
 
 def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:

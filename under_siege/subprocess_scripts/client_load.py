@@ -109,7 +109,7 @@ class ClientLoad:
         if self._given["posts_jobs"]:
             return await job_result(session, url, request, MOST_BYTES)
         async with open_request(session, url, request) as response:
-            return await read_response(response, MOST_BYTES)
+            return await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
 
 
 def _report(user: int, status: int, due_s: float, size_bytes: int) -> None:

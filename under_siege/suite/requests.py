@@ -55,7 +55,7 @@ from under_siege.suite.suite import SERVICES
 
 MAX_BODY_BYTES = 64_000_000
 MOST_REQUESTS = 1000  # in a requests file
-_TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
+_TOOL_HEADERS = ("connection", "content-length", "transfer-encoding")
 _LONGEST_PATH = 200  # maximum length, in characters, of a path to a value in JSON
 Axes = Mapping[str, Sequence[Value]]
 
