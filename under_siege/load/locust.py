@@ -1,5 +1,6 @@
 """Drive Locust with a process for each configured thread, and with a locustfile that reports totals."""
 
+import base64
 import contextlib
 import json
 from dataclasses import astuple
@@ -48,7 +49,7 @@ class Locust(Driver):
             url=json.dumps(spec.url),
             headers=json.dumps(spec.headers),
             requests=[
-                (request.method, url, spec.headers_of(request), request.body or None)
+                (request.method, url, spec.headers_of(request), base64.b64encode(request.body).decode())
                 for url, request in [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
             ],
             order=list(spec.order or [0]),
