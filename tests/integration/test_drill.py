@@ -1,5 +1,6 @@
 """The drill injects faults into real servers, and reports how they react."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -103,3 +104,35 @@ def test_a_suite_server_gets_only_applicable_faults(tmp_path: Path, run_cli: Run
     found = run_drill(tmp_path, run_cli, f"{TESTS / 'suites' / 'shop'}:plain", "--fault", "slow", "--fault", "endless")
     assert found["slow"].mark == OK
     assert found["endless"].without == "it does not run the built-in tasks"
+
+
+STREAMS = """
+[load]
+path = "/chat"
+
+[servers.awaits]
+command = "python -m uvicorn --no-access-log --host {host} --port {port} fastapi_await:app"
+
+[servers.thread]
+command = "python -m uvicorn --no-access-log --host {host} --port {port} fastapi_thread:app"
+"""
+
+
+def test_a_stream_that_goes_on_without_its_client_is_told_from_one_that_ends(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "suite.toml").write_text(STREAMS)
+    for name in ("events.py", "fastapi_await.py", "fastapi_thread.py"):
+        shutil.copy(TESTS.parent / "suites" / "streams" / name, tmp_path)
+    found = {
+        name: run_drill(tmp_path, run_cli, f"{tmp_path}:{name}", "--fault", "leave") for name in ("awaits", "thread")
+    }
+    assert {name: outcomes["leave_streams"].mark for name, outcomes in found.items()} == {"awaits": OK, "thread": HURT}
+    ends, goes_on = (outcomes["leave_streams"].figures for outcomes in found.values())
+    assert ends["on_s"] < goes_on["on_s"]
+    assert found["thread"]["leave"].without == "its responses are streams"
+
+
+def test_clients_of_responses_that_are_not_streams_do_not_leave_in_the_middle(tmp_path: Path, run_cli: RunCli) -> None:
+    assert (
+        run_drill(tmp_path, run_cli, "2", "--fault", "leave")["leave_streams"].without
+        == "its responses are not streams"
+    )

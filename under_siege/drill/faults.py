@@ -89,6 +89,13 @@ def _mark_leave(figures: Figures) -> str:
     return OK if are_cancelled and next_s <= (1 + TASKS_LONGER) * task_s + PING_FINE_S else HURT
 
 
+def _mark_leave_streams(figures: Figures) -> str:
+    """Return OK if the server spent at most MOST_WASTED_CPU of the CPU time that the rest of the streams needs."""
+    if figures["on_s"] is None:
+        return HURT
+    return OK if (figures["cpu_s"] or 0.0) <= MOST_WASTED_CPU * (figures["rest_cpu_s"] or 0.0) else HURT
+
+
 def _unanswered(figures: Figures) -> float:
     return sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
 
@@ -134,6 +141,16 @@ def _exit(figures: Figures) -> str:
 def _wasted_cpu_time(figures: Figures) -> str:
     requested_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
     return f"{_seconds(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
+
+
+def _continued(figures: Figures) -> str:
+    cpu_s = figures["cpu_s"] or 0.0
+    return f"{_seconds(figures['on_s'])} ({_seconds(cpu_s)} CPU)"
+
+
+def _added_memory(figures: Figures) -> str:
+    added_bytes = figures["memory_bytes"] or 0.0
+    return f"{'+' if added_bytes >= 0 else '-'}{formatting.megabytes(abs(added_bytes))}"
 
 
 def _count(value: float | None) -> str:
@@ -212,6 +229,16 @@ _ALL = (
         injection.disconnect_clients,
         _mark_leave,
         needs=(Need.PROCESS,),
+    ),
+    Fault(
+        "leave_streams",
+        f"{injection.STREAMS} leave streams",
+        f"{injection.STREAMS} clients disconnect in the middle of their streams",
+        (("computes on for", _continued), ("memory", _added_memory)),
+        injection.leave_streams,
+        _mark_leave_streams,
+        needs=(Need.PROCESS,),
+        option="leave",
     ),
     Fault(
         "overload",

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 import psutil
 
-from under_siege.drill.loaded_server import LATE, LOST, REFUSED, USERS, WRONG, FaultContext, quick_s
+from under_siege.drill.loaded_server import IDLE_CPUS, LATE, LOST, REFUSED, USERS, WRONG, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
 from under_siege.record.record import CaseFailedError
@@ -30,6 +30,8 @@ class Need(StrEnum):
     PROCESS = "the bench did not start it"
     TASKS = "it does not run the built-in tasks"
     JOBS = "it accepts no jobs"
+    STREAM = "its responses are not streams"
+    WHOLE = "its responses are streams"
 
 
 async def do_nothing(context: FaultContext) -> None:
@@ -131,12 +133,20 @@ HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
 SILENT_S = 10.0  # longest duration of silent connections; they end sooner if the rate is as before the fault
 LEAVE_CPU_S, FLOOD_CPU_S = 0.3, 0.01  # CPU time of a task for each of these faults
 CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
+STREAMS = 8  # number of clients that disconnect in the middle of a stream; few enough for eight threads
+# After clients left their streams, a server is idle if it uses fewer CPUs than this share of those that one stream uses
+# alone, or than FEWEST_CPUS. The usual limit is too high for a stream that waits for most of its time.
+LEFT_OF_A_STREAM, FEWEST_CPUS = 0.5, 0.01
+LEAVE_AT, LATEST_LEAVE_S = 0.5, 5.0  # clients leave after this share of the time that one stream takes alone
 
 
 async def disconnect_clients(context: FaultContext) -> None:
     """Disconnect clients that wait for responses; measure the wasted CPU time and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident = context.incident
+    if not context.has_builtin_tasks and await context.users.gets_a_stream(CPU_LIMIT_S):
+        incident.without = Need.WHOLE
+        return
     context.began_s = time.monotonic()
     cpu_s, before = context.cpu_s(), context.started_tasks()
     context.mark_fault()
@@ -144,9 +154,7 @@ async def disconnect_clients(context: FaultContext) -> None:
     sent_s = time.monotonic()
     outcome = await context.users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)
     next_s = time.monotonic() - sent_s
-    deadline_s, idle_checks = time.monotonic() + CPU_LIMIT_S, 0
-    while idle_checks < IDLE_CHECKS and time.monotonic() < deadline_s:
-        idle_checks = idle_checks + 1 if await context.is_idle() else 0
+    await _last_busy_s(context)
     is_builtin = context.has_builtin_tasks
     each_s = LEAVE_CPU_S if is_builtin else expected.cpu_s or expected.task_s
     incident.seen |= {
@@ -157,6 +165,43 @@ async def disconnect_clients(context: FaultContext) -> None:
         "begun": context.started_tasks() - before - 1,
     }
     incident.ended_s = context.now_s()
+
+
+async def leave_streams(context: FaultContext) -> None:
+    """Disconnect clients in the middle of their streams; measure how long the server continues, and its memory."""
+    incident, users = context.incident, context.users
+    if context.has_builtin_tasks or not await users.gets_a_stream(CPU_LIMIT_S):
+        incident.without = Need.STREAM
+        return
+    context.began_s = time.monotonic()
+    before_s = context.cpu_s()
+    if outcome := await users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S):
+        raise CaseFailedError("no_stream", f"a single stream did not end correctly within {CPU_LIMIT_S:g} s: {outcome}")
+    alone_s, alone_cpu_s = context.now_s(), context.cpu_s() - before_s
+    memory_bytes, before_s = context.memory_bytes(), context.cpu_s()
+    await users.disconnect(STREAMS, min(LEAVE_AT * alone_s, LATEST_LEAVE_S))
+    left_s, left_cpu_s = context.mark_fault(), context.cpu_s()
+    one_stream_cpus = alone_cpu_s / alone_s
+    last_busy_s = await _last_busy_s(context, max(FEWEST_CPUS, LEFT_OF_A_STREAM * one_stream_cpus))
+    incident.seen |= {
+        "on_s": NEVER if last_busy_s is None else max(0.0, last_busy_s - left_s),
+        "cpu_s": context.cpu_s() - left_cpu_s,
+        "rest_cpu_s": max(0.0, STREAMS * alone_cpu_s - (left_cpu_s - before_s)),
+        "memory_bytes": context.memory_bytes() - memory_bytes,
+    }
+    incident.ended_s = context.now_s()
+
+
+async def _last_busy_s(context: FaultContext, cpus: float = IDLE_CPUS) -> float | None:
+    """Wait until the server is idle; return when it was last busy, or None if it is busy for CPU_LIMIT_S."""
+    deadline_s, last_busy_s, idle_checks = time.monotonic() + CPU_LIMIT_S, context.now_s(), 0
+    while time.monotonic() < deadline_s:
+        idle_checks = idle_checks + 1 if await context.is_idle(cpus) else 0
+        if idle_checks == IDLE_CHECKS:
+            return last_busy_s
+        if not idle_checks:
+            last_busy_s = context.now_s()
+    return None
 
 
 async def overload(context: FaultContext) -> None:

@@ -32,6 +32,7 @@ from under_siege.suite.expected_response import Expectation
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
+STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl")
 CONNECT_S = 2.0  # timeout for connecting
 
 
@@ -85,6 +86,12 @@ class Users:
         url, expected = self.expected.for_request(self._url, next(self._turns))
         await asyncio.gather(*(self._answer(self._fresh, url, expected, stay_s) for _ in range(count)))
         return expected
+
+    async def gets_a_stream(self, timeout_s: float) -> bool:
+        """Send one request, and return whether the response is a stream of events or lines."""
+        url, expected = self.expected.for_request(self._url, next(self._turns))
+        answer = await self._answer(self._session, url, expected, timeout_s)
+        return not isinstance(answer, str) and answer.headers.get("content-type", "").startswith(STREAM_TYPES)
 
     async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | str:
         """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
@@ -157,7 +164,8 @@ IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs 
 MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
 STOP_S = 0.05  # timeout for the server's exit after the last fault
-TIMEOUT_S = 5.0  # timeout of a request
+TIMEOUT_S = 5.0  # timeout of a request, at least
+QUEUED = 2 * USERS  # a request may take as long as this number of requests to an idle server
 # The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
 # number is multiplied by the number of listening processes.
 CORRECT_IN_A_ROW = 20
@@ -254,11 +262,16 @@ class FaultContext:
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
 
-    async def is_idle(self) -> bool:
-        """Return whether the server uses little CPU time; background work uses some even in an idle server."""
+    def memory_bytes(self) -> int:
+        """Return the memory that the server and all its descendants use."""
+        usage = tree_usage(self.server.pid)
+        return usage.memory_bytes if usage else 0
+
+    async def is_idle(self, cpus: float = IDLE_CPUS) -> bool:
+        """Return whether the server uses fewer CPUs than this; background work uses some even in an idle server."""
         before_s, began_s = self.cpu_s(), time.monotonic()
         await asyncio.sleep(IDLE_S)
-        return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
+        return self.cpu_s() - before_s < cpus * (time.monotonic() - began_s)
 
     def child_processes(self) -> list[psutil.Process]:
         """Return all descendants of the server's main process."""
@@ -344,7 +357,8 @@ async def warm_server(
         server = await stack.enter_async_context(running(plan, case, record, services))
         processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
-        users = Users(session, server.load_url, expected, TIMEOUT_S, fresh)
+        timeout_s = max(TIMEOUT_S, QUEUED * (record.idle_answer_s or 0.0))
+        users = Users(session, server.load_url, expected, timeout_s, fresh)
 
         def context_of(incident: Incident) -> FaultContext:
             incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s

@@ -250,6 +250,18 @@ MARKS = {
         HURT,
     ),
     "next request never answered": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
+    "stream that ends when its client leaves": (
+        incident("leave_streams", on_s=0.1, cpu_s=0.1, rest_cpu_s=2.0, memory_bytes=0),
+        OK,
+    ),
+    "stream that goes on without its client": (
+        incident("leave_streams", on_s=4.0, cpu_s=2.0, rest_cpu_s=2.0, memory_bytes=0),
+        HURT,
+    ),
+    "streams that never end": (
+        incident("leave_streams", on_s=-1.0, cpu_s=30.0, rest_cpu_s=2.0, memory_bytes=0),
+        HURT,
+    ),
     "overload, requests refused": (
         incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, done_s=4.0, quick_s=0.1),
         OK,

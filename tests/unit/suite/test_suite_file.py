@@ -330,6 +330,7 @@ def test_bundled_suites_are_valid() -> None:
         "orders",
         "routes",
         "static",
+        "streams",
         "webdav",
         "wsgi",
     ]
