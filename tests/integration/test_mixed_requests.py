@@ -55,6 +55,59 @@ def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, m
     assert set(counts) == set(SENT)
     assert counts[SENT[0]] > counts[SENT[1]]  # a weight of 3 instead of 1
     assert set(result.records[0].transactions.status) <= {200, 201}
+    sent = sum(counts.values())
+    for request in case.requests:  # wrk reports only totals
+        arrived = sum(count for text, count in counts.items() if text.startswith(request.name))
+        assert request.share_pct == pytest.approx(100 * arrived / sent, abs=10)
+    assert len(case.requests) == (0 if tool == "wrk" else 3)
+
+
+ONE_LOOP = """
+import asyncio
+async def app(scope, receive, send):
+    seconds = {"/list": 0, "/report": 0.2}.get(scope["path"], 0)
+    if seconds:
+        import time
+        time.sleep(seconds)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+"""
+LOOP_SUITE = """
+[load]
+requests_file = "requests.jsonl"
+users = [4]
+[ping]
+path = "/ping"
+[servers.loop]
+command = "python -m uvicorn app:app --host {host} --port {port} --lifespan off --log-level error"
+"""
+
+
+def test_each_request_has_a_row_and_the_conclusion_names_the_one_for_which_others_wait(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(ONE_LOOP)
+    (tmp_path / "suite.toml").write_text(LOOP_SUITE)
+    (tmp_path / "requests.jsonl").write_text('{"path": "/list", "weight": 3}\n{"path": "/report"}\n')
+    out = str(tmp_path / "r.json")
+    requirements = ["--require", "GET /list p99 < 5s", "--require", "GET /report p50 < 1ms"]
+    ran = invoke("run", str(tmp_path), "--time", "4s", "--rounds", "2", "--quiet", "--out", out, *requirements)
+    (case,) = json.loads(invoke("report", out, "--format", "json").stdout)["cases"]
+    listed, report = sorted(case["requests"], key=lambda request: request["path"])
+    assert (listed["method"], listed["path"], report["path"]) == ("GET", "/list", "/report")
+    assert listed["share_pct"] == pytest.approx(75, abs=10)
+    assert (listed["availability_pct"], report["availability_pct"]) == (100, 100)
+    assert report["response_s"]["p50"] >= 0.2
+    assert listed["response_s"]["p50"] < listed["response_s"]["p99"]
+    assert listed["response_s"]["p99"] > 0.1
+    assert "/list waits for /report" in ran.stdout
+    assert ran.returncode == 1  # /report misses its requirement
+
+
+def test_headers_of_the_load_are_sent_with_every_request_unless_it_has_its_own(mix: Path) -> None:
+    with_line(mix, 'tool = "wrk"\nheaders = { X-Shop = "1", X-Kept = "yes" }')
+    (mix / "requests.jsonl").write_text('{"path": "/a"}\n{"path": "/b", "headers": {"x-shop": "7"}}\n')
+    first, second = read_suite(mix / "suite.toml").load.mix
+    assert dict(first.request.headers) == {"X-Shop": "1", "X-Kept": "yes"}
+    assert dict(second.request.headers) == {"X-Kept": "yes", "x-shop": "7"}
 
 
 def test_siege_gets_the_requests_in_the_order_of_the_request_file(mix: Path) -> None:

@@ -48,6 +48,7 @@ KEYS = {
     "cpus",
     "memory_limit_bytes",
     "throttled_pct",
+    "requests",
 }
 LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50, 95, 99) for end in ("low", "high"))}
 

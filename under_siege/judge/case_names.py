@@ -7,6 +7,7 @@ from under_siege.formatting import capitalized
 from under_siege.judge.summary import Summary
 from under_siege.record.case import Case, Value, axis, load_axes
 
+MOST_NAMES = 6  # maximum number of names in a sentence
 SHORT = 8  # maximum number of letters of a short name
 _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
 # The part of a title before the colon is used as a name unless it has more than LONGEST_PLAIN letters. If it has more

@@ -8,7 +8,7 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.errors import BadInputError
 from under_siege.judge.metrics import METRICS
@@ -25,6 +25,8 @@ _GOAL = re.compile(
     r"(?P<name>.+?)\s*(?P<operator><=|>=|<|>)\s*(?P<amount>\d+(?:\.\d+)?)\s*(?P<unit>[a-zµ%/]*)"
     r"(?:\s+of\s+(?P<of>base|ceiling))?"
 )
+OF_REQUESTS = ("response_p50_s", "response_p99_s", "availability_pct")  # metrics of single requests
+_REQUEST = re.compile(r"((?:GET|POST|PUT|PATCH|DELETE)(?:/[A-Z]+)* /\S*) ")
 _K6_NAMES = {"p(": "p", ")": "", "http_req_duration": "response", "http_reqs rate": "rate", "med": "p50"}
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _MAX_LENGTH = 200
@@ -41,6 +43,7 @@ class Goal:
     operator: str
     limit: float  # in the unit of the metric or, if `of_base` is set, as a multiple of the base
     of_base: bool = False
+    request: str = ""  # the request of a mix that it limits, such as `GET /list`; empty: all requests
 
     @property
     def is_at_most(self) -> bool:
@@ -66,11 +69,23 @@ def in_table(name: str) -> tuple[str, Mapping[str, float]]:
 
 def goal(text: str) -> Goal:
     """Return the parsed goal; raise BadInputError if it is invalid."""
+    request = _REQUEST.match(" ".join(text[:_MAX_LENGTH].split()))
+    if request:
+        return _of_request(request[1], text[request.end() :])
     found = parsed(text, in_table)
     if found.of_base and not has_base(found.figure):
         names = ", ".join(name for name, metric in NAMES.items() if has_base(metric.key))
         raise BadInputError(f"{found.text!r}: this metric can't be compared with the base; use one of {names}")
     return found
+
+
+def _of_request(request: str, text: str) -> Goal:
+    """Return the goal for one request of a mix."""
+    found = parsed(text, in_table)
+    if found.figure not in OF_REQUESTS:
+        names = ", ".join(name for name, metric in NAMES.items() if metric.key in OF_REQUESTS)
+        raise BadInputError(f"{request} {text}: this metric is not known for single requests; use one of {names}")
+    return replace(found, text=f"{request} {found.text}", request=request)
 
 
 def parsed(text: str, lookup: Lookup) -> Goal:

@@ -45,13 +45,19 @@ def limits_in(comparison: Comparison, *, of_base: bool) -> Iterator[tuple[Goal, 
 
 def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
     case, more = comparison.cases[place], None
-    value = case.metrics.get(goal.figure)
+    value = _value(goal, case)
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
     outcome = outcome_of(goal, value)
     doubt = f"it is {case.verdict}" if outcome == MET and not _counts(goal, case) else ""
     outcome = UNDECIDED if doubt else outcome
-    if value and outcome == UNDECIDED and goal.figure == "availability_pct" and not goal.is_at_most:
+    if (
+        value
+        and outcome == UNDECIDED
+        and not goal.request
+        and goal.figure == "availability_pct"
+        and not goal.is_at_most
+    ):
         rounds = comparison.rounds[place]
         more = more_needed(
             [run.completed for run in rounds],
@@ -59,6 +65,12 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
             goal.limit / 100,
         )
     return Judged(goal, case, value, outcome, doubt, more)
+
+
+def _value(goal: Goal, case: Summary) -> MetricValue | None:
+    if not goal.request:
+        return case.metrics.get(goal.figure)
+    return next((each.metrics.get(goal.figure) for each in case.requests if each.name == goal.request), None)
 
 
 def _counts(goal: Goal, case: Summary) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 from under_siege.judge.measured_case import MeasuredCase
 from under_siege.judge.metric_estimates import Values
 from under_siege.judge.metrics import MetricValue
+from under_siege.judge.request_summary import RequestSummary, requests_of
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.suspicions import Evidence
@@ -75,6 +76,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpus: float | None = None  # CPU quota
     memory_limit_bytes: int | None = None
     throttled_pct: float | None = None
+    requests: list[RequestSummary] = []  # of a load with several different requests
     speed: Speed | None = None
     rank: int | None = None
     metrics: dict[str, MetricValue] = {}  # all metrics of the table, by key; speed-adjusted as in the table
@@ -150,6 +152,7 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values, cor
         cpus=rounds[0].quota,
         memory_limit_bytes=rounds[0].record.limits.memory_bytes if rounds[0].record.limits else None,
         throttled_pct=_value(values, "throttled_pct"),
+        requests=requests_of(rounds),
         memory_kind=next(filter(None, (run.record.memory_kind for run in rounds)), ""),
         metrics=values,
     )

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.record.record import LARGEST, Count
+from under_siege.record.record import LARGEST, Count, RequestTotals
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.
@@ -30,6 +30,15 @@ class LocustTotals(msgspec.Struct, frozen=True):
     percentiles_ms: tuple[_Milliseconds, _Milliseconds, _Milliseconds, _Milliseconds]  # p50, p95, p99, maximum
     body_bytes: Count | None
     errors: list[tuple[str, Count]]
+    by_request: list[tuple[str, Count, Count, _Milliseconds, _Milliseconds, Count]] = []
+
+    def requests_of_mix(self) -> tuple[RequestTotals, ...]:
+        """Return the totals of each request of a mix, in its order."""
+        rows = sorted(self.by_request, key=lambda row: int(row[0]))
+        return tuple(
+            RequestTotals(int(name), count, failed, p50_ms / 1000, p99_ms / 1000, size)
+            for name, count, failed, p50_ms, p99_ms, size in rows
+        )
 
     def count(self, *texts: str) -> int:
         """Return the number of errors that contain one of the texts."""
@@ -116,4 +125,5 @@ class Locust(Driver):
             max_s=max_s,
             body_bytes=None if is_decoded else reported.body_bytes,
             wrong_contents=contents,
+            requests=reported.requests_of_mix(),
         )

@@ -36,7 +36,7 @@ class Siege(Driver):
         r"""
         (?:\x1b\[[\d;]*m)*
         \s*(?P<user>\d{1,6}), HTTP/[\d.]+, (?P<status>\d{3}), \s*(?P<took_s>\d{1,6}(?:\.\d+)?), \s*(?P<size>\d{1,15}),
-        .*, \d+, [-\d]+[ ][:\d]+
+        (?P<path>.*), \d+, [-\d]+[ ][:\d]+
         (?:\x1b\[[\d;]*m)*
         """,
         re.VERBOSE | re.ASCII,

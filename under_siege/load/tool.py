@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load.request import CLIENT, GET, Load, Pause, Request
+from under_siege.record.record import RequestTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class ToolResponse:
     status: int
     took_s: float
     size_bytes: int
+    path: str = ""  # path of the request, if the tool reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Totals:
     body_bytes: int | None = None
     wrong_contents: int = 0
     odd_bytes: int | None = None
+    requests: Sequence[RequestTotals] = ()  # of each request of a mix
 
 
 class Driver:
@@ -186,7 +189,8 @@ class Driver:
         match = self.response_line and self.response_line.fullmatch(line.rstrip())
         if not match:
             return None
-        return ToolResponse(int(match["user"]), int(match["status"]), float(match["took_s"]), int(match["size"]))
+        path = match.groupdict().get("path", "")
+        return ToolResponse(int(match["user"]), int(match["status"]), float(match["took_s"]), int(match["size"]), path)
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
         """Return the number of unanswered requests, given the end of stderr and the status of each response."""

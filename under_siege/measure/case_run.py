@@ -45,7 +45,7 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
 from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, RequestReplays, last_pong, verify, warm_up
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, Transactions
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest, Transactions
 from under_siege.suite.expected_response import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
@@ -73,6 +73,7 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
+        record.requests = self._requests()
         try:
             await (
                 self._measure_bare() if self.plan.targets[self.case.server].has_no_server else self._measure_server()
@@ -83,6 +84,15 @@ class CaseRun:
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
+
+    def _requests(self) -> list[SentRequest]:
+        """Return the requests of a mix, or an empty list if all requests are equal."""
+        if self.expected.mix is None:
+            return []
+        return [
+            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
+            for path, each in self.expected.mix.requests
+        ]
 
     async def _measure_bare(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.tool.driver.name

@@ -170,11 +170,14 @@ class LoadRun:
         """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
         record = self._record
         began_s = record.load_began_s or 0.0
+        indexes = self._indexes()
 
         def take(line: str, arrived_s: float) -> None:
             at_s = arrived_s - began_s
             if (response := self._tool.driver.parse_line(line)) is not None:
-                columns = response.took_s, response.status, response.size_bytes, response.user
+                columns = [response.took_s, response.status, response.size_bytes, response.user]
+                if response.path and indexes:
+                    columns.append(indexes.get(response.path, len(indexes)))
                 append_row(record.transactions, round(at_s, 6), *columns)
                 length.answer(response.user, at_s)
                 tell()
@@ -184,6 +187,14 @@ class LoadRun:
                     record.tool_unknown_lines.append(line.strip()[:200])
 
         return take
+
+    def _indexes(self) -> dict[str, int]:
+        """Return the index of each request by its path or, unless its method is GET, its URL, as siege reports it."""
+        indexes: dict[str, int] = {}
+        for index, sent in sorted(enumerate(self._record.requests), key=lambda pair: pair[1].method != "GET"):
+            for reported in (sent.path,) if sent.method == "GET" else (self._spec.url_of(sent.path), sent.path):
+                indexes.setdefault(reported, index)
+        return indexes
 
     async def _drive_in_bursts(self, length: Length) -> None:
         """Run the tool repeatedly until the time is over, and record the totals of each run."""
@@ -236,7 +247,7 @@ class LoadRun:
             why = f"{driver.name} ended with exit code {output.status} and printed no results; {quoted}"
             raise CaseFailedError(f"{driver.name}_failed", why)
         took_s = max(SHORTEST_S, totals.took_s or lasted_s)
-        row = asdict(totals) | {"took_s": round(took_s, 6)}
+        row = {**asdict(totals), "requests": list(totals.requests), "took_s": round(took_s, 6)}
         row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
         row |= {"tool_cpu_s": round(cpu_s, 4), "tool_awake": awake.cpus(took_s)}
         for column, value in row.items():

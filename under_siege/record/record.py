@@ -55,6 +55,27 @@ class Transactions(msgspec.Struct, frozen=True):
     status: list[Status] = []  # UNANSWERED only if users pause or in an open loop
     size_bytes: list[Count] = []
     user: list[Index] = []
+    request: list[Index] = []  # index in `Record.requests`, if the load has several requests and the tool names them
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """One of several requests of a load. If the tool reports only paths, all requests for a path are one."""
+
+    method: str
+    path: str
+    status: Status = 200  # of a correct response
+    alone_s: Seconds | None = None  # response time of the idle server
+
+
+class RequestTotals(msgspec.Struct, frozen=True):
+    """The totals of one of several requests in a burst."""
+
+    index: Index  # in `Record.requests`
+    requests: Count
+    failed: Count
+    p50_s: Seconds
+    p99_s: Seconds
+    body_bytes: Count
 
 
 class Bursts(msgspec.Struct, frozen=True):
@@ -75,6 +96,7 @@ class Bursts(msgspec.Struct, frozen=True):
     wrong_contents: list[Count] = []  # responses counted in `wrong_status` that had a good status but a wrong body
     odd_bytes: list[Count | None] = []  # difference between received and requested bytes, less the bytes in flight
     tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
+    requests: list[list[RequestTotals]] = []  # of each request of a mix; empty if the tool does not report them
     tool_awake: list[Cpus | None] = []  # number of CPUs that the tool used or waited for
 
 
@@ -264,6 +286,7 @@ class Record(_CaseMeasurement, kw_only=True):
     other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
     content_encoding: str = ""  # of the response, such as `gzip`; empty if it is not compressed
     browser_encoding: str | None = None  # the same for the Accept-Encoding of browsers; None: not asked
+    requests: list[SentRequest] = []  # the requests, if there are several
     ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
     warm_s: Seconds | None = None  # time between the start of the server and the end of its workers' warm-up
     warm_up_answers: Count = 0  # responses during the warm-up
@@ -405,6 +428,6 @@ class Profile(_CaseMeasurement, kw_only=True):
 
 
 def append_row(columns: msgspec.Struct, *values: object) -> None:
-    """Append one value to each column, in the order in which the columns are defined."""
-    for name, value in zip(columns.__struct_fields__, values, strict=True):
+    """Append one value to each column, in the order in which the columns are defined; the last may be left empty."""
+    for name, value in zip(columns.__struct_fields__, values, strict=False):
         getattr(columns, name).append(value)

@@ -9,8 +9,8 @@ from under_siege import formatting
 from under_siege.formatting import listed
 from under_siege.judge.case_names import (
     BRIEF,
+    MOST_NAMES,
     cases_of,
-    in_words,
     load_in_words,
     name_of,
     numbered,
@@ -19,17 +19,17 @@ from under_siege.judge.case_names import (
 )
 from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, student_at
 from under_siege.judge.ranking import Comparison, is_worse, level
+from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import Summary, half_width
-from under_siege.judge.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.judge.verdict_rules import OK, UNCLEAR
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
 
 MOST_TIES = 3  # maximum number of ties that are listed by name
-MOST_NAMES = 6  # maximum number of names in a sentence
 MOST_LOADS = 8  # maximum number of lines, one for each load
+MOST_WAITING = 3  # maximum number of sentences about requests that wait
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
 POWER = 0.8  # probability of detecting a difference
@@ -136,7 +136,8 @@ class _SameLoad:
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
-            return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), [*self._left_out()])
+            remarks = [*_of_waiting_requests(only[0].summary), *self._left_out()]
+            return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
         chosen, headline = self._chosen(), self._headline()
         if chosen is None:
             return Answer(None, headline, (), [*self._fastest_verified(), *self._left_out()])
@@ -206,6 +207,7 @@ class _SameLoad:
             yield from self._for_quick_pings(chosen)
         yield from self._for_little_memory(chosen)
         yield from self._of_more_workers(chosen)
+        yield from _of_waiting_requests(chosen.summary)
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
@@ -297,6 +299,13 @@ class _SameLoad:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
 
 
+def _of_waiting_requests(summary: Summary) -> Iterator[str]:
+    """Yield a sentence for each request of a mix that waits for a longer one."""
+    for request, longer in list(waiting(summary.requests))[:MOST_WAITING]:
+        alone, mixed = (formatting.seconds(value or 0.0) for value in (request.alone_s, request.response_s.p99))
+        yield f"{request.path} waits for {longer.path}: {alone} alone, {mixed} (p99) in this mix."
+
+
 def noun_of(comparison: Comparison) -> str:
     """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
     cases = cases_of(comparison.cases)
@@ -320,73 +329,3 @@ def _times(factor: Estimate) -> str:
 
 def _share_of(candidate: _Candidate, chosen: _Candidate) -> str:
     return formatting.share(math.exp(candidate.rate.log - chosen.rate.log))
-
-
-def sweep_sentences(comparison: Comparison) -> Iterator[str]:
-    """Yield a paragraph for each numeric axis and load, unless there is nothing to report."""
-    for sweep in sweeps(comparison):
-        if sentences := [*_of_sweep(sweep, comparison)]:
-            names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
-            load = in_words(sweep.lines[0].case, names)
-            yield " ".join([f"More {sweep.along}{f' ({load})' if load else ''}:", *sentences])
-
-
-def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
-    cases = cases_of(comparison.cases)
-    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
-    if knees := "; ".join(_knees(named, sweep.along)):
-        yield f"{knees}."
-    for line, name in named:
-        yield from _of_line(line, name, sweep.along)
-    yield from _of_laws(named, sweep.along)
-
-
-def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
-    for at in sorted({at for at, _, _ in known}):
-        ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
-        if ended:
-            names = listed([name for _, name in ended], MOST_NAMES)
-            rates = formatting.span(
-                sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
-            )
-            yield f"throughput of {names} does not grow beyond {told(along, at)} ({rates})"
-        if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
-            names = listed(going, MOST_NAMES)
-            yield f"throughput of {names} still grows at {told(along, at)}, the end of the measured range"
-
-
-def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
-    if line.lost:
-        yield f"At {told(along, line.numbers[-1])}, throughput of {name} has fallen by {formatting.share(line.lost)}."
-    grown = line.pings_grow
-    if grown is not None and line.pings is not None:
-        first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
-        values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
-        yield f"From {told(along, line.numbers[grown])} on, pings to {name} get slower (p99: {values})."
-
-
-def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Yield a sentence for each server that follows the scaling law, and one about all servers that do not."""
-    laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
-    for law, line, name in laws:
-        if law.fits:
-            parts = f"σ = {_part(law.contention)}, κ = {_part(law.coherency)}"
-            end = _peak(law, along, line.numbers[-1])
-            yield f"{name} follows the Universal Scalability Law with {parts}{end}."
-    if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
-        do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
-        names = listed([name for _, name in others], MOST_NAMES)
-        yield f"{names} {do} not follow the Universal Scalability Law: the largest deviation ({off}) is significant."
-
-
-def _peak(law: Scaling, along: str, last: float) -> str:
-    if law.peak is None or law.peak < 1:
-        return ""
-    beyond = ", beyond the measured range" if law.peak > last else ""
-    return f", with its peak at {formatting.significant(law.peak, 2)} {along}{beyond}"
-
-
-def _part(part: Part) -> str:
-    value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
-    return f"{value} ({low} to {high})"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, at, cases_of, columned, in_plain_words, told_apart, with_name
+from under_siege.judge.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
@@ -15,9 +15,10 @@ from under_siege.judge.sweep import sweeps_as_data
 from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.record.case import Case
 from under_siege.record.result import Result
-from under_siege.run.conclusion import Answer, answers, sweep_sentences
+from under_siege.run.conclusion import Answer, answers
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
+from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
 from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
@@ -46,7 +47,7 @@ def view(comparison: Comparison) -> View:
     return View(
         title=_title(result),
         headline=list(_headline(comparison, found)),
-        tables=[*_tables(comparison, recommended), required_table(required)],
+        tables=[*_tables(comparison, recommended), *_requests(comparison), required_table(required)],
         notes=[*_flags(comparison), *_notes(comparison)],
         footnotes=footnote(comparison),
         figures=list(figures(comparison)),
@@ -109,6 +110,34 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
     names = [Column(name, is_text=True) for name in ("rank", comparison.noun, *axes)]
     numbers = [each.column for each in metrics]
     return Table("comparison", "The comparison", [*names, *numbers], rows, header=1, media=media)
+
+
+def _requests(comparison: Comparison) -> Iterator[Table]:
+    """Yield a table of the different requests of each case, if there are any."""
+    cases = cases_of(comparison.cases)
+    rows = [
+        Row(
+            [
+                Cell(name_of(summary.case, cases)),
+                Cell(request.name),
+                Cell(formatting.share(request.share_pct / 100)),
+                Cell(METRICS["availability_pct"].unit.text(request.availability_pct)),
+                Cell(_seconds(request.response_s.p50)),
+                Cell(_seconds(request.response_s.p99)),
+                Cell(f"{request.mean_bytes:,.0f}"),
+            ]
+        )
+        for summary in comparison.by_rank()
+        for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0))
+    ]
+    if rows:
+        names = ("availability", "response p50", "response p99", "mean bytes")
+        texts = [Column(name, is_text=True) for name in (comparison.noun, "request")]
+        yield Table("requests", "The requests", [*texts, Column("share"), *map(Column, names)], rows, header=1)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else formatting.seconds(value)
 
 
 def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_main: bool) -> Row:

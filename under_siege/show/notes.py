@@ -55,6 +55,7 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "load tool", result.tool_choice
     yield from _of_the_suite(comparison)
     yield from _of_ceilings(comparison)
+    yield from _of_requests(comparison)
     yield from _of_connections(comparison)
     yield from _of_cookies(comparison)
     yield from _of_encodings(comparison)
@@ -89,6 +90,16 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
                 name_in_table(ceiling, comparison.ceilings),
                 f"the ceiling could not be measured: {ceiling.reasons[0].message}",
             )
+
+
+def _of_requests(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each load tool that does not tell the requests of a mix apart."""
+    silent = [case for case in comparison.cases if case.transactions and not case.requests]
+    records = [
+        rounds[0].record for case, rounds in zip(comparison.cases, comparison.rounds, strict=True) if case in silent
+    ]
+    for tool in dict.fromkeys(record.tool for record in records if record.requests):
+        yield "requests", f"{tool} reports only totals of all requests; siege and locust report each request"
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:

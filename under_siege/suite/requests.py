@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,12 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
     request = _request(table, folder, "load")
     replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
     if replaced and (
-        request != GET or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
+        request != (replace(GET, headers=request.headers) if replaced == "requests_file" else GET)
+        or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
     ):
-        others = "path, task, files, " if replaced == "requests_file" else ""
+        others = "path, task, files, " if replaced == "requests_file" else "headers, "
         raise BadInputError(
-            f"load.{replaced} replaces the request: remove {others}method, headers, body, body_file, form and "
-            "content_type"
+            f"load.{replaced} replaces the request: remove {others}method, body, body_file, form and content_type"
         )
     return Load(
         tool=table.tool or DEFAULT_TOOL,
@@ -121,7 +122,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         ports=None if isinstance(table.own_network, bool) else table.own_network,
         warm_up=warm_up("load.warm_up", table.warm_up),
         files=table.files,
-        mix=_mix(table.requests_file, folder, expect) if table.requests_file else (),
+        mix=_mix(table.requests_file, folder, expect, request.headers) if table.requests_file else (),
         has_random_order=table.order == RANDOM,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
@@ -163,8 +164,11 @@ def warm_up(key: str, value: WarmUpValue) -> WarmUp:
     return WarmUp(time_s=time_s)
 
 
-def _mix(name: str, folder: Path, expect: Expect) -> tuple[MixedRequest, ...]:
-    """Return the requests in a requests file (JSON Lines); `expect` applies to lines without their own values."""
+def _mix(name: str, folder: Path, expect: Expect, headers: tuple[tuple[str, str], ...]) -> tuple[MixedRequest, ...]:
+    """Return the requests in a requests file (JSON Lines).
+
+    `expect` and `headers` apply to lines without their own values.
+    """
     text = contents("load.requests_file", folder / name)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not 1 <= len(lines) <= MOST_REQUESTS:
@@ -179,7 +183,11 @@ def _mix(name: str, folder: Path, expect: Expect) -> tuple[MixedRequest, ...]:
             row = converted(data, MixedRequestTable, "request")
             rule, answer = (expect.rule, None) if row.expected is None else _expected_body(row.expected)
             status = row.status or expect.status
-            mix.append(MixedRequest(row.path, _request(row, folder, "request"), row.weight, status, rule, answer))
+            request = _request(row, folder, "request")
+            own = {name.lower() for name, _ in request.headers}
+            shared = tuple((header, value) for header, value in headers if header.lower() not in own)
+            request = replace(request, headers=(*shared, *request.headers))
+            mix.append(MixedRequest(row.path, request, row.weight, status, rule, answer))
     return tuple(mix)
 
 

@@ -13,7 +13,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.record.result import Result, save
 from under_siege.report import formatted
-from under_siege.run.conclusion import sweep_sentences
+from under_siege.run.sweep_conclusion import sweep_sentences
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
 

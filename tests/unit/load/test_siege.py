@@ -10,9 +10,9 @@ from under_siege.load.tool import LoadSpec, ToolResponse
 
 def test_a_transaction_line_of_siege_is_parsed() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
-    assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
+    assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5, path="/")
     other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
-    assert Siege().parse_line(other) == ToolResponse(104, 503, 12.0, 1234567)
+    assert Siege().parse_line(other) == ToolResponse(104, 503, 12.0, 1234567, "/a,b")
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
@@ -50,9 +50,9 @@ def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
     assert [Siege().parse_line(line) for line in lines] == [
-        ToolResponse(4, 200, 0.28, 5),
-        ToolResponse(3, 200, 0.28, 5),
-        ToolResponse(0, 500, 0.30, 3),
+        ToolResponse(4, 200, 0.28, 5, "/"),
+        ToolResponse(3, 200, 0.28, 5, "/"),
+        ToolResponse(0, 500, 0.30, 3, "/"),
     ]
     assert Siege().failures(report, []) == 1
 

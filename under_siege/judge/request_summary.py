@@ -1,0 +1,132 @@
+"""Summarize each of several different requests of a load: its share, availability, latency and size."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+
+from under_siege.judge.estimates import Estimate, estimates, share_between
+from under_siege.judge.metrics import MetricValue
+from under_siege.judge.round_statistics import Round
+from under_siege.record.record import SentRequest
+
+FEWEST_RESPONSES = 20  # in all rounds, for a percentile of one request
+# A request waits for another one if its p99 is this multiple of its latency alone, and if the other one
+# takes this multiple of that latency.
+MUCH_LONGER, LONGEST_OF_ALONE = 5.0, 4.0
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """Response times in seconds."""
+
+    p50: float | None
+    p99: float | None
+
+
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """An object in `requests` of `report --format json`. Don't rename fields, because programs read them."""
+
+    method: str  # such as `GET`, or `GET/POST` if the load tool reports only paths
+    path: str
+    share_pct: float
+    availability_pct: float
+    response_s: Percentiles
+    mean_bytes: float
+    alone_s: float | None = None  # response time of the idle server
+    metrics: dict[str, MetricValue] = {}  # with intervals, by the keys of the table of metrics
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What one round tells about one request."""
+
+    count: int
+    right: int
+    p50_s: float | None
+    p99_s: float | None
+    size_bytes: float
+
+
+def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
+    """Return a summary of each request, or an empty list if all requests are equal, or can't be told apart."""
+    sent = rounds[0].record.requests
+    parts = [[_part(run, index) for run in rounds] for index in range(len(sent))]
+    total = sum(part.count for part in chain.from_iterable(parts))
+    found = []
+    for index, of_request in enumerate(parts):
+        if count := sum(part.count for part in of_request):
+            same = [other.method for other, rest in zip(sent, parts, strict=True) if _is_same(other, rest, sent[index])]
+            method = "/".join(dict.fromkeys([sent[index].method, *same]))
+            found.append(_summary(method, sent[index], of_request, 100 * count / total))
+    return found
+
+
+def _is_same(other: SentRequest, parts: Sequence[_Part], one: SentRequest) -> bool:
+    """Return whether another request has the same path, and its responses were counted with those of the first."""
+    return other.path == one.path and not any(part.count for part in parts)
+
+
+def _part(run: Round, index: int) -> _Part:
+    record = run.record
+    if record.transactions.request:
+        mine = np.asarray(record.transactions.request) == index
+        took_s = np.asarray(record.transactions.took_s)[mine]
+        right = np.asarray(record.transactions.status)[mine] == record.requests[index].status
+        p50_s, p99_s = np.percentile(took_s, [50, 99]) if len(took_s) else (None, None)
+        sizes = np.asarray(record.transactions.size_bytes)[mine]
+        return _Part(len(took_s), int(right.sum()), p50_s, p99_s, float(sizes.sum()))
+    bursts = [totals for burst in record.bursts.requests for totals in burst if totals.index == index]
+    if not bursts:
+        return _Part(0, 0, None, None, 0.0)
+    return _Part(
+        sum(totals.requests for totals in bursts),
+        sum(totals.requests - totals.failed for totals in bursts),
+        float(np.median([totals.p50_s for totals in bursts])),
+        float(np.median([totals.p99_s for totals in bursts])),
+        float(sum(totals.body_bytes for totals in bursts)),
+    )
+
+
+def _summary(method: str, request: SentRequest, parts: Sequence[_Part], share_pct: float) -> RequestSummary:
+    count, right = [part.count for part in parts], [part.right for part in parts]
+    is_enough = sum(count) >= FEWEST_RESPONSES
+    p50, p99 = estimates([[part.p50_s for part in parts], [part.p99_s if is_enough else None for part in parts]])
+    low, high = share_between(right, count)
+    metrics = {
+        "response_p50_s": _value(p50),
+        "response_p99_s": _value(p99),
+        "availability_pct": MetricValue(100 * sum(right) / sum(count), 100 * low, 100 * high),
+    }
+    return RequestSummary(
+        method=method,
+        path=request.path,
+        share_pct=share_pct,
+        availability_pct=100 * sum(right) / sum(count),
+        response_s=Percentiles(metrics["response_p50_s"].value, metrics["response_p99_s"].value),
+        mean_bytes=sum(part.size_bytes for part in parts) / sum(count),
+        alone_s=request.alone_s,
+        metrics=metrics,
+    )
+
+
+def _value(estimate: Estimate | None) -> MetricValue:
+    if estimate is None:
+        return MetricValue(None)
+    low, high = estimate.interval() or (None, None)
+    return MetricValue(estimate.mean, low, high)
+
+
+def waiting(requests: Sequence[RequestSummary]) -> Iterator[tuple[RequestSummary, RequestSummary]]:
+    """Yield each request that waits for a longer one, with that one: alone, it takes a fraction of the time."""
+    longest = max(requests, key=lambda request: request.alone_s or 0.0, default=None)
+    for request in requests:
+        alone_s, p99_s = request.alone_s or math.inf, request.response_s.p99
+        if longest is None or p99_s is None or (longest.alone_s or 0.0) < LONGEST_OF_ALONE * alone_s:
+            continue
+        if p99_s >= MUCH_LONGER * alone_s and p99_s - alone_s >= (longest.alone_s or 0.0) / 2:
+            yield request, longest
