@@ -40,7 +40,7 @@ def received(folder: Path) -> Counter[str]:
     return lines
 
 
-@pytest.mark.parametrize("tool", ["siege", "wrk", "locust"])
+@pytest.mark.parametrize("tool", ["siege", "wrk", "locust", "client"])
 def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, mix: Path, tmp_path: Path) -> None:
     needed(tool)
     with_line(mix, f'tool = "{tool}"')

@@ -10,7 +10,7 @@ import numpy as np
 from under_siege.judge.estimates import Estimate, estimates, share_between
 from under_siege.judge.metrics import MetricValue
 from under_siege.judge.round_statistics import Round
-from under_siege.record.record import SentRequest
+from under_siege.record.record import UNANSWERED, SentRequest
 
 FEWEST_RESPONSES = 20  # in all rounds, for a percentile of one request
 # A request waits for another one if its p99 is this multiple of its latency alone, and if the other one
@@ -74,9 +74,10 @@ def _is_same(other: SentRequest, parts: Sequence[_Part], one: SentRequest) -> bo
 def _part(run: Round, index: int) -> _Part:
     record = run.record
     if record.transactions.request:
-        mine = np.asarray(record.transactions.request) == index
+        statuses = np.asarray(record.transactions.status)
+        mine = (np.asarray(record.transactions.request) == index) & (statuses != UNANSWERED)
         took_s = np.asarray(record.transactions.took_s)[mine]
-        right = np.asarray(record.transactions.status)[mine] == record.requests[index].status
+        right = statuses[mine] == record.requests[index].status
         p50_s, p99_s = np.percentile(took_s, [50, 99]) if len(took_s) else (None, None)
         sizes = np.asarray(record.transactions.size_bytes)[mine]
         return _Part(len(took_s), int(right.sum()), p50_s, p99_s, float(sizes.sum()))

@@ -23,7 +23,7 @@ class Client(Driver):
     version_options = ("-I", "-c", "import aiohttp; print('aiohttp', aiohttp.__version__)")
     version_pattern = r"(aiohttp \d\S*)"
     response_line = re.compile(
-        r"(?P<user>\d{1,6}),(?P<status>\d{3}),(?P<took_s>\d{1,6}\.\d{6}),(?P<size>\d{1,15})", re.ASCII
+        r"(?P<user>\d{1,6}),(?P<status>\d{3}),(?P<took_s>\d{1,6}\.\d{6}),(?P<size>\d{1,15}),(?P<path>\d{1,4})", re.ASCII
     )
     streams_responses = waits_to_begin = counts_requests = sends_mixes = can_pause = sends_arrivals = True
     fixed_threads = "one thread"

@@ -78,7 +78,7 @@ class ToolResponse:
     status: int
     took_s: float
     size_bytes: int
-    path: str = ""  # path of the request, if the tool reports it
+    path: str = ""  # path, URL or index of the request, if the tool reports it
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,11 @@ class LoadRun:
         return take
 
     def _indexes(self) -> dict[str, int]:
-        """Return the index of each request by its path or, unless its method is GET, its URL, as siege reports it."""
-        indexes: dict[str, int] = {}
+        """Return the index of each request by this index, which the bench's client reports, and by its path or URL.
+
+        siege reports the path of a GET request, and otherwise the URL.
+        """
+        indexes = {str(index): index for index in range(len(self._record.requests))}
         for index, sent in sorted(enumerate(self._record.requests), key=lambda pair: pair[1].method != "GET"):
             for reported in (sent.path,) if sent.method == "GET" else (self._spec.url_of(sent.path), sent.path):
                 indexes.setdefault(reported, index)

@@ -38,11 +38,7 @@ _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
 _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
 _INTEGER_AXES = ("users", "workers")
-<<<<<<< HEAD
 _TEXT_AXES = ("task", "python", *PACES)
-_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # columns that may be empty
-=======
-_TEXT_AXES = ("task", "python")
 _OPTIONAL_COLUMNS = (
     "memory_bytes",
     "odd_bytes",
@@ -51,7 +47,6 @@ _OPTIONAL_COLUMNS = (
     "request",
     "requests",
 )  # columns that may be empty
->>>>>>> f0695e9a (Report each request of a mix: its share, availability, latency and size, and which one others wait for)
 
 
 class BadResultError(BadInputError):

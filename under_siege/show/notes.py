@@ -99,7 +99,7 @@ def _of_requests(comparison: Comparison) -> Iterator[tuple[str, str]]:
         rounds[0].record for case, rounds in zip(comparison.cases, comparison.rounds, strict=True) if case in silent
     ]
     for tool in dict.fromkeys(record.tool for record in records if record.requests):
-        yield "requests", f"{tool} reports only totals of all requests; siege and locust report each request"
+        yield "requests", f"{tool} reports only totals of all requests; siege, locust and client report each request"
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:

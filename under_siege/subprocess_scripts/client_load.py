@@ -3,10 +3,10 @@
 usage: python -P client_load.py ORDER
 
 `load/client.py` writes the JSON file ORDER. The script prints `ready`, and starts when it reads a line. For each
-response, it prints `user,status,seconds,bytes`; the seconds count from the moment the request was due. After SIGTERM,
-when stdin is closed, or after the given number of requests, the script drops unfinished requests. If there are pauses
-or a fixed rate, it prints these with the status 000. To stderr, it prints how many requests had no response, as in
-`lost: 3`, and the most frequent reasons, as in `error: Server disconnected`.
+response, it prints `user,status,seconds,bytes,request`; the seconds count from the moment the request was due, and the
+request is an index. After SIGTERM, when stdin is closed, or after the given number of requests, the script drops
+unfinished requests. If there are pauses or a fixed rate, it prints these with the status 000. To stderr, it prints how
+many requests had no response, as in `lost: 3`, and the most frequent reasons, as in `error: Server disconnected`.
 """
 
 import asyncio
@@ -97,13 +97,13 @@ class ClientLoad:
                 answer = await self._answer(session, *self._requests[index])
         except asyncio.CancelledError:
             if self._is_paced:
-                _report(user, UNANSWERED, due_s, 0)
+                _report(user, UNANSWERED, due_s, 0, index)
             raise
         except (aiohttp.ClientError, CaseFailedError, ValueError, OSError) as error:  # TimeoutError is an OSError
             self.lost[one_line(error)] += 1
             await asyncio.sleep(AFTER_A_LOSS_S)
         else:
-            _report(user, answer.status, due_s, len(answer.body))
+            _report(user, answer.status, due_s, len(answer.body), index)
 
     async def _answer(self, session: aiohttp.ClientSession, url: str, request: Request) -> HttpResponse:
         if self._given["posts_jobs"]:
@@ -112,8 +112,8 @@ class ClientLoad:
             return await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
 
 
-def _report(user: int, status: int, due_s: float, size_bytes: int) -> None:
-    os.write(1, f"{user},{status:03},{time.monotonic() - due_s:.6f},{size_bytes}\n".encode())
+def _report(user: int, status: int, due_s: float, size_bytes: int, index: int) -> None:
+    os.write(1, f"{user},{status:03},{time.monotonic() - due_s:.6f},{size_bytes},{index}\n".encode())
 
 
 async def _main(order: dict[str, Any]) -> None:

@@ -200,8 +200,8 @@ def test_coloured_output_lines_of_siege_are_parsed() -> None:
 
 
 def test_output_lines_about_completed_and_lost_jobs_are_parsed() -> None:
-    arrival = JobsTool().parse_line("3,503,0.250000,17\n")
+    arrival = JobsTool().parse_line("3,503,0.250000,17,0\n")
     assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
-    assert JobsTool().parse_line("3,503,0.25,17") is None
+    assert JobsTool().parse_line("3,503,0.25,17,0") is None
     assert JobsTool().failures("said: 9\nlost: 7\n", []) == 7
     assert JobsTool().failures("", []) == 0
