@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from command import CommandResult, invoke
-from sample_applications import AIOHTTP, FLASK, STARLETTE, TORNADO, empty_venv, write
+from sample_applications import AIOHTTP, DJANGO, FLASK, STARLETTE, TORNADO, empty_venv, write
 from uv import find_uv_bin
 
+from common.errors import BadInputError
 from under_siege.measure import base_revision
 from under_siege.record.result import Result, load
+from under_siege.suite.selection import suite_of
+from under_siege.suite.suite_from_application import TargetOptions
 
 RunCli = Callable[..., CommandResult]
 
@@ -192,3 +195,18 @@ def test_responses_that_differ_by_design_are_compared_as_far_as_possible(
     write(shop, {"shop.py": "\n".join([*lines, "@app.get('/report')", f"def report(): return {body}"])})
     _, text = measured(shop, run_cli, "shop:app")
     assert told in text
+
+
+def test_two_entry_points_of_an_application_are_compared_in_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, DJANGO)
+    monkeypatch.chdir(tmp_path)
+    suite = suite_of(["config.wsgi:application", "config.asgi:application"], TargetOptions(path="/shop/report"))
+    kinds = {target.name.rpartition("-")[2] for target in suite.targets}
+    assert kinds == {"wsgi", "asgi"}
+    assert {"sync-wsgi", "uvicorn-asgi"} <= {target.name for target in suite.targets}
+    assert suite.axes["path"] == ("/shop/report",)
+    (tmp_path / "other.py").write_text(STARLETTE)
+    with pytest.raises(BadInputError, match="--path"):
+        suite_of(["config.asgi:application", "other:app"])

@@ -15,7 +15,7 @@ from under_siege.suite.requests import headers_of
 from under_siege.suite.strategies import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
-from under_siege.suite.suite_from_application import TargetOptions, suite_of_application
+from under_siege.suite.suite_from_application import TargetOptions, suite_of_applications
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
 _OWN_LOAD = (CAPACITY, DRILL, TRACE)  # commands that send requests without a load tool
@@ -102,8 +102,8 @@ def suite_of(
     Raises:
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
-    if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
-        suite = suite_of_application(names[0], Path.cwd(), options)
+    if names and all(is_application(name) and _file_and_server(name) is None for name in names):
+        suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
         _refuse_options_of_applications(options)
         suite = _named_suite(names, options, quick=quick)

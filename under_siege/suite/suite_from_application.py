@@ -5,11 +5,12 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import Template
 
 from common.errors import BadInputError
@@ -72,8 +73,11 @@ class GeneratedSuite:
     python: str  # value for --python if the suite doesn't name the Python, or an empty string
 
 
-def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suite:
+def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_twin: bool = True) -> Suite:
     """Return the suite that `init` would write for the application in this folder, changed by the options.
+
+    Args:
+        has_twin: whether to compare the servers of Django's application for the other interface, too.
 
     Raises:
         BadInputError: the application can't be imported, or an option is invalid.
@@ -82,7 +86,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suit
         raise invalid_value("--path", options.path, PATH)
     if options.ping is not None:
         ping_path("--ping", options.ping)
-    first = generated_suite(app, Path("suite.toml"), folder, options)
+    first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
     if options.path is not None:
@@ -94,6 +98,48 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions) -> Suit
     data["keep_environment"] = options.keep_environment
     suite = suite_from(data, folder / "suite.toml", app)
     return replace(suite, application=_user_application(first, data))
+
+
+def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOptions) -> Suite:
+    """Return a suite that compares the servers of one or several applications in this folder.
+
+    Raises:
+        BadInputError: an application can't be imported, an option is invalid, or the requests would differ.
+    """
+    suites = [suite_of_application(app, folder, options, has_twin=len(apps) == 1) for app in apps]
+    first = suites[0]
+    for app, suite in zip(apps, suites, strict=True):
+        for option, path_of in (("--path", _path), ("--ping", _ping)):
+            if path_of(suite) != path_of(first):
+                found = f"{path_of(first)} of {apps[0]} and {path_of(suite)} of {app}"
+                raise BadInputError(
+                    f"the applications would get different requests, {found}: name a path with {option}"
+                )
+    targets = tuple(
+        replace(target, name=f"{target.name}-{ending}", title=f"{target.title} ({ending})") if ending else target
+        for app, suite, ending in zip(apps, suites, _endings(apps), strict=True)
+        for target in suite.targets
+    )
+    described = [suite.application for suite in suites if suite.application]
+    notes = tuple(dict.fromkeys(note for each in described for note in each.notes))
+    application = replace(described[0], name=" and ".join(apps), notes=notes)
+    axes = {name: values for suite in suites for name, values in suite.axes.items()}
+    return replace(first, targets=targets, application=application, axes=axes, source=application.name)
+
+
+def _path(suite: Suite) -> str:
+    return str(suite.axes["path"][0])
+
+
+def _ping(suite: Suite) -> str:
+    return suite.ping.path if suite.ping else "no health check"
+
+
+def _endings(apps: Sequence[str]) -> list[str]:
+    """Return the words that distinguish the applications, such as `wsgi` and `asgi`; empty for a single one."""
+    words = [re.split("[.:]", app) for app in apps]
+    shared = set(words[0]).intersection(*words[1:])
+    return ["-".join(word for word in each if word not in shared) for each in words]
 
 
 def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApplication:
@@ -111,7 +157,9 @@ def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApp
     return UserApplication(application.name, routes, first.environment.found, tuple(notes))
 
 
-def generated_suite(app: str, file: Path, folder: Path, options: TargetOptions) -> GeneratedSuite:
+def generated_suite(
+    app: str, file: Path, folder: Path, options: TargetOptions, *, has_twin: bool = True
+) -> GeneratedSuite:
     """Return a suite for `module:name`; raise BadInputError if it can't be imported or is no application."""
     if not is_application(app):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
@@ -121,7 +169,7 @@ def generated_suite(app: str, file: Path, folder: Path, options: TargetOptions) 
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
     application = inspected(app, python.path, folder, limit_s)
-    servers = list(deployments_of(application))
+    servers = list(deployments_of(application if has_twin else msgspec.structs.replace(application, twin="")))
     if not servers:
         raise BadInputError(f"{app}: no server can run this application; write a suite with your own commands")
     if application.host is None:
