@@ -35,7 +35,7 @@ from measured_table import Cell, MeasuredTable, show
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.judge.round_statistics import Round
-from under_siege.load.pings import PING_INTERVAL_S
+from under_siege.load.request import PING_INTERVAL_S
 from under_siege.record.record import Record
 from under_siege.record.result import Result, load
 

@@ -1,10 +1,13 @@
 """Health-check pings and response checks are sent at a fixed rate, independent of earlier responses."""
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
+from command import invoke
 from conftest import LIMIT_S
 
 from under_siege.host.managed_process import until
@@ -13,6 +16,7 @@ from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import AnswerCheck, check_interval_s, probing
 from under_siege.load.request import Ping, Request
 from under_siege.record.record import Checks, Pings
+from under_siege.record.result import load
 
 PONG = HttpResponse(200, b"pong", {})
 INTERVAL_S = 0.001
@@ -100,3 +104,46 @@ def test_response_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
     asyncio.run(go())
     assert len(sent) == 3
     assert checks.code == [""] * 3
+
+
+LEAKS = """
+KEPT = []
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    if environ["PATH_INFO"] == "/":
+        KEPT.append(b"x" * 100_000 + b"%d" % len(KEPT))
+    return [b"%d" % sum(range(100_000))]
+"""
+LEAKING_SUITE = """
+[load]
+users = [2]
+time = "3s"
+[ping]
+path = "/ping"
+[servers.leaks]
+command = "python -m gunicorn -b {host}:{port} --log-level error app:app"
+"""
+
+
+def test_a_leak_is_noted_with_its_size_and_one_ping_of_each_siege_is_sent_alone(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(LEAKS)
+    (tmp_path / "suite.toml").write_text(LEAKING_SUITE)
+    ran = invoke("run", str(tmp_path), "--rounds", "1", "--quiet", "--out", str(tmp_path / "r.json"))
+    (record,) = load(tmp_path / "r.json").records
+    assert len(record.lone_pings.waited_s) == 1
+    alone_s = record.lone_pings.sent_s[0]
+    assert not [due_s for due_s in record.pings.due_s if abs(due_s - alone_s) < 0.2]
+    (size,) = re.findall(r"by (\d+) MB per 1,000 requests", ran.stdout)
+    assert int(size) == pytest.approx(100, rel=0.2)
+
+
+def test_rare_pings_make_a_siege_longer_and_few_pings_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(LEAKS)
+    (tmp_path / "suite.toml").write_text(
+        LEAKING_SUITE.replace('time = "3s"', "").replace('"/ping"', '"/ping"\nevery = "800ms"')
+    )
+    ran = invoke("run", str(tmp_path), "--rounds", "1", "--quiet", "--out", str(tmp_path / "r.json"))
+    (record,) = load(tmp_path / "r.json").records
+    assert len(record.pings.due_s) >= 5
+    assert not record.lone_pings.due_s
+    assert f"only {len(record.pings.due_s)} pings" in ran.stdout

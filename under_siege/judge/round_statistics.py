@@ -289,6 +289,34 @@ class Round:
         return max(self.record.samples.memory_bytes, default=None)
 
 
+LEAST_SAMPLES = 8  # of the memory in a siege
+LEAST_GROWTH = 0.05  # share of the memory by which it grows in three quarters of a siege, if it leaks
+STEADY_GROWTH = 0.75  # minimum growth in a quarter of a siege, relative to the mean of three quarters, if memory leaks
+
+
+def leak_bytes(rounds: Sequence[Round]) -> float | None:
+    """Return by how many bytes memory grows with each request, or None if it does not grow steadily in every round.
+
+    The memory of most servers grows at the beginning and then settles, or grows in steps. A leak makes it grow by a
+    similar amount in each of the last three quarters of every siege.
+    """
+    growths = [_leak_bytes(run) for run in rounds]
+    known = [growth for growth in growths if growth is not None]
+    return float(np.median(known)) if known and len(known) == len(growths) else None
+
+
+def _leak_bytes(run: Round) -> float | None:
+    samples = run.record.samples
+    if len(samples.memory_bytes) < LEAST_SAMPLES or not run.completed or run.record.failure:
+        return None
+    quarters_s = run.load_s * np.array([0.25, 0.5, 0.75, 1.0])
+    at_quarters = np.interp(quarters_s, samples.at_s[: len(samples.memory_bytes)], samples.memory_bytes)
+    growth = np.diff(at_quarters)
+    is_steady = growth.min() >= STEADY_GROWTH * growth.mean()
+    is_much = growth.sum() >= LEAST_GROWTH * at_quarters[0]
+    return float(growth.sum()) / (run.completed * 0.75) if is_steady and is_much else None
+
+
 def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
     """Yield the rounds of each case and of each ceiling, ordered by load, work and server number."""
     ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))

@@ -21,7 +21,9 @@ from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog, Ping, as_json, values_at
 from under_siege.record.record import CaseFailedError, Checks, Drain, Pings, Record, append_row
 
-PING_INTERVAL_S = 0.05
+# In the middle of a pause between frequent pings, a single one is sent, as health checks of load balancers are.
+QUIET_S = (0.75, 1.25)
+ALONE_AT_S = 1.0
 _Work = Coroutine[Any, Any, None]
 
 LOOK_S = 0.2
@@ -77,14 +79,34 @@ def probing(
     timeout_s: float,
     pings: Pings,
     began_s: float,
-    interval_s: float = PING_INTERVAL_S,
+    interval_s: float | None = None,
     first_s: float = 0.0,
+    quiet_s: tuple[float, float] = (0.0, 0.0),
 ) -> AbstractAsyncContextManager[None]:
-    """While the context is active, send pings, the first at `began_s + first_s`; then wait for pending responses."""
+    """While the context is active, send pings, the first at `began_s + first_s`; then wait for pending responses.
+
+    Args:
+        interval_s: None for that of the ping.
+        quiet_s: seconds after `began_s` between which no ping is sent.
+    """
     if ping is None:
         return contextlib.nullcontext()
-    times_s = (began_s + first_s + number * interval_s for number in itertools.count())
+    every_s = interval_s or ping.every_s
+    after_s = (first_s + number * every_s for number in itertools.count())
+    times_s = (began_s + at_s for at_s in after_s if not (ping.is_frequent and quiet_s[0] < at_s < quiet_s[1]))
     return _open_loop(partial(_ping, session, url, ping, pings, began_s), times_s, timeout_s)
+
+
+@contextlib.asynccontextmanager
+async def probing_alone(
+    session: aiohttp.ClientSession, url: str, ping: Ping | None, timeout_s: float, pings: Pings, began_s: float
+) -> AsyncIterator[None]:
+    """While the context is active, send one ping at ALONE_AT_S; then wait for the response."""
+    if ping is None or not ping.is_frequent:
+        yield
+        return
+    async with _open_loop(partial(_ping, session, url, ping, pings, began_s), [began_s + ALONE_AT_S], timeout_s):
+        yield
 
 
 async def _ping(

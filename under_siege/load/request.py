@@ -315,6 +315,10 @@ class Expect:
     check: tuple[str, ...] = ()  # a command that checks the target after each load
 
 
+PING_INTERVAL_S = 0.05
+FREQUENT_S = 0.25
+
+
 @dataclass(frozen=True, slots=True)
 class Ping:
     """The health check. A correct response has status 200 and `body` or, if `body` is None, any status below 400."""
@@ -322,10 +326,16 @@ class Ping:
     path: str = "/ping"
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    every_s: float = PING_INTERVAL_S
 
     @property
     def request(self) -> Request:
         return Request(headers=self.headers)
+
+    @property
+    def is_frequent(self) -> bool:
+        """Return whether pings come so often that they keep connections and processes of the server awake."""
+        return self.every_s <= FREQUENT_S
 
     def fits(self, status: int, body: bytes) -> bool:
         return status < 400 if self.body is None else status == 200 and body == self.body

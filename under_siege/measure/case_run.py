@@ -26,19 +26,20 @@ from under_siege.host.resource_usage import sampling, watching_ports
 from under_siege.host.services import Services
 from under_siege.load.http_client import client
 from under_siege.load.pings import (
-    PING_INTERVAL_S,
+    QUIET_S,
     AnswerCheck,
     check_interval_s,
     counting_replaced_workers,
     in_background,
     pending,
     probing,
+    probing_alone,
     watch_drain,
     watch_new_processes,
 )
-from under_siege.load.request import Load
+from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.duration import Length
+from under_siege.measure.duration import Length, pinged_s
 from under_siege.measure.load_run import LoadRun, compute_bare
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
@@ -189,9 +190,11 @@ class CaseRun:
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         record.listens_elsewhere = server.listens_elsewhere
+        pinged = session, server.url, server.ping, timeout_s
         monitors = [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
-            probing(session, server.url, server.ping, timeout_s, record.pings, began_s, first_s=PING_INTERVAL_S),
+            probing(*pinged, record.pings, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
+            probing_alone(*pinged, record.lone_pings, began_s),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             counting_replaced_workers(record, server.pid, server.listeners(), server.children),
@@ -263,7 +266,7 @@ async def run(
             for case in chosen:
                 began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)
-                length = Length(plan.load.time_s, case.users, expected)
+                length = Length(plan.load.time_s, case.users, expected, pinged_s(plan.suite.ping))
                 if plan.load_of(case).arrivals_per_s is not None:
                     length.last_until(length.end_s)  # no user's response shows when the load is settled
                 record = new_record(plan, case, length.end_s, case_round)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from common.workers import usable_cpus
 from under_siege.judge.steady_rate import SETTLED_USERS
+from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations
 
@@ -14,6 +15,7 @@ SHORTEST_SIEGE_S = 3.0
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
 LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
+FEWEST_PINGS = 5  # minimum number of pings in a siege, even if they are rare
 CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
 MOST_BURSTS = 8
 
@@ -21,13 +23,20 @@ MOST_BURSTS = 8
 class Length:
     """Decide when a siege ends, based on the times of its responses."""
 
-    def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
+    def __init__(self, asked_s: float | None, users: int, expected: Expectation, least_s: float = 0.0) -> None:
+        """Prepare for a siege.
+
+        Args:
+            asked_s: its length, or None to decide here.
+            least_s: its minimum length, unless it is asked for.
+        """
+        self._least_s = max(SHORTEST_SIEGE_S, least_s)
         self._is_fixed = asked_s is not None
         self._needed = max(1, round(SETTLED_USERS * users))
         self._answered: set[int] = set()
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
         self.end_s = asked_s or max(
-            SHORTEST_SIEGE_S, LONGEST_OF_NEEDED * most_needed_s(users, expected)
+            self._least_s, LONGEST_OF_NEEDED * most_needed_s(users, expected)
         )  # seconds since the siege began
 
     def last_until(self, end_s: float) -> None:
@@ -40,7 +49,7 @@ class Length:
             return
         self._answered.add(user)
         if len(self._answered) >= self._needed:
-            self.end_s = min(self.end_s, max(SHORTEST_SIEGE_S, TIMES_SETTLED * at_s))
+            self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
 
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.
@@ -50,6 +59,11 @@ class Length:
         """
         count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
         return count, self.end_s / count
+
+
+def pinged_s(ping: Ping | None) -> float:
+    """Return how many seconds a siege must last for FEWEST_PINGS."""
+    return FEWEST_PINGS * ping.every_s if ping else 0.0
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
@@ -68,14 +82,13 @@ STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
     """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
     least_s = most_s = 0.0
+    shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
     for case in (*plan.ceilings, *plan.cases):
         expected = plan.expected_of(case, expectations)
         least_s += STARTING_AND_STOPPING_S + (
-            plan.load.time_s or max(SHORTEST_SIEGE_S, least_needed_s(case.users, cpus, expected))
+            plan.load.time_s or max(shortest_s, least_needed_s(case.users, cpus, expected))
         )
-        most_s += STARTING_AND_STOPPING_S + (
-            plan.load.time_s or max(SHORTEST_SIEGE_S, most_needed_s(case.users, expected))
-        )
+        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or max(shortest_s, most_needed_s(case.users, expected)))
     return rounds * least_s, rounds * most_s
 
 

@@ -330,6 +330,7 @@ class Record(_CaseMeasurement, kw_only=True):
     alone_on_cpu: list[Index] = []  # the CPU on which the run ended
     beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
+    lone_pings: Pings = msgspec.field(default_factory=Pings)  # sent in a pause of the other pings
     samples: Samples = msgspec.field(default_factory=Samples)
     limits: LimitUsage | None = None  # None: neither the server nor the bench has limits
     memory_kind: str = ""  # "pss", or "rss" if the system has no PSS

@@ -7,12 +7,13 @@ import numpy as np
 from under_siege import formatting
 from under_siege.judge.case_names import across, cases_of, full_name, in_words, varying
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.round_statistics import Round
+from under_siege.judge.round_statistics import Round, leak_bytes
 from under_siege.judge.speed_correction import other_work, stolen
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
 from under_siege.load.content_encoding import BROWSERS
+from under_siege.load.request import FREQUENT_S
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
@@ -38,6 +39,8 @@ CHANGED = 1.25  # a note is shown if the highest CPU speed is more than this mul
 NOTEWORTHY = 0.03  # a note is shown if a disturbance takes more than this share of CPU time
 THROTTLED_PCT = 10.0  # a note is shown if a server used up its CPU quota in more than this share of periods
 LATE_S = 0.010  # a note is shown if 1 % of pings are sent more than this late: they measure the bench, not the server
+FEW_PINGS = 50  # fewer pings are too few for a p99
+SLOW_ALONE_S, MUCH_SLOWER_ALONE = 0.1, 10.0  # a note is shown if a single ping takes this long, relative to the p99
 WARMING = 1.4  # a note is shown if the first responses use more than this multiple of the CPU time of later ones
 
 
@@ -63,7 +66,9 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_quotas(comparison)
+    yield from _of_memory(comparison)
     yield from _of_late_pings(comparison)
+    yield from _of_lone_pings(comparison)
     yield from _of_the_machine(comparison)
 
 
@@ -243,6 +248,34 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield (
                 case.server,
                 f"the bench sent 1 % of pings at least {formatting.seconds(late_s)} late; latencies include this delay",
+            )
+
+
+def _of_lone_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each server with few pings, or with a single ping that takes much longer than frequent ones."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        count = sum(len(run.record.pings.due_s) for run in rounds)
+        if 0 < count < min(FEW_PINGS, sum(run.load_s for run in rounds) / FREQUENT_S):
+            yield case.server, f"only {count} pings were sent, so p99 is the longest of them"
+        alone_s = [wait_s for run in rounds for wait_s in run.record.lone_pings.waited_s]
+        p99_s = case.ping_s.p99 if case.ping_s else None
+        if alone_s and p99_s is not None and np.median(alone_s) > max(SLOW_ALONE_S, MUCH_SLOWER_ALONE * p99_s):
+            yield (
+                case.server,
+                f"a single ping after a pause took {formatting.seconds(float(np.median(alone_s)))}, but frequent "
+                f"pings {formatting.seconds(p99_s)} (p99); the health checks of a load balancer are rare, too: "
+                'measure them with ping.every = "5s" in a suite',
+            )
+
+
+def _of_memory(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield a note on each case whose memory grows with every request."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        if (each_bytes := leak_bytes(rounds)) is not None:
+            yield (
+                full_name(case.case, cases_of(comparison.cases)),
+                f"memory grew steadily, by {formatting.significant(each_bytes / 1000, 2)} MB per 1,000 requests; look "
+                "for a leak, or replace workers, as gunicorn does with max_requests",
             )
 
 

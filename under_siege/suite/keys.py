@@ -14,7 +14,7 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load import DRIVERS
-from under_siege.load.request import DEFAULT_TOOL, OPEN, RANDOM, parse_time_s
+from under_siege.load.request import DEFAULT_TOOL, OPEN, PING_INTERVAL_S, RANDOM, parse_time_s
 from under_siege.suite.suite import DRAIN_LIMIT_S
 
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
@@ -160,6 +160,7 @@ class ExpectTable(_Table, frozen=True):
 class PingTable(_Table, frozen=True):
     path: FixedPath = "/ping"
     headers: Headers | None = None  # None: the headers of the load
+    every: Seconds = Seconds(PING_INTERVAL_S)
     ready_within: Seconds | None = None
 
 

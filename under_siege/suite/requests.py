@@ -297,4 +297,5 @@ def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def ping_of(table: PingTable, request: Request) -> Ping:
     """Return the health check; unless it has its own headers, it is sent with those of the load."""
     kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
-    return Ping(table.path, headers=kept if table.headers is None else headers_of(table.headers, "ping.headers"))
+    headers = kept if table.headers is None else headers_of(table.headers, "ping.headers")
+    return Ping(table.path, headers=headers, every_s=float(table.every))
