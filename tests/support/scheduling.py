@@ -1,62 +1,21 @@
 """Sort the tests, and distribute them among the processes of pytest-xdist."""
 
+import functools
 import re
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Files of long tests without shared fixtures, whose tests may run in different processes; the longest files come first.
-APART = (
-    "test_steady_rate.py",
-    "test_aiohttp_suite.py",
-    "test_stop_signals.py",
-    "test_webdav_suite.py",
-    "test_undetected_by_load_tools.py",
-    "test_exercises.py",
-    "test_ci.py",
-    "test_traceback.py",
-    "test_drill.py",
-    "test_published_faults.py",
-    "test_name_collisions.py",
-    "test_task_arguments.py",
-    "test_virtual_environments.py",
-    "test_output_files.py",
-    "test_celery.py",
-    "test_ceiling.py",
-    "test_supervisor.py",
-    "test_trace.py",
-    "test_try_command.py",
-    "test_bench.py",
-    "test_load_tools.py",
-    "test_overload_and_shutdown.py",
-)
-WAITING = "test_overload_and_shutdown.py"  # I/O-bound tests, which would leave all CPUs idle if they ran together
-# A process runs all tests of a file, so the longest files start first. CPU-bound and I/O-bound files alternate.
-LONG = (
-    "test_slow_servers.py",
-    "test_result_page.py",
-    "test_capacity.py",
-    "test_server_contract.py",
-    "test_faulty_servers.py",
-    "test_failed_ceiling.py",
-    "test_suite_servers.py",
-    "test_job_endpoints.py",
-    "test_crashing_servers.py",
-    "test_estimates.py",
-    "test_endless_responses.py",
-    "test_dishonest_servers.py",
-    "test_dask.py",
-    "test_run.py",
-    "test_traces_of_real_servers.py",
-    *APART,
-)
+SIMULATIONS = ("test_best_value_markers.py", "test_revisions.py", "test_noise_study.py", "test_capacity.py")
+CACHING = "test_noise_study.py"  # its tests use the same simulations
 STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
 
 class OrderedScheduling(LoadScopeScheduling):
-    """Keep the tests of each file in one process, because they may share fixtures.
+    """Run each test of real processes wherever a process is free, and keep the tests of other files together.
 
-    Files in `APART` are split into individual tests; contract tests are grouped by strategy.
+    Tests that share a fixture stay together, as do the contract tests of a strategy.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -64,23 +23,24 @@ class OrderedScheduling(LoadScopeScheduling):
         if file.endswith("test_server_contract.py"):
             strategy = STRATEGY.search(test)
             return strategy[1] if strategy else nodeid
-        return nodeid if file.endswith(APART) else file
+        is_apart = "integration/" in file or file.endswith(SIMULATIONS)
+        return nodeid if is_apart and not _shares(self.config.rootpath / file) else file
+
+
+@functools.cache
+def _shares(path: Path) -> bool:
+    """Return whether the tests of a file share expensive values."""
+    return path.name == CACHING or 'scope="module"' in path.read_text(encoding="utf-8")
 
 
 def ordered(items: list[pytest.Item], *, several_processes: bool) -> list[pytest.Item]:
-    """Sort tests by the duration of their files, longest first.
-
-    If there are several processes, spread the tests of WAITING over the first 80 % of the others.
-    """
-    items = sorted(items, key=_position)
-    if not several_processes:
-        return items
-    waiting, others = ([item for item in items if (item.path.name == WAITING) is waits] for waits in (True, False))
-    behind = [int(0.8 * len(others) * position / len(waiting)) for position in range(len(waiting))]
-    for position, item in reversed(list(zip(behind, waiting, strict=True))):
-        others.insert(position, item)
-    return others
+    """Sort the tests: simulations, then tests that share a fixture, then tests of real processes, then all others."""
+    return sorted(items, key=_position) if several_processes else items
 
 
 def _position(item: pytest.Item) -> int:
-    return LONG.index(item.path.name) if item.path.name in LONG else len(LONG)
+    if item.path.name in SIMULATIONS:
+        return 0
+    if item.path.parent.name != "integration":
+        return 3
+    return 1 if _shares(item.path) else 2

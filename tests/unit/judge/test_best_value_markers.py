@@ -80,7 +80,7 @@ PINGED = (
     Server("4_twice", 2, ping_s=2.0),
     Server("5_tenfold", 2, ping_s=10.0),
 )
-RUNS = 40
+RUNS = 20
 
 
 @pytest.mark.parametrize("kind", ["quiet", "noisy"])
