@@ -190,21 +190,10 @@ class CaseRun:
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
         record.listens_elsewhere = server.listens_elsewhere
-        pinged = session, server.url, server.ping, timeout_s
-        monitors = [
-            # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
-            probing(*pinged, record.pings, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
-            probing_alone(*pinged, record.lone_pings, began_s),
-            check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
-            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
-            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
-            watching_machine(record),
-            watching_ports(record, began_s),
-        ]
         async with contextlib.AsyncExitStack() as watching:
             watching.enter_context(watching_limits(server.group, record))
             watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
-            for monitor in monitors:
+            for monitor in self._monitors(server, session, check, began_s):
                 await watching.enter_async_context(monitor)
             driven = load_run.drive(self.length, self.watcher.answer_came)
             await server.while_alive(driven)
@@ -218,6 +207,23 @@ class CaseRun:
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
         record.gil_enabled_by = server.gil_enabled_by()
         return waiting
+
+    def _monitors(
+        self, server: Server, session: aiohttp.ClientSession, check: AnswerCheck, began_s: float
+    ) -> list[contextlib.AbstractAsyncContextManager[None]]:
+        """Return what runs beside the load: pings, response checks, and samples of resource usage."""
+        record = self.record
+        pinged = session, server.url, server.ping, self.expected.timeout_s(record.users)
+        return [
+            # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
+            probing(*pinged, record.pings, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
+            probing_alone(*pinged, record.lone_pings, began_s),
+            check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
+            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
+            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
+            watching_machine(record),
+            watching_ports(record, began_s),
+        ]
 
     async def _run_own_check(self, server: Server) -> None:
         """Run the suite's check, if there is one; raise CaseFailedError with the reason if it fails."""

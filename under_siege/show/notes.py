@@ -274,8 +274,8 @@ def _of_memory(comparison: Comparison) -> Iterator[tuple[str, str]]:
         if (each_bytes := leak_bytes(rounds)) is not None:
             yield (
                 full_name(case.case, cases_of(comparison.cases)),
-                f"memory grew steadily, by {formatting.significant(each_bytes / 1000, 2)} MB per 1,000 requests: a leak, "
-                "or work that piles up",
+                f"memory grew steadily, by {formatting.significant(each_bytes / 1000, 2)} MB per 1,000 requests: "
+                "a leak, or work that piles up",
             )
 
 
