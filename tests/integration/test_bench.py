@@ -243,5 +243,5 @@ def test_the_exit_code_is_right_after_a_suite_was_read(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text('[servers.a]\ncommand = "x --port {port}"\n[ping]\nready_within = "2 sek"\n')
     command = bench_command("trace", str(suite))
-    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(16)]
+    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(8)]
     assert {process.wait() for process in started} == {2}

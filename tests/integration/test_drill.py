@@ -78,7 +78,7 @@ def test_silent_connections_take_all_threads_of_a_server_that_waits_for_them(tmp
 def test_a_paused_process_loses_no_request_and_goes_on(tmp_path: Path, run_cli: RunCli) -> None:
     paused = run_drill(tmp_path, run_cli, "2", "--fault", "pause")["pause"]
     assert (paused.mark, paused.figures["lost"]) == (OK, 0)
-    assert (paused.figures["whole_s"] or 0) >= 2
+    assert (paused.figures["whole_s"] or 0) > 1.5  # the recovery is found in windows of 0.25 s
 
 
 @pytest.mark.parametrize("remembers", [False, True])

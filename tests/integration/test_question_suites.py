@@ -35,7 +35,8 @@ def test_only_servers_that_break_on_purpose_fail_in_a_question_suite(suite: Path
         pytest.skip(f"{' and '.join(pythons)} not found on the PATH")
     options = [word for python in filter(shutil.which, pythons) for word in ("--python", python)]
     out = str(tmp_path / "result.json")
-    ran = invoke("run", str(suite), "--quick", "--rounds", "1", "--quiet", *options, "--out", out)
+    load_options = ["--quick", "--rounds", "1", "--time", "500ms", "--users", "4"]
+    ran = invoke("run", str(suite), *load_options, "--quiet", *options, "--out", out)
     assert ran.returncode in (0, 1, 3), ran.stderr  # 3: a server is suspect
     records = load(tmp_path / "result.json").records
     failures = {record.server: record.failure.message for record in records if record.failure}

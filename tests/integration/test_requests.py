@@ -19,7 +19,6 @@ from under_siege.measure.warm_up import _capture
 from under_siege.report import formatted
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
-ACCEPTED = {"ok", "unclear"}  # the verdict of one short round on a busy machine can be unclear
 ORDER = '/orders?shop=1 7 application/json {"items": 200000, "customer": "acme"}'
 
 
@@ -56,7 +55,7 @@ def test_bodies_that_siege_would_change_are_rejected(body: bytes, has_refusal: b
 
 def test_every_command_sends_only_the_post_request_of_the_suite(orders: Path, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, "orders", "--time", "1s")
-    assert {case.verdict for case in summarize(result).cases} <= ACCEPTED, ran.stdout + ran.stderr
+    assert "failed" not in {case.verdict for case in summarize(result).cases}, ran.stdout + ran.stderr
     for words in (
         ("trace", "orders"),
         ("capacity", "orders:one", "--time", "5s"),
@@ -83,7 +82,7 @@ def test_the_error_names_the_wrong_field_of_a_response(orders: Path, tmp_path: P
     )
     result, _ = run_once(tmp_path, "orders", "--time", "1s")
     right, wrong = summarize(result).cases
-    assert right.verdict in ACCEPTED
+    assert right.verdict != "failed", right.reasons
     assert wrong.verdict == "failed"
     assert "total is 3 instead of 19999900000" in wrong.reasons[0].message
 
@@ -114,4 +113,4 @@ def test_chunked_responses_are_accepted(orders: Path, tmp_path: Path) -> None:
     suite.write_text(suite.read_text().replace('ignore = ["id", "created_at"]', ""))
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
     (case,) = summarize(result).cases
-    assert case.verdict in ACCEPTED, case.reasons
+    assert case.verdict != "failed", case.reasons

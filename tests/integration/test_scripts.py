@@ -50,7 +50,7 @@ def test_run_benchmark_requires_only_siege(tmp_path) -> None:
         folder.mkdir()
         for tool in tools:
             (folder / tool).symlink_to(shutil.which(tool))
-        shown = call(f"127.0.0.1:{served.port}", USERS="2", DURATION="1", PATH=str(folder))
+        shown = call(f"127.0.0.1:{served.port}", USERS="2", DURATION="3", PATH=str(folder))
     assert shown.returncode == 0, shown.stderr
     assert "Transactions:" in shown.stderr
 

@@ -70,7 +70,7 @@ def test_a_run_of_only_servers_that_cannot_run_causes_an_error(run_cli: Bench) -
 @too_old
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_omits_servers_that_cannot_run_and_notes_the_reason(run_cli: Bench, tmp_path) -> None:
-    ended = run_cli("run", "2", "7", "--rounds", "1", "--time", "1s", "--users", "2", *WAITING, "--out", "r.json")
+    ended = run_cli("run", "2", "7", "--rounds", "1", "--time", "3s", "--users", "2", *WAITING, "--out", "r.json")
     assert ended.returncode in (0, 3), ended.stderr  # 3 if the machine is too noisy
     assert f"7_async_interpreters: not run: it {NEEDS}" in " ".join(ended.stdout.split())
     result = load(tmp_path / "r.json")
