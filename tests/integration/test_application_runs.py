@@ -68,15 +68,12 @@ def test_the_suite_that_init_writes_runs_where_its_command_is_pasted(shop: Path,
 
 
 GUARDED = """\
-from flask import Flask, request
-app = Flask(__name__)
-@app.before_request
-def check():
-    if request.headers.get("Authorization") != "Bearer sesame-sesame": return "who are you?", 401
-@app.get("/report")
-def report(): return "fine"
-@app.get("/health")
-def health(): return "fine"
+import tornado.web
+class Report(tornado.web.RequestHandler):
+    def get(self):
+        if self.request.headers.get("Authorization") == "Bearer sesame-sesame": self.write("fine")
+        else: self.set_status(401)
+app = tornado.web.Application([("/report", Report), ("/health", Report)])
 """
 
 
@@ -121,8 +118,8 @@ CONFIGURED = 'import pathlib\npathlib.Path("was_read").write_text("")\nmax_reque
 def test_settings_that_change_a_server_are_set_aside_unless_they_are_kept(
     is_kept: bool, shop: Path, run_cli: RunCli
 ) -> None:
-    write(shop, {"shop.py": FLASK, "gunicorn.conf.py": CONFIGURED.replace("= 1", "= 1_000_000")})
-    words = ["shop:create_app", *(["--keep-environment"] if is_kept else [])]
+    write(shop, {"shop.py": AIOHTTP, "gunicorn.conf.py": CONFIGURED.replace("= 1", "= 1_000_000")})
+    words = ["shop:make_app", *(["--keep-environment"] if is_kept else [])]
     _, text = measured(shop, run_cli, *words, env={"WEB_CONCURRENCY": "3"})
     assert (shop / "was_read").exists() is is_kept
     assert ("gunicorn.conf.py and WEB_CONCURRENCY set aside; use --keep-environment" in text) is not is_kept
@@ -191,8 +188,9 @@ def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_edi
 def test_responses_that_differ_by_design_are_compared_as_far_as_possible(
     body: str, told: str, shop: Path, run_cli: RunCli
 ) -> None:
-    lines = ["import itertools, flask", "app, ids = flask.Flask(__name__), itertools.count(100)"]
-    write(shop, {"shop.py": "\n".join([*lines, "@app.get('/report')", f"def report(): return {body}"])})
+    lines = ["import itertools, tornado.web", "ids = itertools.count(100)", "class Report(tornado.web.RequestHandler):"]
+    lines += [f"    def get(self): self.write({body})", "app = tornado.web.Application([('/report', Report)])"]
+    write(shop, {"shop.py": "\n".join(lines)})
     _, text = measured(shop, run_cli, "shop:app")
     assert told in text
 

@@ -51,7 +51,6 @@ def without_doubt(text: str) -> str:
     return re.sub(r"Uncertain, because .*? of the CPUs: (.)", lambda match: match[1].upper(), text)
 
 
-@functools.cache
 def diagnosis_of(server: str) -> list[str]:
     """Profile a server; return the printed lines without its name."""
     ran = invoke("profile", f"{BLOCKING / SUITES.get(server, 'suite.toml')}:{server}", "--time", "8s", "--quiet")
@@ -70,11 +69,8 @@ def test_the_profile_names_the_blocking_line_first(server: str) -> None:
     assert re.search(rf"\d %  {place}", first)
     if server in ("rendering", "awaiting", "waiting_in_threads"):
         assert not ADVICE.search(" ".join(lines)), "this advice may not help"
-
-
-def test_the_profile_names_the_line_that_makes_the_framework_busy() -> None:
-    lines = diagnosis_of("streaming")
-    assert any("Caused by async def report (streaming.py:18): return Stream" in line for line in lines)
+    if server == "streaming":  # the framework is busy because of a line of the application
+        assert any("Caused by async def report (streaming.py:18): return Stream" in line for line in lines)
 
 
 def test_the_profile_of_a_correct_application_reports_no_blocked_event_loop_and_gives_no_advice() -> None:
@@ -85,7 +81,7 @@ def test_the_profile_of_a_correct_application_reports_no_blocked_event_loop_and_
 
 
 def profiled(out: Path, *words: str) -> CommandResult:
-    return invoke("profile", *words, "--time", "8s", "--users", "8", "--out", str(out), "--quiet")
+    return invoke("profile", *words, "--time", "6s", "--users", "8", "--out", str(out), "--quiet")
 
 
 def test_the_profile_reports_a_held_gil_for_threads_but_not_for_processes(tmp_path: Path) -> None:
@@ -107,7 +103,7 @@ def test_the_profile_reports_a_held_gil_for_threads_but_not_for_processes(tmp_pa
 
 def test_run_with_profile_measures_and_profiles_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, words = tmp_path / "r.json", ("--rounds", "1", "--time", "1s", "--users", "4", "--quiet")
-    monkeypatch.setattr(profile_run, "Profiler", functools.partial(profile_run.Profiler, time_s=8.0))
+    monkeypatch.setattr(profile_run, "Profiler", functools.partial(profile_run.Profiler, time_s=6.0))
     with without_a_ceiling():
         ran = invoke("run", "2", "--profile", *words, "--out", str(out))
     result = load(out)
