@@ -121,7 +121,7 @@ class Changes:
         estimates = [self._estimates[case[0]][name] for case in (base, new)]
         if estimates[0] is None or estimates[1] is None:
             return None
-        between = ratio_between(estimates[0], len(base), estimates[1], len(new))
+        between = ratio_between(estimates[0], len(base), estimates[1], len(new), in_one_run=self._in_one_run)
         change = Change(estimates[0], between, METRICS[name].tolerance)
         if self._in_one_run or name == "memory_bytes":
             return change
@@ -168,12 +168,21 @@ def _cpus_used(run: Round) -> float | None:
     return None if used is None or not run.load_s else used + others_s / run.load_s
 
 
-def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Estimate:
-    """Return `new` divided by `base`, assuming that their rounds are independent."""
+ONE_ROUND_NOISE = 2.0
+
+
+def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int, *, in_one_run: bool = False) -> Estimate:
+    """Return `new` divided by `base`, assuming that their rounds are independent.
+
+    The noise of a single round is unknown. In one run, ONE_ROUND_NOISE times the usual noise is assumed for it, so that
+    only a large change is significant.
+    """
     change = ratio(new, base)
-    if not change.degrees or min(rounds, new_rounds) < 2:  # one round is not enough to estimate the variance
+    if min(rounds, new_rounds) >= 2:
+        return change
+    if not in_one_run:
         return replace(change, degrees=0.0)
-    return change
+    return replace(change, variance=ONE_ROUND_NOISE**2 * change.variance)
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:

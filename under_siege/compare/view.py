@@ -269,7 +269,7 @@ def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
 
 def _noise_remarks(comparison: ResultComparison) -> Iterator[str]:
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
-        yield "one round is not enough to tell a change from noise; measure again with --rounds 3 or more"
+        yield "one round is enough only for a large change of the rate; for smaller ones, use --rounds 3 or more"
 
 
 def _data(comparison: ResultComparison) -> dict[str, Any]:

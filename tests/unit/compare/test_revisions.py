@@ -80,6 +80,17 @@ def test_a_revision_that_is_ten_percent_slower_is_detected() -> None:
     assert found.count("worse") >= 27
 
 
+@pytest.mark.parametrize("noise", [0.04, 0.1])
+def test_one_round_is_enough_for_a_rate_that_halves_but_equal_revisions_stay_undecided(noise: float) -> None:
+    rng = np.random.default_rng(1)
+    slower = [compare_revisions(two_revisions(rng, 0.4, noise, rounds=1)).cases[0].judgement for _ in range(20)]
+    equal = [compare_revisions(two_revisions(rng, 1.0, noise, rounds=1)).cases[0].judgement for _ in range(40)]
+    assert (
+        slower.count("worse") >= 8
+    )  # others are unclear, because the interval of one round extends beyond the ceiling
+    assert set(equal) == {"undecided"}
+
+
 def test_requirements_apply_to_the_new_revision() -> None:
     result = two_revisions(np.random.default_rng(5), 0.8)
     require(summarize(result), ["rate >= 0.97 of base"], has_base=True)
