@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TESTS
+from conftest import TESTS, WAITING
 
 from under_siege.drill.faults import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
@@ -38,10 +38,11 @@ def test_disconnected_clients_waste_cpu_time_and_an_endless_task_stops_a_server_
     assert leave["cpu_s"] > 0.8 * leave["asked_cpu_s"] > 0
     assert (found["leave"].mark, found["endless"].mark) == (HURT, DEAD)
     assert found["endless"].figures["left"] == 0
+    assert found["leave_streams"].without == "its responses are not streams"
 
 
 def test_a_flood_of_requests_is_counted_by_outcome(tmp_path: Path, run_cli: RunCli) -> None:
-    found = run_drill(tmp_path, run_cli, "3", "--fault", "overload")["overload"]
+    found = run_drill(tmp_path, run_cli, "3", *WAITING, "--fault", "overload")["overload"]
     counts = [found.figures[name] for name in ("answered", "refused", "late", "lost", "wrong")]
     assert sum(counts) == 800
     assert found.figures["answered"] > 0
@@ -95,7 +96,7 @@ def test_the_number_of_jobs_lost_by_a_killed_server_is_reported(
 
 
 def test_job_faults_do_not_apply_to_servers_without_jobs(tmp_path: Path, run_cli: RunCli) -> None:
-    found = run_drill(tmp_path, run_cli, "5", "--fault", "server")
+    found = run_drill(tmp_path, run_cli, "5", *WAITING, "--fault", "server")
     assert (found["jobs_server"].mark, found["jobs_server"].without) == ("", "it accepts no jobs")
 
 
@@ -129,10 +130,3 @@ def test_a_stream_that_goes_on_without_its_client_is_told_from_one_that_ends(tmp
     ends, goes_on = (outcomes["leave_streams"].figures for outcomes in found.values())
     assert ends["on_s"] < goes_on["on_s"]
     assert found["thread"]["leave"].without == "its responses are streams"
-
-
-def test_clients_of_responses_that_are_not_streams_do_not_leave_in_the_middle(tmp_path: Path, run_cli: RunCli) -> None:
-    assert (
-        run_drill(tmp_path, run_cli, "2", "--fault", "leave")["leave_streams"].without
-        == "its responses are not streams"
-    )

@@ -125,7 +125,7 @@ def test_siege_gets_the_requests_in_the_order_of_the_request_file(mix: Path) -> 
 
 @pytest.mark.parametrize(
     "words",
-    [("trace", "mix"), ("capacity", "mix", "--time", "5s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
+    [("trace", "mix"), ("capacity", "mix", "--time", "3s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
 )
 def test_trace_capacity_and_drill_send_all_requests_of_the_request_file(
     words: tuple[str, ...], mix: Path, tmp_path: Path

@@ -33,7 +33,7 @@ TASK_S = {
 
 
 @every_server
-@pytest.mark.parametrize("requests", [0, 4], ids=["idle", "during requests"])
+@pytest.mark.parametrize("requests", [pytest.param(0, id="idle", marks=pytest.mark.slow), pytest.param(4, id="busy")])
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=lambda by: by.name)
 def test_a_signal_ends_a_server_with_exit_code_0_and_without_a_process_or_port(
     script: Path, by: signal.Signals, requests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command import invoke
+from conftest import thorough
 from load_tool_checks import needed
 from tool_recordings import Quiet
 
@@ -25,7 +26,7 @@ SCRIPTS = {
     "stressor": "- {activity: GetRequest, url: $(url), monitor: true}\n- {activity: PostRequest, url: $(url), data: a}",
 }
 TOOLS = [(name, "") for name in DRIVERS if name != "jobs"]
-CLIENTS = [("capacity", "--time", "4s"), ("trace",), ("run", "--style", "jobs", "--time", "1s")]
+CLIENTS = [("capacity", "--time", "3s"), ("trace",), ("run", "--style", "jobs", "--time", "1s")]
 
 
 class Server(Quiet):
@@ -74,19 +75,30 @@ def other() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(("name", "script"), [*TOOLS, *SCRIPTS.items()], ids=lambda text: text[:8])
-def test_load_tools_follow_no_redirect(name: str, script: str, other: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_tools_follow_no_redirect(
+    name: str, script: str, other: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needed(name)
     monkeypatch.setenv("http_proxy", other.url)
-    with serving(Server(STATUSES, other.url)) as redirecting, isolated_tool(DRIVERS[name]) as tool:
-        requests = 60 if DRIVERS[name].counts_requests else None
-        spec = LoadSpec(2, 2.0, redirecting.url, requests=requests, script=script)
-        command, environment = tool.command(spec), tool.environment()
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
-    assert set(redirecting.answers) == set(STATUSES), ran.stdout + ran.stderr
+    shown = (tmp_path / "shown").open("w")
+    with shown, serving(Server(STATUSES, other.url)) as redirecting, isolated_tool(DRIVERS[name]) as tool:
+        driver = DRIVERS[name]
+        requests = 60 if driver.counts_requests or driver.waits_to_begin else None
+        command = tool.command(LoadSpec(2, 2.0, redirecting.url, requests=requests, script=script))
+        output = {"stdout": shown, "stderr": subprocess.STDOUT, "env": tool.environment()}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, **output) as process:
+            try:
+                if driver.waits_to_begin:
+                    process.stdin.write("go\n")
+                    process.stdin.flush()  # without closing it, because that would stop the tool
+                process.wait(60)
+            finally:
+                process.kill()
+    assert set(redirecting.answers) == set(STATUSES), (tmp_path / "shown").read_text()
     assert not other.answers
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("status", thorough(STATUSES, quick=(303, 307)))
 def test_the_bench_and_siege_follow_no_redirect(status: int, other: Server, tmp_path: Path) -> None:
     """The bench checks readiness and responses, and sends pings."""
     with serving(Server((status,), other.url)) as redirecting:
@@ -102,9 +114,7 @@ def test_the_bench_and_siege_follow_no_redirect(status: int, other: Server, tmp_
     assert not other.answers
 
 
-@pytest.mark.parametrize(
-    "words", [("capacity", "--time", "4s"), ("trace",), ("run", "--style", "jobs", "--time", "1s")]
-)
+@pytest.mark.parametrize("words", CLIENTS)
 def test_the_clients_of_the_bench_follow_no_redirect(words: tuple[str, ...], other: Server, tmp_path: Path) -> None:
     with serving(Server((303,), other.url)) as redirecting:
         (tmp_path / "suite.toml").write_text(

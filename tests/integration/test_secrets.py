@@ -34,7 +34,7 @@ def watching_processes() -> Iterator[set[bytes]]:
     seen, stop = set[bytes](), threading.Event()
 
     def watch() -> None:
-        while not stop.wait(0.02):
+        while not stop.wait(0.05):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     seen.add(path.read_bytes())
