@@ -21,7 +21,7 @@ from under_siege.suite.suite_from_application import TargetOptions
 RunCli = Callable[..., CommandResult]
 
 
-SHORT = ("--workers", "1", "--users", "2", "--time", "1s", "--rounds", "1", "--out", "r.json")
+SHORT = ("--workers", "1", "--users", "2", "--time", "2s", "--rounds", "1", "--out", "r.json")
 
 
 def measured(folder: Path, run_cli: RunCli, *words: str, env: dict[str, str] | None = None) -> tuple[Result, str]:

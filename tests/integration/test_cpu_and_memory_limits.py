@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from command import invoke
 from conftest import bench_command, wait_until
@@ -34,16 +35,29 @@ def _cgroups() -> None:
         pytest.skip(str(error))
 
 
-def groups() -> set[Path]:
-    """Return the cgroups of all benches that are running now."""
-    return {path for path in Path("/sys/fs/cgroup").rglob("under-siege-*") if path.is_dir()}
+def groups() -> dict[Path, set[int]]:
+    """Return the cgroups of all benches that are running now, with the ids of their processes."""
+    found = {}
+    for path in Path("/sys/fs/cgroup").rglob("under-siege-*"):
+        with contextlib.suppress(OSError):
+            found[path] = set(map(int, (path / "cgroup.procs").read_text().split()))
+    return found
 
 
 @contextlib.contextmanager
 def no_group_left() -> Iterator[None]:
+    """Wait until no new cgroup without processes is left; other tests may use cgroups at the same time."""
     before = groups()
     yield
-    wait_until(lambda: not groups() - before)
+    wait_until(lambda: all(groups().get(path) or path in before for path in groups()))
+
+
+def groups_of(pid: int) -> set[Path]:
+    """Return the cgroups that contain descendants of this process."""
+    with contextlib.suppress(psutil.Error):
+        family = {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        return {path for path, inside in groups().items() if inside & family}
+    return set()
 
 
 @pytest.mark.measures
@@ -81,9 +95,9 @@ def test_a_server_beyond_its_memory_limit_fails_with_the_killed_process(tmp_path
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_no_cgroup_is_left_after_a_signal(by: signal.Signals, tmp_path: Path) -> None:
     command = bench_command("run", "2", "--cpus", "0.5", "--time", "20s", "--rounds", "1", "--out", str(tmp_path / "r"))
-    before = groups()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: groups() - before)
+        wait_until(lambda: groups_of(process.pid))
+        own = groups_of(process.pid)
         os.kill(process.pid, by)
         process.wait()
-    wait_until(lambda: not groups() - before)
+    wait_until(lambda: not own & groups().keys())

@@ -35,7 +35,11 @@ def outcomes_of(status: int, users: int) -> tuple[Counter[str], int]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Ignore clients that have left."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
             lines = lines_of_generator(f"http://127.0.0.1:{server.server_port}/", users)

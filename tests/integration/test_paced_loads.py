@@ -106,7 +106,7 @@ def test_requests_arrive_at_the_given_rate(tmp_path: Path) -> None:
     record = measured(tmp_path, f'arrivals = "{ARRIVALS_PER_S}/s"', GTHREAD)
     assert "users" not in record.values
     assert record.values["arrivals"] == "20/s"
-    assert len(record.transactions.status) == pytest.approx(3 * ARRIVALS_PER_S, abs=2)
+    assert len(record.transactions.status) == pytest.approx(3 * ARRIVALS_PER_S, abs=8)
 
 
 def test_requests_arrive_even_if_earlier_ones_are_unanswered(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_requests_arrive_even_if_earlier_ones_are_unanswered(tmp_path: Path) -> 
     (tmp_path / "server.py").write_text(ONE_AT_A_TIME)
     record = run_without_checks(tmp_path, f'arrivals = "{ARRIVALS_PER_S}/s"')
     statuses = record.transactions.status
-    assert len(statuses) == pytest.approx(2 * ARRIVALS_PER_S, abs=2)
+    assert 1.6 * ARRIVALS_PER_S <= len(statuses) <= 2 * ARRIVALS_PER_S + 2  # on a busy machine, the client starts late
     assert statuses.count(0) > ARRIVALS_PER_S
     assert statuses.count(200) <= 3 * THREADS
 

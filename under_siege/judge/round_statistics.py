@@ -298,7 +298,7 @@ def leak_bytes(rounds: Sequence[Round]) -> float | None:
     """Return by how many bytes memory grows with each request, or None if it does not grow steadily in every round.
 
     The memory of most servers grows at the beginning and then settles, or grows in steps. A leak makes it grow by a
-    similar amount in each of the last three quarters of every siege.
+    similar amount in each of the last three quarters of the requests of every siege.
     """
     growths = [_leak_bytes(run) for run in rounds]
     known = [growth for growth in growths if growth is not None]
@@ -309,7 +309,8 @@ def _leak_bytes(run: Round) -> float | None:
     samples = run.record.samples
     if len(samples.memory_bytes) < LEAST_SAMPLES or not run.completed or run.record.failure:
         return None
-    quarters_s = run.load_s * np.array([0.25, 0.5, 0.75, 1.0])
+    finished_s = run.record.transactions.finished_s or [0.0, run.load_s]  # a tool may report only totals
+    quarters_s = np.quantile(finished_s, [0.25, 0.5, 0.75, 1.0])
     at_quarters = np.interp(quarters_s, samples.at_s[: len(samples.memory_bytes)], samples.memory_bytes)
     growth = np.diff(at_quarters)
     is_steady = growth.min() >= STEADY_GROWTH * growth.mean()
