@@ -150,7 +150,7 @@ def _continued(figures: Figures) -> str:
 
 def _added_memory(figures: Figures) -> str:
     added_bytes = figures["memory_bytes"] or 0.0
-    return f"{'+' if added_bytes >= 0 else '-'}{formatting.megabytes(abs(added_bytes))}"
+    return f"{'-' if added_bytes <= -5e5 else '+'}{formatting.megabytes(abs(added_bytes))}"  # not "-0 MB"
 
 
 def _count(value: float | None) -> str:
