@@ -31,8 +31,9 @@ from under_siege.record.case import Case, Value
 from under_siege.record.record import UNANSWERED, Record
 
 # A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
-# requires at least MANY_ANSWERS responses.
-UNSETTLED, MANY_ANSWERS = 0.1, 10
+# requires at least MANY_ANSWERS responses. With fewer, a burst of responses at the start, for example after a CPU quota
+# was used up, would distort the rate.
+UNSETTLED, MANY_ANSWERS = 0.1, 50
 MOSTLY_THROTTLED = 0.5  # share of periods; if a server uses up its quota less often, the machine may be the limit
 
 

@@ -78,6 +78,20 @@ def test_an_identity_clock_does_not_change_the_rate_if_a_pause_delays_the_first_
     assert run.rate_on(lambda seconds: seconds) == pytest.approx(run.rate.per_s, rel=WITHIN)
 
 
+def test_an_identity_clock_does_not_change_the_rate_of_a_few_bursts() -> None:
+    """Let all users get their responses together, as with threads whose CPU quota is often used up."""
+    record, times = record_of("3_threads", users=4), [0.6 * (index // 4 + 1) for index in range(20)]
+    record.transactions = Transactions(
+        finished_s=times,
+        took_s=[0.6] * len(times),
+        user=[index % 4 for index in range(len(times))],
+        status=[200] * len(times),
+        size_bytes=[4] * len(times),
+    )
+    run = Round(record)
+    assert run.rate_on(lambda seconds: seconds) == pytest.approx(run.rate.per_s, rel=WITHIN)
+
+
 def test_users_without_any_response_do_not_change_the_rate() -> None:
     answers = ((at, user) for at, user in queue(23, 1, constant(0.04)))
     assert rate_of(answers, 25, 4.0) == pytest.approx(25, rel=WITHIN)
