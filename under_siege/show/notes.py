@@ -227,7 +227,7 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield (
             "machine",
             f"CPU speed varied by up to {factor}× in {len(changed)} of {len(everything)} cases "
-            "(noisy neighbour or throttling)",
+            "(noisy neighbour or thermal throttling)",
         )
     rounds = comparison.every_round()
     for share_of, cause in ((stolen, "noisy neighbours took"), (other_work, "other programs used")):
