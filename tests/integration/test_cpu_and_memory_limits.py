@@ -1,10 +1,12 @@
 """Servers in cgroups with a CPU quota or a memory limit."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from conftest import bench_command, wait_until
 
 from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
+from under_siege.judge.round_statistics import cases_of
+from under_siege.judge.speed_correction import other_work, stolen, taken_by_others
+from under_siege.record.result import load
 
 LEAK = """
 from fastapi import FastAPI
@@ -78,6 +83,37 @@ def test_a_quota_of_half_a_cpu_halves_the_rate_and_only_a_busy_server_is_throttl
     used_up = next(one for one in records if one["values"].get("cpus") == "0.5" and not one["is_ceiling"])
     assert used_up["limits"]["throttled_s"] / used_up["load_s"] == pytest.approx(0.5, abs=0.15)
     assert invoke("report", str(out), "--require", "throttled < 10%").returncode == 1
+
+
+@pytest.mark.measures
+def test_a_bench_with_a_quota_of_its_own_reports_it_and_does_not_mistake_it_for_other_programs(tmp_path: Path) -> None:
+    out, options = tmp_path / "r.json", ["--task", "primes", "--users", "4", "--time", "3s", "--rounds", "1"]
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with no_group_left(), limited(Limits(0.5)) as group:
+            assert group is not None
+            doctor, ran = (
+                subprocess.run(group.command(bench_command(*words)), capture_output=True, text=True, check=False)
+                for words in (["doctor"], ["run", "1", "3", *options, "--out", str(out)])
+            )
+    finally:
+        other.kill()
+        other.wait()
+    assert "only 0.5 of " in doctor.stdout, doctor.stderr
+    assert "only 0.5 CPU can be used" in doctor.stdout
+    assert "the servers share a quota of 0.5 CPU with the load tool and the bench" in ran.stdout, ran.stderr
+    assert " · 0.5 cores · " in ran.stdout
+    assert "noisy neighbours took" not in ran.stdout
+    result = load(out)
+    assert {record.server: record.workers for record in result.records if not record.is_ceiling} == {
+        "1_sync": 1,
+        "3_async_threadexecutor": 5,  # as on a machine with one CPU
+    }
+    for run in itertools.chain(*cases_of(result.records)):  # the ceiling, too
+        assert run.quota_of_the_bench == 0.5
+        assert run.is_limited_by_its_quota()
+        assert other_work(run) > 0.2
+        assert (stolen(run), taken_by_others(run)) == (0.0, 0.0)
 
 
 def test_a_server_beyond_its_memory_limit_fails_with_the_killed_process(tmp_path: Path) -> None:

@@ -209,13 +209,15 @@ def _kernel_log() -> str:
 
 @contextlib.contextmanager
 def limited(limits: Limits) -> Iterator[Group | None]:
-    """Yield a new cgroup with these limits, or None without limits; remove it at the end, even if the bench is killed.
+    """Yield a new cgroup with these limits, and remove it at the end, even if the bench is killed.
+
+    Without limits, yield the group that limits the bench itself, for example in a container, or None if there is none.
 
     Raises:
         BadInputError: no cgroup with these limits can be created.
     """
     if limits == Limits():
-        yield None
+        yield own_group()
         return
     group = _created(limits)
     with contextlib.ExitStack() as stack:
@@ -284,7 +286,7 @@ def _refusal(error: OSError | subprocess.CalledProcessError) -> str:
 
 
 def own_group() -> Group | None:
-    """Return the group that limits the bench itself, for example in a container, or None if it has no limits."""
+    """Return the group that limits the bench itself, or None if it has no limits."""
     controllers, limits = dict[str, Controller](), dict[str, float | int]()
     for name, controller in own_controllers().items():
         of = Controller.cpus if name == CPU else Controller.memory_bytes

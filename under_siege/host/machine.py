@@ -142,7 +142,10 @@ def _cpus() -> Iterator[Finding]:
             f"lift the limit and use --cpus {usable:g}, which limits only the servers",
         )
     if usable <= 1:
-        yield Finding("only one CPU can be used, so no strategy can compute in parallel", "measure on more CPUs")
+        yield Finding(
+            f"only {usable:g} CPU can be used, so computing in parallel gives no higher throughput",
+            "measure on more CPUs",
+        )
     battery = psutil.sensors_battery()
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on battery power and may slow down", "plug it in")

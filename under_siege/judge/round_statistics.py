@@ -265,6 +265,11 @@ class Round:
         """Return the CPU quota of the server, in CPUs, or None if it has none."""
         return self.record.limits.cpus if self.record.limits else None
 
+    @property
+    def quota_of_the_bench(self) -> float | None:
+        """Return the CPU quota that the bench and the server share, in CPUs, or None if there is none."""
+        return self.quota if self.record.limits and self.record.limits.is_shared else None
+
     def throttled(self) -> float | None:
         """Return the share of the quota's periods in which the quota was used up, or None without a quota."""
         limits = self.record.limits

@@ -307,11 +307,15 @@ def _undisturbed(run: Round, kind: Prior) -> float | None:
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
     """Return whether a task is CPU-bound, I/O-bound or mixed, or None if the task was never timed alone.
 
-    On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides.
+    On a busy machine, even CPU-bound tasks wait for a CPU, so the run with the shortest wait decides. If the bench has
+    a CPU quota of less than one CPU, they use a CPU for at most this share of the time.
     """
-    records = [run.record for case in cases for run in case]
-    runs = [run for record in records for run in zip(record.alone_wall_s, record.alone_cpu_s, strict=False)]
-    shares = [cpu_s / wall_s for wall_s, cpu_s in runs if wall_s]
+    shares = [
+        cpu_s / wall_s / min(1.0, run.quota_of_the_bench or 1.0)
+        for run in itertools.chain(*cases)
+        for wall_s, cpu_s in zip(run.record.alone_wall_s, run.record.alone_cpu_s, strict=False)
+        if wall_s
+    ]
     return _kind(max(shares), MOSTLY, HARDLY) if shares else None
 
 

@@ -185,8 +185,9 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
         return None
     # The first response comes before the siege, and the last check after it, perhaps at a higher speed.
     cpu_s = needs.work / (1.0 if measured.speeds is None else measured.speeds.highest(-math.inf, math.inf))
-    # On a busy machine, even a task that runs by itself waits for a CPU, which looks like I/O.
-    alone_s = cpu_s if is_busy(measured) else needs.wait_s + cpu_s
+    # On a busy machine, or with a used-up quota, even a task that runs by itself waits for a CPU, which looks like I/O.
+    is_delayed = is_busy(measured) or (measured.quota_of_the_bench and measured.throttled())
+    alone_s = cpu_s if is_delayed else needs.wait_s + cpu_s
     least_s = alone_s * (1 - needs.allowance)
     answers_s = measured.checks.duration_s[measured.checks.good].tolist()
     if measured.record.idle_answer_s is not None:
@@ -325,7 +326,7 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     if record.tool_cpus == 1 and record.users != 1 and (record.tool_cpu_s or 0.0) >= AWAKE * measured.load_s > 0:
         return _was_the_limit(record, (record.tool_cpu_s or 0.0) / measured.load_s)
     generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
-    if record.limits and record.limits.is_shared and record.limits.cpus:
+    if measured.quota_of_the_bench:
         return _of_shared_quota(measured, generator_s)
     if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
         return None
@@ -338,12 +339,13 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
 
 
 def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
-    quota_s = (measured.quota or 0.0) * measured.load_s
+    quota = measured.quota_of_the_bench or 0.0
+    quota_s = quota * measured.load_s
     if not measured.is_limited_by_its_quota() or generator_s <= GENERATOR * quota_s:
         return None
     return (
-        f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of "
-        f"{measured.quota:g} CPUs that they share with the server; run the bench outside the container, with --cpus"
+        f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of {quota:g} "
+        f"CPU{'s'[: quota > 1]} that they share with the server; run the bench outside the container, with --cpus"
     )
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import psutil
 
 from common.options import default_port
-from under_siege.host.limits import Group, Limits, limited, must_fit, own_group
+from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
     GRACE_S,
@@ -360,7 +360,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
-        server = Server(plan, case, url, None if target.url else port, start, group or own_group())
+        server = Server(plan, case, url, None if target.url else port, start, group)
         try:
             yield server
             await services.must_live(target.needs)

@@ -201,9 +201,8 @@ def _of_quotas(comparison: Comparison) -> Iterator[tuple[str, str]]:
             f"used up the CPU quota in up to {most:.0f} % of the 100 ms periods, and paused until the next period, "
             "which delays every request, including health checks",
         )
-    shared = [run.record.limits for run in comparison.every_round() if run.record.limits]
-    if shared and shared[0].is_shared and shared[0].cpus:
-        yield "quota", f"the load tool and the bench share the {shared[0].cpus:g} CPUs with the servers"
+    if quota := next(filter(None, (run.quota_of_the_bench for run in comparison.every_round())), None):
+        yield "quota", f"the servers share a quota of {quota:g} CPU{'s'[: quota > 1]} with the load tool and the bench"
 
 
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,9 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Failure, Machine, Record
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import COMPUTES, DOES_BOTH, _kind_of_task
+from under_siege.record.record import Failure, LimitUsage, Machine, Record
 
 ROUNDS = (1, 2)
 
@@ -117,6 +119,16 @@ def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
     bare.alone_wall_s[:], bare.alone_cpu_s[:] = [4 * TASK_S, 2 * TASK_S, 3 * TASK_S], [TASK_S] * 3
     assert codes(judged(record_of("1_x", idle_answer_s=1.8 * TASK_S), bare)) == []
     assert "too_fast" in codes(judged(record_of("1_x", idle_answer_s=1.6 * TASK_S), bare))
+
+
+def test_pauses_that_a_quota_causes_are_no_io_wait() -> None:
+    bare = bare_record()
+    bare.alone_wall_s[:], bare.alone_cpu_s[:] = [2 * TASK_S] * 3, [TASK_S] * 3
+    for shared, expected, kind in ((False, ["too_fast"], DOES_BOTH), (True, [], COMPUTES)):
+        bare.limits = LimitUsage(cpus=0.5, is_shared=shared, periods=40, throttled_periods=30)
+        server = record_of("1_x", idle_answer_s=1.1 * TASK_S, limits=bare.limits)
+        assert codes(judged(server, bare)) == expected
+        assert _kind_of_task([[Round(bare)]]) is kind
 
 
 def test_the_task_duration_is_taken_from_the_nearest_reference_runs() -> None:
