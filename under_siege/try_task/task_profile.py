@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
+from common.workers import cpu_limit
 from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT
@@ -101,7 +101,7 @@ class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     python: str
     free_threaded: bool
-    cpus: int
+    cpus: int | float  # such as 0.5 with a cgroup quota
     missing: list[str] = []  # packages unavailable for this Python
     stopped: str = ""  # reason why later steps were not reached
     alone: FirstRun | None = None
@@ -153,7 +153,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
         "task": task,
         "python": python.version,
         "free_threaded": python.version.split()[0].endswith("t"),
-        "cpus": usable_cpus(),
+        "cpus": cpu_limit(),
         "missing": [package for package, _ in python.missing],
         "stopped": stopped,
     }

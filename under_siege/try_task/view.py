@@ -27,7 +27,8 @@ class TaskTraits:
     def __init__(self, profile: TaskProfile) -> None:
         self.profile, threads = profile, profile.threads
         again = self.again = None if profile.again is None or profile.again.error else profile.again
-        self.is_io_bound = again is not None and again.cpu_s < IO_BOUND_SHARE * again.wall_s
+        most = min(1.0, profile.cpus)  # with a quota of less than one CPU, even a CPU-bound task has to pause
+        self.is_io_bound = again is not None and again.cpu_s < IO_BOUND_SHARE * most * again.wall_s
         self.is_brief = again is not None and again.wall_s < REQUEST_OVERHEAD_S
         uses_threads = again is not None and not self.is_brief and again.cpu_s > OWN_THREADS_CPUS * again.wall_s
         self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # 0: at most one CPU
@@ -98,6 +99,8 @@ def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, s
     share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
     if task.cpus:
         share = f"using {formatting.significant(task.cpus, 2)} CPUs with threads of its own"
+    if task.profile.cpus < 1:
+        share += f" (the CPU quota allows {100 * task.profile.cpus:.0f} %)"
     is_slower = first_run.wall_s > SLOW_START * best.wall_s
     slow_start = f"; the first run took {formatting.seconds(first_run.wall_s)}" if is_slower else ""
     yield "takes", f"{formatting.seconds(best.wall_s)}, {share}{slow_start}"
@@ -126,7 +129,7 @@ def _gil(task: TaskTraits, threads: ThreadRuns) -> str:
     elif task.is_brief:
         state = "unknown: the task is too short"
     else:
-        state = f"unknown: {'the task has threads of its own' if task.cpus else 'there is only one CPU'}"
+        state = f"unknown: {'the task has threads of its own' if task.cpus else 'fewer than two CPUs can be used'}"
     return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
 
 

@@ -21,7 +21,7 @@ def found(**steps: object) -> TaskProfile:
         "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
         "process": WorkerRun(costs_s=0.001),
     }
-    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, **{"cpus": 4, **usual, **steps})
 
 
 def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +49,12 @@ def test_the_strategies_worth_a_run_are_listed_in_a_command() -> None:
     assert shown.exit_code == 0
     broken = view(found(alone=FirstRun(error="it is broken")), all_strategies())
     assert (broken.notes, broken.exit_code) == ((), 1)
+
+
+def test_the_pauses_of_a_cpu_quota_do_not_make_a_task_io_bound() -> None:
+    paused = found(cpus=0.1, again=RepeatedRuns(wall_s=0.5, cpu_s=0.049, runs=3, answers=1))
+    assert "10 % of it on the CPU (the CPU quota allows 10 %)" in facts(paused)["takes"]
+    assert judged(paused)["4"] == YES
 
 
 def test_cpu_use_of_other_programs_is_reported() -> None:
