@@ -56,7 +56,7 @@ def view(result: Result) -> View:
         csv=_as_csv(several),
         facts=[
             ("command", shlex.join(result.command)),
-            ("CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"),
+            ("CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"),
             ("system", machine.system),
             *((f"Python {version}", build) for version, build in machine.pythons.items()),
         ],

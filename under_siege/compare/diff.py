@@ -225,8 +225,8 @@ def _load_differences(base: Result, new: Result) -> Iterator[str]:
 def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
     if base.cpu_model != new.cpu_model:
         yield f"CPUs ({base.cpu_model} and {new.cpu_model})"
-    if base.usable_cpus != new.usable_cpus:
-        yield f"numbers of CPUs ({base.usable_cpus} and {new.usable_cpus})"
+    if base.available_cpus != new.available_cpus:
+        yield f"numbers of CPUs ({base.available_cpus:g} and {new.available_cpus:g})"
     if abs(base.memory_bytes - new.memory_bytes) > SAME_MEMORY * max(base.memory_bytes, new.memory_bytes):
         yield f"amounts of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 

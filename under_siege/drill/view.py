@@ -91,7 +91,7 @@ def _footnotes(result: Result) -> Iterator[str]:
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     machine = result.environment
     yield "command", shlex.join(result.command)
-    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
+    yield "CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"
     yield "system", machine.system
     yield from ((f"Python {version}", build) for version, build in machine.pythons.items())
 

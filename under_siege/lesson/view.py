@@ -317,6 +317,6 @@ def _facts(progress: LessonProgress, answers: Sequence[Answered]) -> Iterator[tu
     yield from [("✓", "the claim holds"), ("✗", "the claim does not hold here"), ("?", "the claim is undecided")]
     own = [each.result.environment for each in answers if each.result and progress.completed[each.step.name].result]
     if own:
-        yield "CPU", f"{own[-1].cpu_model}, {own[-1].usable_cpus} of {own[-1].cpus} CPUs"
+        yield "CPU", f"{own[-1].cpu_model}, {own[-1].available_cpus:g} of {own[-1].cpus} CPUs"
         yield "system", own[-1].system
         yield from ((f"Python {version}", build) for version, build in own[-1].pythons.items())

@@ -85,6 +85,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Python version and work per sample, such as `3.11.7 500+1500`. Only samples of the same kind can be compared.
     speed_probe: str = msgspec.field(default="", name="metronome")
 
+    @property
+    def available_cpus(self) -> float:
+        """Return how many CPUs the bench could use, such as 0.5 with a cgroup quota."""
+        return self.cpu_limit or self.usable_cpus
+
 
 class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the suite that are needed to interpret the result."""

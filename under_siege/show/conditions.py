@@ -21,7 +21,7 @@ def facts(result: Result) -> Iterator[tuple[str, str]]:
     """Yield the name and value of each fact that is needed to reproduce the result: the command and the machine."""
     machine = result.environment
     yield "command", shlex.join(result.command)
-    yield "CPU", f"{machine.cpu_model}, {machine.cpu_limit or machine.usable_cpus:g} of {machine.cpus} CPUs"
+    yield "CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"
     yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
     yield "system", machine.system
     for version, build in machine.pythons.items():

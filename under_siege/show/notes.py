@@ -306,7 +306,7 @@ def of_traces(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
-    count = result.environment.cpu_limit or result.environment.usable_cpus
+    count = result.environment.available_cpus
     return f"{count:g} {'core' if count == 1 else 'cores'}"
 
 

@@ -218,6 +218,7 @@ def test_results_with_different_tasks_or_users_are_never_compared(anyway) -> Non
     [
         ({"cpu_model": "another CPU"}, r"different CPUs \(a CPU and another CPU\); use --anyway"),
         ({"usable_cpus": 4}, r"different numbers of CPUs \(2 and 4\); use --anyway"),
+        ({"cpu_limit": 1.5}, r"different numbers of CPUs \(2 and 1.5\); use --anyway"),
         ({"memory_bytes": 16_000_000_000}, r"different amounts of memory \(8.0 GB and 16.0 GB\); use --anyway"),
     ],
 )
