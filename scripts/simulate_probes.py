@@ -34,6 +34,8 @@ from measured_table import Cell, MeasuredTable, show
 
 from common.errors import BadInputError
 from under_siege import formatting
+from under_siege.host.limits import LIMITS
+from under_siege.judge.case_names import in_words
 from under_siege.judge.round_statistics import Round
 from under_siege.load.request import PING_INTERVAL_S
 from under_siege.record.record import Record
@@ -178,19 +180,25 @@ def count(value: float) -> str:
     return f"{value:.0f}" if value >= 10 or not value else f"{value:.1f}"
 
 
+def name_of(record: Record) -> str:
+    """Return the server and its limits, such as `pool (0.5 CPUs)`."""
+    limits = in_words(record.case, LIMITS)
+    return f"{record.server} ({limits})" if limits else record.server
+
+
 def table_of(result: Result, probes: Sequence[Probe], options: argparse.Namespace, command: str) -> MeasuredTable:
     """Simulate each probe for each server that has pings; raise BadInputError if no server has pings."""
     measured = [record for record in result.records if latencies_s(record) and not record.failure]
     if not measured:
         raise BadInputError("no server has pings; measure a suite with a [ping] table")
-    names = sorted({record.server for record in measured})
-    servers = {name: Server([record for record in measured if record.server == name]) for name in names}
+    names = sorted({name_of(record) for record in measured})
+    servers = {name: Server([record for record in measured if name_of(record) == name]) for name in names}
     users, machine = max(server.users for server in servers.values()), result.environment
     conditions = (
         f"restarts per hour of constant load from {users} users, by periodSeconds/timeoutSeconds/failureThreshold\n"
         f"down, lost/h: share of time, and requests lost, with {probes[0]}\n"
         f"simulated from measured pings: {options.hours} hours for each cell, seed {options.seed}\n"
-        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)}"
+        f"{machine.available_cpus:g} CPUs · Python {', '.join(machine.pythons)}"
     )
     return MeasuredTable(command, conditions, {name: server.row(probes, options) for name, server in servers.items()})
 
