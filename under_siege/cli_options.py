@@ -43,6 +43,8 @@ EXAMPLES = f"""Examples:
 """
 TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
 HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
+STREAM = "Read responses event by event: server-sent events, lines or chunks."
+EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
 CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
@@ -233,12 +235,21 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_target_options(
-        *, ping: str, path: str, headers: tuple[str, ...], keep_environment: bool, ready_within: str, **rest: Any
+        *,
+        ping: str,
+        path: str,
+        headers: tuple[str, ...],
+        keep_environment: bool,
+        ready_within: str,
+        stream: str,
+        events: str,
+        **rest: Any,
     ) -> None:
         from under_siege.suite.suite_from_application import TargetOptions  # loads packages that --help does not need
 
         tell = _ignored if rest.get("quiet") else print_error
-        target = TargetOptions(ping, path, headers, rest["python"], keep_environment, ready_within, tell)
+        pythons = rest["python"]
+        target = TargetOptions(ping, path, headers, pythons, keep_environment, ready_within, stream, events, tell)
         command(target=target, **rest)
 
     return _with(
@@ -251,6 +262,8 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),
         click.option("--path", help="Path that users request, if TARGET is an application."),
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
+        click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
+        click.option("--events", metavar="N|DURATION", help=EVENTS),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
         click.option("--ready-within", metavar="DURATION", help=READY_WITHIN),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),

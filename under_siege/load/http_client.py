@@ -97,16 +97,25 @@ async def fetch(
 
 
 def open_request(
-    session: aiohttp.ClientSession, url: str, request: Request = GET, limit_s: float | None = None
+    session: aiohttp.ClientSession,
+    url: str,
+    request: Request = GET,
+    limit_s: float | None = None,
+    wait_s: float | None = None,
 ) -> "aiohttp.client._RequestContextManager":
-    """Return a context manager that sends the request and yields the response, whose body is still unread."""
+    """Return a context manager that sends the request and yields the response, whose body is still unread.
+
+    Args:
+        limit_s: timeout of the whole response.
+        wait_s: timeout of each piece of the response.
+    """
     is_large = len(request.body) > TOO_LARGE_BYTES_BODY  # aiohttp sends a file in parts, but bytes at once
     return session.request(
         request.method,
         raw_url(url),
         headers=request.headers,
         data=io.BytesIO(request.body) if is_large else request.body or None,
-        timeout=aiohttp.ClientTimeout(total=limit_s),
+        timeout=aiohttp.ClientTimeout(total=limit_s, sock_read=wait_s),
         allow_redirects=False,
     )
 

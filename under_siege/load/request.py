@@ -142,6 +142,8 @@ RANDOM, IN_FILE = "random", "file"  # orders in which a mix is sent
 DRAWN = 1000  # the random order of a mix repeats after this many requests
 DEFAULT_TOOL = "siege"
 CLIENT = "client"  # load tool: the bench's own client
+SSE, LINES, CHUNKS = "sse", "lines", "chunks"  # kinds of streams
+STREAMS = (SSE, LINES, CHUNKS)
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a fixed rate, even if earlier requests are unanswered
 ACCEPT_ENCODING = "accept-encoding"
@@ -253,6 +255,15 @@ GET = Request()
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A response that arrives piece by piece, and when to close it before its end."""
+
+    kind: str  # SSE: server-sent events; LINES; CHUNKS: the chunks of the transfer
+    most_events: int | None = None  # None: read the stream to its end
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MixedRequest:
     """A request of a mix, which is a load with several different requests."""
 
@@ -277,6 +288,7 @@ class Load:
     keep_alive: bool = False
     pause: Pause | None = None
     arrivals_per_s: float | None = None  # None: closed loop
+    stream: Stream | None = None  # None: a response counts when it is complete
     threads: int = 1  # number of threads of the tool
     options: tuple[str, ...] = ()  # arguments added to the tool's command line
     own_network: bool = False  # whether the run has a network namespace with its own ports
@@ -313,6 +325,7 @@ class Expect:
     rule: BodyRule = BYTES
     reference: bytes | None = None  # None: the body of the first response
     check: tuple[str, ...] = ()  # a command that checks the target after each load
+    events: int | None = None  # number of events in a stream; None: as in the first response
 
 
 PING_INTERVAL_S = 0.05

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import CLIENT, GET, Load, Pause, Request
-from under_siege.record.record import RequestTotals
+from under_siege.load.request import BYTES, CLIENT, GET, BodyRule, Load, Pause, Request, Stream
+from under_siege.record.record import RequestTotals, Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class LoadSpec:
     timeout_s: float = 3600.0  # timeout of a response
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
+    stream: Stream | None = None  # how to read the responses piece by piece
+    rule: BodyRule = BYTES  # how to compare the events of a stream
+    events: tuple[bytes, ...] = ()  # the expected events
+    event_count: int | None = None  # their number, or None if any number is correct
+    stagger_s: float = 0.0  # users start at random within this time
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
 
     @classmethod
@@ -50,6 +55,7 @@ class LoadSpec:
             keep_alive=load.keep_alive,
             pause=load.pause,
             arrivals_per_s=load.arrivals_per_s,
+            stream=load.stream,
             threads=load.threads,
             options=load.options,
             script=load.script,
@@ -134,6 +140,7 @@ class Driver:
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     sends_mixes = False  # whether the tool can send different requests
     can_pause = False  # whether users can pause between requests
+    reads_streams = False  # whether the tool notes when each event of a stream arrives
     sends_arrivals = False  # whether the tool can send requests at a fixed rate, without waiting for responses
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
     most_users = 1_000_000  # more than any machine supports
@@ -158,6 +165,8 @@ class Driver:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
         if spec.arrivals_per_s is not None and not self.sends_arrivals:
             return f'{self.name} can\'t send requests at a given rate; set tool = "{CLIENT}"'
+        if spec.stream and not self.reads_streams:
+            return f'{self.name} can\'t read the events of a stream; remove tool, or set tool = "{CLIENT}"'
         if spec.pause and not self.can_pause:
             return f"{self.name} can't pause between requests; use wrk, locust or {CLIENT}"
         if spec.requests is not None and not self.counts_requests:
@@ -199,6 +208,10 @@ class Driver:
     def errors(self, report: str) -> list[str]:  # noqa: ARG002
         """Return the distinct errors that the tool reports about its own requests, the most frequent first."""
         return []
+
+    def streams(self, results: Mapping[str, str], began_s: float) -> Streams | None:  # noqa: ARG002
+        """Return when the events of each stream arrived, given the result files and when the load began."""
+        return None
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         """Return the totals in the output, or None if there are none."""

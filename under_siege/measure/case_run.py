@@ -174,6 +174,10 @@ class CaseRun:
             timeout_s=self.expected.timeout_s(users),
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
             seed=self.record.round,
+            rule=self.expected.rule,
+            events=self.expected.events,
+            event_count=self.expected.event_count,
+            stagger_s=min(self.expected.task_s, length.end_s / 10) if load.stream else 0.0,
             expected=b"" if self.expected.size_bytes < 0 or self.record.content_encoding else self.expected.answer,
         )
 

@@ -126,6 +126,8 @@ class LoadRun:
                 record.tool_report = report.text()
                 record.tool_errors = driver.errors(report.all_kept())[:ERRORS_KEPT]
                 record.socket_failures = driver.failures(record.tool_report, record.transactions.status)
+                if self._spec.stream:
+                    record.streams = driver.streams(self._tool.results(), record.load_began_s or 0.0)
         finally:
             os.close(terminal)
 

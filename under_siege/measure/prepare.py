@@ -16,7 +16,8 @@ from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interp
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest
+from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest, Stream
+from under_siege.load.streams import EventParser, StreamResponse
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
@@ -27,6 +28,7 @@ from under_siege.suite.expected_response import Expectation, Expectations, Files
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
+LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -215,7 +217,7 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
         return
-    if failed.code in ("error_answer", "refused_request") or len(failures) >= min(2, servers):
+    if failed.code in ("error_answer", "refused_request", "no_stream") or len(failures) >= min(2, servers):
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 
@@ -231,6 +233,8 @@ def _expectation(
 ) -> Expectation:
     """Return the expectation based on the responses of a server; warn if the responses differ."""
     answers, took_s = answered
+    if plan.load.stream:
+        return _expected_events(plan, case, watcher, wanted, plan.load.stream, answered)
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):
         raise BadInputError(
@@ -246,6 +250,46 @@ def _expectation(
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation
+
+
+def _expected_events(
+    plan: Plan,
+    case: Case,
+    watcher: ProgressListener,
+    wanted: MixedRequest,
+    stream: Stream,
+    answered: tuple[list[HttpResponse], float],
+) -> Expectation:
+    """Return the expected events of a stream, based on the streams of a server; warn if these differ."""
+    streams, took_s = [answer.events for answer in answered[0] if isinstance(answer, StreamResponse)], answered[1]
+    events = streams[0]
+    if wanted.answer is not None:
+        parser = EventParser(stream.kind)
+        events = (*parser.feed(wanted.answer), *parser.end())
+    paths = dict.fromkeys(
+        path for other in streams for pair in zip(other, events, strict=False) for path in BYTES.differing_paths(*pair)
+    )
+    looser = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
+    for rule in (wanted.rule,) if plan.suite.application is None else looser:
+        is_counted = rule.mode in (SAME, JSON) and stream.time_s is None
+        count = plan.suite.expect.events or (len(events) if is_counted else None)
+        expectation = Expectation(
+            b"", took_s, 0.0, wanted.status, rule, stream=stream, events=events, event_count=count
+        )
+        problem = next(filter(None, map(expectation.problem_of_events, streams)), "")
+        if not problem:
+            return expectation
+    watcher.warn(
+        f"{case.server} returned different streams for the same request ({problem}); if this is intended, put "
+        f"{_looser(wanted.rule, *_differing(streams, events))} under [expect]"
+    )
+    return expectation
+
+
+def _differing(streams: Sequence[Sequence[bytes]], right: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return the first event that differs from the expected one, and the expected event."""
+    pairs = (pair for events in streams for pair in zip(events, right, strict=False))
+    return next(((one, other) for one, other in pairs if one != other), (b"", b""))
 
 
 def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
@@ -290,7 +334,13 @@ async def _answers(
 
 async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
     try:
-        answer = await server.send_load_request(session, 60.0, MOST_RESPONSE_BYTES, wanted if wanted.path else None)
+        async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
+            named = wanted if wanted.path else None
+            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, MOST_RESPONSE_BYTES, named)
+    except TimeoutError:
+        option = "--events 100" if server.is_application else "events = 100 under [load]"
+        why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
+        raise CaseFailedError("no_answer", f"{server.load_url}: {why}") from None
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:

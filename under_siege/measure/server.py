@@ -43,6 +43,7 @@ from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, filled
+from under_siege.load.streams import fetch_stream
 from under_siege.measure.plan import Plan
 from under_siege.measure.start_command import Start, start_of
 from under_siege.paths import HOST
@@ -72,8 +73,10 @@ class Server:
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
+        self.is_application = suite.application is not None
         self.load_url = url + plan.load_of(case).path
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
+        self._stream = plan.load.stream
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # timeout for the exit of the server
@@ -209,6 +212,8 @@ class Server:
         """Send a request of the load and return the response; raise the same errors as `fetch`."""
         if one is not None:
             return await fetch(session, self.url + one.path, limit_s, expected_bytes, one.request)
+        if self._stream:
+            return await fetch_stream(session, self.load_url, limit_s, self._stream, self._load_request)
         send = fetch_job if self._posts_jobs else fetch
         return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
 
@@ -217,6 +222,9 @@ class Server:
         if self.ping is not None:
             return await fetch(session, self.url + self.ping.path, limit_s, MOST_RESPONSE_BYTES, self.ping.request)
         if self._load_request.may_be_repeated or self._posts_jobs:
+            if self._stream:  # it may be endless
+                first = replace(self._stream, most_events=1)
+                return await fetch_stream(session, self.load_url, limit_s, first, self._load_request)
             # Once the server listens, it may take as long as one task.
             return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_RESPONSE_BYTES)
         await must_accept_connections(self.url)
@@ -250,7 +258,7 @@ class Server:
             except (aiohttp.ClientConnectorError, ConnectionError):
                 pass  # the server doesn't listen yet
             except CaseFailedError as failed:
-                if failed.code == "stranger":
+                if failed.code in ("stranger", "no_stream"):
                     raise
                 if left_s > FINAL_SHARE * self._limit_s:
                     seen = str(failed)

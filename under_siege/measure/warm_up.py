@@ -22,6 +22,7 @@ from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import ACCEPT_ENCODING, Request
+from under_siege.load.streams import StreamResponse, fetch_stream
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
@@ -31,6 +32,7 @@ from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 MOST_BATCHES = 10
 SLOWEST_ASKED_AGAIN_S = 1.0  # if a response takes longer, don't ask which encoding browsers get
 NEW_WORKER_LIMIT_S = 1.0
+MOST_IDLE_EVENTS = 1000  # number of events of the idle server whose times are recorded
 MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the load; checks verify the others
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
 REQUESTS_ON_A_CONNECTION = 3  # number of requests on one connection, if the tool uses keep-alive
@@ -184,9 +186,12 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.idle_answer_s = (server.age_s() - asked_s) / count
     record.sets_cookies = "set-cookie" in answer.headers
     record.content_encoding = answer.headers.get("content-encoding", "")
+    if isinstance(answer, StreamResponse):
+        record.idle_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
     if "transfer-encoding" in answer.headers or record.content_encoding:
         record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
-    if record.round == 1 and not record.has_task and record.idle_answer_s <= SLOWEST_ASKED_AGAIN_S:
+    is_short = expected.stream is not None or record.idle_answer_s <= SLOWEST_ASKED_AGAIN_S
+    if record.round == 1 and not record.has_task and is_short:
         record.browser_encoding = await server.while_alive(_encoding_for_browsers(session, server.load_url, expected))
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
@@ -220,7 +225,8 @@ async def _encoding_for_browsers(session: aiohttp.ClientSession, url: str, expec
     request = replace(expected.request, headers=(*others, ("Accept-Encoding", BROWSERS)))
     try:
         async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
-            await read_response(response, len(expected.answer), is_decoded=False)
+            if expected.stream is None:
+                await read_response(response, len(expected.answer), is_decoded=False)
             return response.headers.get("Content-Encoding", "")
     except (aiohttp.ClientError, CaseFailedError, TimeoutError, ValueError):
         return None
@@ -262,6 +268,8 @@ async def verify(
     try:
         if replay is not None:
             answer = await replay.ask(url, *limits, expected.number)
+        elif expected.stream:
+            answer = await fetch_stream(session, url, limits[0], expected.stream, expected.request)
         else:
             answer = await (fetch_job if expected.of_a_job else fetch)(session, url, *limits, expected.request)
     except aiohttp.ClientConnectorError as error:

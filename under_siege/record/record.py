@@ -67,6 +67,21 @@ class SentRequest(msgspec.Struct, frozen=True):
     alone_s: Seconds | None = None  # response time of the idle server
 
 
+Microseconds = Annotated[int, Meta(ge=-1, le=10**12)]  # -1: none
+
+
+class Streams(msgspec.Struct, frozen=True):
+    """The responses whose events the bench's client read one by one, including those that the load's end cut off."""
+
+    user: list[Index] = []
+    sent_s: list[Moment] = []
+    ended_s: list[Moment] = []  # the end of the response or, if it was cut off, of the load
+    first_us: list[Microseconds] = []  # from the request to the first event
+    gaps_us: list[list[Microseconds]] = []  # between its events
+    outcome: list[str] = []  # empty: correct; `open`: cut off by the end of the load; `failed`
+    late_s: Seconds | None = None  # how late the client noticed that it could read, 99th percentile
+
+
 class RequestTotals(msgspec.Struct, frozen=True):
     """The totals of one of several requests in a burst."""
 
@@ -301,6 +316,8 @@ class Record(_CaseMeasurement, kw_only=True):
     transactions: Transactions = msgspec.field(default_factory=Transactions)
     socket_failures: Count = 0  # requests without a response, as reported by the tool
     bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report only totals
+    streams: Streams | None = None  # None: the responses were not read event by event
+    idle_events_s: list[Seconds] = []  # arrivals of the events of a stream of the idle server, since the request
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     ports: Ports = msgspec.field(default_factory=Ports)

@@ -15,7 +15,8 @@ from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, as_json
+from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, Stream, as_json
+from under_siege.load.streams import EventCheck, StreamResponse
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
 
@@ -70,12 +71,15 @@ class Expectation:
     mix: Mix | None = None  # several requests, each with its own expectation
     number: int = 0  # number of the request in the mix
     of_a_job: bool = False
+    stream: Stream | None = None
+    events: tuple[bytes, ...] = ()  # the expected events of a stream
+    event_count: int | None = None  # their number, or None if any number is correct
     cycle_s: float = 0.0  # seconds of a user's cycle of requests besides the response, such as its pause
 
     @property
     def size_bytes(self) -> int:
         """Return the size of a correct body, or -1 if correct bodies may have different sizes."""
-        is_known = self.rule.mode == SAME and self.files is None and self.mix is None
+        is_known = self.rule.mode == SAME and not (self.files or self.mix or self.stream)
         return len(self.answer) if is_known else -1
 
     def each(self, url: str) -> "list[tuple[str, Expectation]]":
@@ -103,7 +107,10 @@ class Expectation:
         """Return how a response differs from the expected response, or an empty string if the response is correct."""
         if answer.status != self.status:
             return f"{answer.described()} instead of {self.described()}"
-        if difference := self.rule.problem(answer.body, self.answer):
+        if isinstance(answer, StreamResponse):
+            if difference := self.problem_of_events(answer.events):
+                return f"{answer.described()}: {difference}"
+        elif difference := self.rule.problem(answer.body, self.answer):
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
             note = " (equal as JSON, but not byte for byte)" if as_json(answer.body) == as_json(self.answer) else ""
@@ -113,6 +120,14 @@ class Expectation:
                 received = f"no {name}" if value is None else f"{name}: {legible(value)[:100]}"
                 return f"{received} instead of {name}: {expected}; another server may have answered"
         return ""
+
+    def problem_of_events(self, events: Sequence[bytes]) -> str:
+        """Return how the events of a stream differ from the expected events, or an empty string."""
+        assert self.stream is not None
+        check = EventCheck(self.rule, self.events, self.event_count, self.stream.kind)
+        for event in events:
+            check.take(event)
+        return check.problem()
 
     def fits(self, status: int, body: bytes) -> bool:
         """Return whether the status and the body are correct."""

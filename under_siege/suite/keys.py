@@ -14,7 +14,7 @@ from msgspec import Meta
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load import DRIVERS
-from under_siege.load.request import DEFAULT_TOOL, OPEN, PING_INTERVAL_S, RANDOM, parse_time_s
+from under_siege.load.request import DEFAULT_TOOL, OPEN, PING_INTERVAL_S, RANDOM, STREAMS, parse_time_s
 from under_siege.suite.suite import DRAIN_LIMIT_S
 
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
@@ -79,6 +79,8 @@ AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
 Method = Annotated[str, Meta(pattern=r"\A(?:GET|POST|PUT|PATCH|DELETE)\Z")]
 Tool = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join((*DRIVERS, OPEN))})\Z")]
 Order = Annotated[str, Meta(pattern=r"\A(?:random|file)\Z")]
+StreamKind = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(STREAMS)})\Z")]
+EventLimit = Annotated[int, Meta(ge=1, le=10_000_000)] | str  # events or a time, after which a stream is closed
 BodyMode = Annotated[str, Meta(pattern=r"\A(?:same|json|any)\Z")]
 
 
@@ -123,6 +125,8 @@ class LoadTable(RequestTable, frozen=True):
     users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] | None = None
     pause: AxisValues | None = None
     arrivals: AxisValues | None = None
+    stream: StreamKind | None = None
+    events: EventLimit | None = None
     time: LoadSeconds | None = None
     requests: RequestCount | None = None
     warm_up: WarmUpValue = 0
@@ -139,6 +143,10 @@ class LoadTable(RequestTable, frozen=True):
             raise ValueError("time and requests can't be combined; use only one of them")
         if self.arrivals is not None and (self.users or self.pause or self.requests):
             raise ValueError("arrivals replaces users, pause and requests; remove these")
+        if self.events is not None and self.stream is None:
+            raise ValueError('events needs stream = "sse", "lines" or "chunks"')
+        if self.stream is not None and (self.requests_file or self.files or self.script or self.task):
+            raise ValueError("stream can't be combined with requests_file, files, script or task")
         driver = DRIVERS.get(self.tool or "")
         if self.files and not (driver and driver.supports_multiple_paths):
             tool = self.tool or DEFAULT_TOOL
@@ -155,6 +163,7 @@ class ExpectTable(_Table, frozen=True):
     pattern: Text | None = None
     file: Text | None = None
     check: Command = Command()
+    events: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
 
 
 class PingTable(_Table, frozen=True):

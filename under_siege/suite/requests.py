@@ -25,6 +25,7 @@ from under_siege.load.request import (
     MixedRequest,
     Ping,
     Request,
+    Stream,
     WarmUp,
     as_json,
     filled,
@@ -109,6 +110,8 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         raise BadInputError(
             f"load.{replaced} replaces the request: remove {others}method, body, body_file, form and content_type"
         )
+    if expect.events is not None and table.stream is None:
+        raise BadInputError('expect.events needs a stream: set stream = "sse", "lines" or "chunks" under [load]')
     return Load(
         tool=table.tool or DEFAULT_TOOL,
         is_tool_given=table.tool is not None,
@@ -124,6 +127,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         files=table.files,
         mix=_mix(table.requests_file, folder, expect, request.headers) if table.requests_file else (),
         has_random_order=table.order == RANDOM,
+        stream=stream_of(table.stream, table.events, "load.events") if table.stream else None,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
 
@@ -153,6 +157,15 @@ def check_path(path: str, load: LoadTable, axes: Axes) -> None:
         for value in axes.get(name, ()):
             if name != "task" and not is_path(filled_path := filled(path, {name: value})):
                 raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
+
+
+def stream_of(kind: str, limit: int | str | None, key: str) -> Stream:
+    """Return how to read a stream; `limit` is the number of events or the time after which it is closed."""
+    if limit is None or isinstance(limit, int) or limit.isdecimal():
+        return Stream(kind, None if limit is None else int(limit))
+    if (time_s := parse_time_s(limit)) is None:
+        raise invalid_value(key, limit, f"a number of events, or {TIME}")
+    return Stream(kind, time_s=time_s)
 
 
 def warm_up(key: str, value: WarmUpValue) -> WarmUp:
@@ -258,7 +271,7 @@ def expect_of(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
         "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
     )
     reference = contents("expect.file", folder / table.file) if table.file else None
-    return Expect(table.status, _body_rule(table), reference, table.check)
+    return Expect(table.status, _body_rule(table), reference, table.check, table.events)
 
 
 def _body_rule(table: ExpectTable) -> BodyRule:

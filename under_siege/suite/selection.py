@@ -11,7 +11,7 @@ from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import address, path_of, ping_path
-from under_siege.suite.requests import headers_of
+from under_siege.suite.requests import headers_of, stream_of
 from under_siege.suite.strategies import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
@@ -125,7 +125,8 @@ def _refuse_options_of_applications(options: TargetOptions) -> None:
 
 def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
-    for option, value in {"--ping": options.ping, "--header": options.headers or None}.items():
+    of_urls = {"--ping": options.ping, "--header": options.headers or None, "--stream": options.stream}
+    for option, value in (of_urls | {"--events": options.events}).items():
         if value is not None and not urls:
             raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
@@ -162,6 +163,9 @@ def _file_and_server(name: str) -> tuple[Path, str | None] | None:
 
 def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     ping, headers = options.ping, headers_of(options.header_table(), "--header")
+    stream = stream_of(options.stream, options.events, "--events") if options.stream else None
+    if options.events and not stream:
+        raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
     targets, paths = [], []
     for url in urls:
         parts = address(url)
@@ -180,7 +184,7 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     return Suite(
         tuple(targets),
         ceiling=None,
-        load=Load(request=Request(headers=headers)),
+        load=Load(request=Request(headers=headers), stream=stream),
         axes={"users": (USERS,), "path": (paths[0],)},
         ping=Ping(ping_path("--ping", ping), headers=headers) if ping is not None else None,
         title="Servers that are already running",

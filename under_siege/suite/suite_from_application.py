@@ -50,6 +50,8 @@ class TargetOptions:
     pythons: tuple[str, ...] = ()
     keep_environment: bool = False
     ready_within: str | None = None
+    stream: str | None = None  # kind of the stream
+    events: str | None = None  # number of events or time after which a stream is closed
     tell: Callable[[str], None] = lambda _: None
 
     def header_table(self) -> dict[str, str]:
@@ -91,6 +93,10 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
     if options.path is not None:
         data["load"]["path"] = options.path
+    if options.stream is not None:
+        data["load"]["stream"] = options.stream
+    if options.events is not None:
+        data["load"]["events"] = options.events
     if options.ping is not None:
         data["ping"] = {"path": options.ping}
     if first.python:

@@ -1,0 +1,192 @@
+"""Read a response piece by piece: find its events, note when each arrived, and compare it with the expected events."""
+
+import asyncio
+import itertools
+import re
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from under_siege.load.http_client import HttpResponse, case_fails, open_request
+from under_siege.load.request import ANY, CHUNKS, FIELDS, GET, LINES, PATTERN, SAME, SSE, BodyRule, Request, Stream
+from under_siege.record.record import CaseFailedError
+
+EVENT_STREAM = "text/event-stream"
+MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
+MOST_SHOWN = 10_000  # number of bytes of an error that are read
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventParser:
+    """Find the events in the bytes of a stream.
+
+    Server-sent events are parsed as in the HTML Living Standard, 9.2.6: comments, `id` and `retry` are no events, and
+    an event that the end of the stream cuts off is discarded. A line of `lines` may lack its line break at the end.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self._rest, self._is_after_cr, self._is_first = kind, b"", False, True
+        self._data: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the events that these bytes complete."""
+        if self._kind == CHUNKS:
+            return [data] if data else []
+        data = self._rest + (data.removeprefix(b"\n") if self._is_after_cr else data)
+        self._is_after_cr = data.endswith(b"\r")
+        *lines, self._rest = _LINE_END.split(data)
+        if len(self._rest) > MOST_EVENT_BYTES:
+            raise CaseFailedError("wrong_answer", f"an event of the stream is longer than {MOST_EVENT_BYTES:,} bytes")
+        return list(filter(None, lines)) if self._kind == LINES else self._events(lines)
+
+    def end(self) -> list[bytes]:
+        """Return the event that the end of the stream completes, if any."""
+        return [self._rest] if self._kind == LINES and self._rest else []
+
+    def _events(self, lines: Sequence[bytes]) -> list[bytes]:
+        events = []
+        for line in lines:
+            if self._is_first:
+                line, self._is_first = line.removeprefix(_BOM), False
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+        return events
+
+
+class EventCheck:
+    """Compare the events of a stream with the expected events, one by one, without keeping them."""
+
+    def __init__(self, rule: BodyRule, right: Sequence[bytes], count: int | None, kind: str = SSE) -> None:
+        """Prepare for one stream.
+
+        Args:
+            right: the expected events; those beyond its end are only counted.
+            count: the expected number of events; None: any number above 0.
+        """
+        self._rule, self._right, self._count, self._kind = rule, right, count, kind
+        self._whole = b"".join(right) if kind == CHUNKS else b""
+        self._is_found = rule.mode not in (PATTERN, FIELDS)
+        self._problem, self.seen, self.size_bytes = "", 0, 0
+
+    def take(self, event: bytes) -> None:
+        number, begin = self.seen, self.size_bytes
+        self.seen, self.size_bytes = number + 1, begin + len(event)
+        if self._problem or self._rule.mode == ANY:
+            return
+        if self._rule.mode in (PATTERN, FIELDS):
+            self._is_found = self._is_found or not self._rule.problem(event, b"")
+        elif self._kind == CHUNKS:  # where a chunk ends is not part of the content
+            if event != self._whole[begin : self.size_bytes]:
+                self._problem = f"chunk {number + 1} has different bytes"
+        elif number < len(self._right) and (problem := self._rule.problem(event, self._right[number])):
+            self._problem = f"event {number + 1}: {problem}"
+
+    def problem(self) -> str:
+        """Describe how the whole stream differs from the expected one; return an empty string if it is correct."""
+        if self._problem:
+            return self._problem
+        if not self.seen:
+            return "no event"
+        if self._kind == CHUNKS and self._rule.mode == SAME and self._count is not None:
+            right = self.size_bytes == len(self._whole)
+            return "" if right else f"{self.size_bytes:,} bytes instead of {len(self._whole):,}"
+        if self._count is not None and self.seen != self._count and self._kind != CHUNKS:
+            return f"{self.seen:,} events instead of {self._count:,}"
+        return "" if self._is_found else "no event is as expected: " + self._rule.checked()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResponse(HttpResponse):
+    """A response whose events were read one by one."""
+
+    events: tuple[bytes, ...] = ()
+    at_s: tuple[float, ...] = field(default=(), compare=False)  # arrival of each event, since the request was sent
+
+    def described(self) -> str:
+        first = HttpResponse(self.status, self.events[0] if self.events else self.body, self.headers).described()
+        return f"a stream of {len(self.events):,} events, the first: {first}" if self.events else first
+
+
+async def pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body as they arrive, uncompressed; of a chunked body, the chunks."""
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "deflate"):
+        raise CaseFailedError("wrong_answer", f"the stream is compressed with {encoding}; expected gzip, or nothing")
+    expand = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else bytes
+    is_chunked, parts = "chunked" in response.headers.get("Transfer-Encoding", "").lower(), list[bytes]()
+    async for data, is_end in response.content.iter_chunks():
+        parts.append(data)
+        if is_end or not is_chunked:
+            try:
+                yield expand(b"".join(parts))
+            except zlib.error as error:
+                raise CaseFailedError("wrong_answer", f"the stream can't be uncompressed: {error}") from None
+            parts.clear()
+
+
+async def read_events(response: aiohttp.ClientResponse, stream: Stream, take: Callable[[bytes], None]) -> None:
+    """Pass each event to `take` as it arrives, until the stream ends or its limit is reached.
+
+    Raises:
+        CaseFailedError: the response is no such stream.
+        aiohttp.ClientError: the stream breaks off.
+    """
+    if stream.kind == SSE and response.content_type != EVENT_STREAM:
+        raise CaseFailedError("no_stream", _no_stream(response))
+    parser, left = EventParser(stream.kind), itertools.count(1)
+    try:
+        async with asyncio.timeout(stream.time_s) as limit:
+            async for data in pieces(response):
+                for event in parser.feed(data):
+                    take(event)
+                    if next(left) == stream.most_events:
+                        response.close()
+                        return
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        response.close()
+    else:
+        for event in parser.end():
+            take(event)
+
+
+def _no_stream(response: aiohttp.ClientResponse) -> str:
+    kind = response.headers.get("Content-Type", "").partition(";")[0] or "missing"
+    return (
+        f"{response.url.path} is no stream of server-sent events, because its content type is {kind}: expected "
+        f'{EVENT_STREAM}; set stream to "lines" or "chunks", or remove it'
+    )
+
+
+async def fetch_stream(
+    session: aiohttp.ClientSession, url: str, limit_s: float, stream: Stream, request: Request = GET
+) -> StreamResponse:
+    """Send one request and read the events of its response.
+
+    Raises:
+        aiohttp.ClientConnectorError: no connection could be established.
+        CaseFailedError: no event came within `limit_s`, the stream broke off, or it is no such stream.
+    """
+    events, at_s, name = list[bytes](), list[float](), f"{request.method} {url}"
+
+    def take(event: bytes) -> None:
+        events.append(event)
+        at_s.append(time.monotonic() - sent_s)
+
+    sent_s = time.monotonic()
+    with case_fails(name, f"{name} sent no event", limit_s):
+        async with open_request(session, url, request, wait_s=limit_s) as response:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if response.status >= 300:
+                return StreamResponse(response.status, await response.content.read(MOST_SHOWN), headers)
+            await read_events(response, stream, take)
+            return StreamResponse(response.status, b"\n".join(events), headers, tuple(events), tuple(at_s))
