@@ -16,8 +16,9 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import estimates_for_changes
-from under_siege.judge.metrics import METRICS, MetricValue
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone

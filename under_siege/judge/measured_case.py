@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from statistics import fmean
 
+from under_siege.judge.censored_samples import CensoredSamples, together
 from under_siege.judge.estimates import Estimate, share_between
-from under_siege.judge.round_statistics import CensoredSamples, Round, together
+from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.steady_rate import BurstTotals, median_of
+from under_siege.judge.stream_statistics import StreamStatistics
 
 Edges = tuple[float, float] | None
 
@@ -66,6 +68,10 @@ class MeasuredCase:
     @cached_property
     def pings(self) -> CensoredSamples:
         return together([run.pings for run in self.rounds])
+
+    def of_streams(self, samples_of: Callable[[StreamStatistics], CensoredSamples]) -> CensoredSamples:
+        """Return samples of the streams of all rounds; there are none if the responses are no streams."""
+        return together([samples_of(run.streams) for run in self.rounds if run.streams])
 
     @property
     def _bursts(self) -> list[BurstTotals]:

@@ -7,7 +7,8 @@ from statistics import fmean
 
 from under_siege.judge.estimates import Estimate, estimates, ratio, weighted_estimates
 from under_siege.judge.measured_case import MeasuredCase
-from under_siege.judge.metrics import ESTIMATED, METRICS, Metric, MetricValue
+from under_siege.judge.metric import Metric, MetricValue
+from under_siege.judge.metrics import ESTIMATED, METRICS
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 

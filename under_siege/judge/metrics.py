@@ -6,98 +6,19 @@ this table. The tables in docs/reading.md are generated from it.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from under_siege import formatting
-from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
-from under_siege.judge.measured_case import Edges, MeasuredCase
+from under_siege.judge.censored_samples import CensoredSamples
+from under_siege.judge.measured_case import MeasuredCase
+from under_siege.judge.metric import Metric
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME, Unit
+from under_siege.judge.stream_statistics import StreamStatistics
+from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME
 
 PING_TOLERANCE_S = 0.020
-
-
-@dataclass(frozen=True, slots=True)
-class MetricValue:
-    """The value of a metric for one case, and its 95 % confidence interval if there is one."""
-
-    value: float | None  # None if only an interval is known, for example because a percentile was not reached
-    low: float | None = None
-    high: float | None = None  # infinite if unbounded
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-
-Formula = Callable[[MeasuredCase, Estimate | None], float | None]
-
-
-def _around(_: MeasuredCase, value: float, estimate: Estimate | None) -> Edges:
-    return estimate.interval(around=value) if estimate and value else None
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric. Times, rates, shares and sizes are stored in s, 1/s, 1 and bytes."""
-
-    key: str  # in results, CSV and JSON
-    unit: Unit
-    of_case: Formula  # the value that tables show, from all rounds of a case and the estimate of its mean
-    meaning: str = ""  # the meaning of its column, for docs/reading.md
-    name: str = ""  # in requirements, goals, claims and sentences; empty if it can't be required
-    column: str = ""  # heading of its column; empty if tables lack it
-    in_terminal: str = ""  # heading of one or two lines; if the first is empty, that of the previous column applies
-    title: str = ""  # the heading without abbreviations; empty if it has none
-    percent: float | None = None  # if it is a percentile of a latency; 100 for the longest one
-    is_wide: bool = False  # whether a terminal shows the column only with --wide
-    has_margin: bool = False  # whether the column shows half the width of the interval
-    more_is_better: bool = False
-    # Returns the values of a round, adjusted to the usual speed of the machine if possible. Most metrics have one value
-    # per round. Without this function, the metric is neither compared nor ranked.
-    of_round: Callable[[SpeedCorrection, Round], list[float | None]] | None = None
-    interval: Callable[[MeasuredCase, float, Estimate | None], Edges] = _around
-    # Returns the value of a round or, if it was not reached, a lower bound. If this function is set, a missing value
-    # stands for a long wait, so a case has no estimate if any of its rounds lacks a value.
-    at_least: Callable[[Round], float | None] | None = None
-    # Returns the variance that known disturbances add to the logarithm of a round's value. If this function is set,
-    # noise is assumed to come from the machine, and its variance is pooled over all cases.
-    disturbance: Callable[[SpeedCorrection, Round], float] | None = None
-    # Returns the variance to add if no case has a second round, which would show the noise between rounds.
-    single_round: Callable[[SpeedCorrection, Round], float] | None = None
-    # Added to all values when cases are compared, because users don't notice smaller differences, and because the noise
-    # of pings is a delay rather than a factor.
-    tolerance: float = 0.0
-    usual_deviation: float = USUAL_DEVIATION  # standard deviation of its logarithm between rounds, as in `pooled`
-    needs_process: bool = False  # whether it is unknown for a server that the bench did not start
-    is_compared: bool = False  # whether `compare` shows how it changed
-    chart_name: str = ""  # first part of the file name of its chart along an axis; empty if there is no such chart
-    chart_title: str = ""  # title of the vertical axis
-    is_logarithmic: bool = False  # whether this axis is logarithmic
-    is_on_page: bool = False  # whether the page shows the chart; `report --picture` draws it, too
-
-    @property
-    def is_latency(self) -> bool:
-        return self.at_least is not None
-
-    @property
-    def longest_key(self) -> str:
-        """Return the key of the longest latency of the same kind, for example `ping_max_s` for `ping_p99_s`."""
-        return f"{self.key.partition('_')[0]}_max_s"
-
-    def measured(self, case: MeasuredCase, estimate: Estimate | None) -> MetricValue | None:
-        """Return the value of a case and its interval, or None if the case has no such metric."""
-        value, at_least = self.of_case(case, estimate), self.at_least
-        if value is not None:
-            return MetricValue(value, *(self.interval(case, value, estimate) or ()))
-        is_unreached = at_least is not None and any(at_least(run) is not None for run in case.rounds)
-        return MetricValue(None) if is_unreached else None
-
-    def text(self, value: float) -> str:
-        """Format a value for a sentence."""
-        return f"{self.unit.text(value)}{self.unit.suffix}"
+EVENT_TOLERANCE_S = 0.010  # users don't notice smaller differences between streams
 
 
 def _response(percent: int, meaning: str, **shown: Any) -> Metric:
@@ -136,16 +57,59 @@ def _ping(percent: int, meaning: str, **shown: Any) -> Metric:
     )
 
 
-def _longest(key: str, name: str, longest_s: Callable[[MeasuredCase], float | None]) -> Metric:
+def _longest(
+    key: str, name: str, longest_s: Callable[[MeasuredCase], float | None], meaning: str = "", **shown: Any
+) -> Metric:
     """Return a metric whose interval has no upper end, because later requests may take longer."""
     return Metric(
         key,
         TIME,
         lambda case, _: longest_s(case),
-        name=name,
+        meaning,
+        name,
         percent=100,
         interval=lambda _, value, __: (value, math.inf),
+        **shown,
     )
+
+
+def _events(
+    kind: str,
+    percent: int,
+    meaning: str,
+    samples_of: Callable[[StreamStatistics], CensoredSamples],
+    **shown: Any,
+) -> Metric:
+    """Return a percentile of the first events of streams, or of the gaps between their events."""
+
+    def at_least(run: Round) -> float | None:
+        if run.streams is None:
+            return None
+        return samples_of(run.streams).percentile(percent) or samples_of(run.streams).longest_s()
+
+    def of_round(_: SpeedCorrection, run: Round) -> list[float | None]:
+        return [samples_of(run.streams).percentile(percent) if run.streams else None]
+
+    return Metric(
+        f"{kind}_p{percent}_s",
+        TIME,
+        lambda case, _: case.of_streams(samples_of).percentile(percent),
+        meaning,
+        f"{kind.replace('_', ' ')} p{percent}",
+        percent=percent,
+        of_round=of_round,
+        at_least=at_least,
+        tolerance=EVENT_TOLERANCE_S,
+        **shown,
+    )
+
+
+def _first_events(streams: StreamStatistics) -> CensoredSamples:
+    return streams.first_events
+
+
+def _gaps(streams: StreamStatistics) -> CensoredSamples:
+    return streams.gaps
 
 
 _LOWER_BOUND = (
@@ -160,10 +124,12 @@ _ROWS = (
         MeasuredCase.usual_rate,
         "Transactions per second (siege's transaction rate): correct responses per second ± half the width of the "
         "95 % confidence interval. If the CPU speed changed, this is the rate at the mean speed of this run, also "
-        "corrected for CPU time lost to noisy neighbours and other programs.",
+        "corrected for CPU time lost to noisy neighbours and other programs. Of streams, the column is events/s: the "
+        "events of all streams per second.",
         "rate",
         "trans/s",
         title="transactions per second",
+        of_streams="events/s",
         has_margin=True,
         more_is_better=True,
         of_round=lambda correction, run: [correction.rate(run)],
@@ -214,6 +180,82 @@ _ROWS = (
         is_on_page=True,
     ),
     _longest("response_max_s", "max", MeasuredCase.longest_response_s),
+    _events(
+        "first_event",
+        50,
+        "Half of all streams sent their first event within this time after the request, which includes the connection. "
+        "Language-model services call it the time to first token (TTFT).",
+        _first_events,
+        column="first event p50",
+        in_terminal="first\nevent p50",
+    ),
+    _events(
+        "first_event",
+        99,
+        "99 of 100 streams sent their first event within this time.",
+        _first_events,
+        column="first event p99",
+        in_terminal="\np99",
+        is_compared=True,
+        chart_name="first-event",
+        chart_title="first event, 99th percentile",
+        is_logarithmic=True,
+        is_on_page=True,
+    ),
+    _longest("first_event_max_s", "first event max", lambda case: case.of_streams(_first_events).longest_s()),
+    _events(
+        "gap",
+        50,
+        "Half of all events came no later than this after the previous event of the same stream. "
+        "Language-model services call it the inter-token latency (ITL).",
+        _gaps,
+        column="gap p50",
+        in_terminal="gap\np50",
+        is_wide=True,
+    ),
+    _events(
+        "gap",
+        99,
+        "99 of 100 events came no later than this after the previous event of the same stream. If it is much longer "
+        "than the median, users see the stream stutter.",
+        _gaps,
+        column="gap p99",
+        in_terminal="gap\np99",
+        is_compared=True,
+        chart_name="gap",
+        chart_title="gap between events, 99th percentile",
+        is_logarithmic=True,
+        is_on_page=True,
+    ),
+    _longest(
+        "gap_max_s",
+        "gap max",
+        lambda case: case.of_streams(_gaps).longest_s(),
+        "The longest gap.",
+        column="gap max",
+        in_terminal="\nmax",
+        is_wide=True,
+    ),
+    Metric(
+        "streams_at_once",
+        COUNT,
+        lambda case, _: case.mean(lambda run: run.streams.at_once if run.streams else None),
+        "The mean number of streams in progress, from their first event to their end. If it is much lower than the "
+        "number of users, streams wait for each other.",
+        "streams at once",
+        "streams at once",
+        "streams\nat once",
+    ),
+    Metric(
+        "streams_per_s",
+        RATE,
+        lambda case, _: case.mean(lambda run: run.streams.per_s if run.streams else None),
+        "Complete streams per second.",
+        "streams",
+        "streams/s",
+        is_wide=True,
+        more_is_better=True,
+    ),
     _ping(
         50,
         f"Half of all pings took no longer than this. {_PINGS}",
@@ -298,6 +340,7 @@ _ROWS = (
         "CPU per trans",
         "CPU per\ntrans",
         title="CPU per transaction",
+        of_streams="CPU per event",
         is_wide=True,
         of_round=lambda correction, run: [correction.cpu_s(run)],
         disturbance=SpeedCorrection.cpu_variance,

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 
 from under_siege.judge.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio
+from under_siege.judge.metric import Metric, MetricValue
 from under_siege.judge.metric_estimates import Estimates, estimates_of, pooled_estimates, shares_of_ceiling, values_of
-from under_siege.judge.metrics import ESTIMATED, Metric, MetricValue
+from under_siege.judge.metrics import ESTIMATED
 from under_siege.judge.round_statistics import Round, cases_of
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.summary import Summary, summary_of

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from under_siege.judge.estimates import Estimate, estimates, share_between
-from under_siege.judge.metrics import MetricValue
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.record.record import UNANSWERED, SentRequest
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from common.errors import BadInputError
 from under_siege.judge.estimates import more_needed
 from under_siege.judge.goal import NAMES, Goal, goal, required
-from under_siege.judge.metrics import MetricValue
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED

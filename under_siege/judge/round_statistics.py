@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from under_siege.judge.censored_samples import CensoredSamples
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.steady_rate import (
     FEWEST_ANSWERS,
@@ -27,6 +27,7 @@ from under_siege.judge.steady_rate import (
     spans_of,
     steady_rate,
 )
+from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.record.case import Case, Value
 from under_siege.record.record import UNANSWERED, Record
 
@@ -35,38 +36,6 @@ from under_siege.record.record import UNANSWERED, Record
 # was used up, would distort the rate.
 UNSETTLED, MANY_ANSWERS = 0.1, 50
 MOSTLY_THROTTLED = 0.5  # share of periods; if a server uses up its quota less often, the machine may be the limit
-
-
-@dataclass(frozen=True)
-class CensoredSamples:
-    """Waiting times in seconds; `answered` is false for a wait without a correct response (right-censored)."""
-
-    waited_s: Floats
-    answered: Flags
-
-    def percentile(self, percent: float) -> float | None:
-        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response."""
-        times, share = self._distribution
-        reached = int(share.searchsorted(percent / 100 - 1e-9))
-        return float(times[reached]) if reached < len(times) else None
-
-    def longest_s(self) -> float | None:
-        """Return the longest wait, whether or not it ended with a response, or None if there are no waits."""
-        return float(self.waited_s.max()) if len(self.waited_s) else None
-
-    @cached_property
-    def _distribution(self) -> tuple[Floats, Floats]:
-        """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
-        order = np.lexsort((~self.answered, self.waited_s))
-        at_risk = np.arange(len(order), 0, -1)
-        share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
-        return self.waited_s[order], np.asarray(share, dtype=np.float64)
-
-
-def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
-    """Combine several sets of samples into one."""
-    waited_s = np.concatenate([waits.waited_s for waits in several])
-    return CensoredSamples(waited_s, np.concatenate([waits.answered for waits in several]))
 
 
 class Round:
@@ -83,6 +52,7 @@ class Round:
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
+        self.streams = StreamStatistics(record.streams, self.load_s) if record.streams else None
         self.totals = BurstTotals(record)  # used instead of single responses if the tool reports only totals
         self.answered: Flags = np.asarray(columns.status, dtype=int) != UNANSWERED
         self.attempts = int(self.answered.sum()) + record.socket_failures + self.totals.attempts
@@ -114,9 +84,14 @@ class Round:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including responses to the bench's own requests."""
+        """Return the rate over the steady part, including responses to the bench's own requests.
+
+        The rate of streams is that of their events.
+        """
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
+        if self.streams:
+            return self.streams.rate
         if self.totals:
             return self.totals.rate(self.checks)
         if self.record.is_open:
@@ -130,6 +105,9 @@ class Round:
         if self.totals:
             ends = self.totals.began_s + self.totals.took_s
             return float(self.rate.per_s * self.totals.took_s.sum() / (clock(ends) - clock(self.totals.began_s)).sum())
+        if self.streams:
+            edges_s = clock(np.array([self.rate.from_s, self.load_s]))
+            return float(self.rate.per_s * (self.load_s - self.rate.from_s) / (edges_s[1] - edges_s[0]))
         spans, checks, end = on_clock(self.cycles, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
         rate = steady_rate(spans, self.record.users, float(end[0]), checks, has_pauses=self.record.is_paced)
         answers = answered_s(spans, checks)

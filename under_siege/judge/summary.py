@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from under_siege.judge.measured_case import MeasuredCase
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import Values
-from under_siege.judge.metrics import MetricValue
 from under_siege.judge.request_summary import RequestSummary, requests_of
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
@@ -38,6 +38,14 @@ class Latency(msgspec.Struct, frozen=True):
     p99_high: float | None = None
 
 
+class EventTimes(msgspec.Struct, frozen=True):
+    """First events of streams, or gaps between events, in seconds; None if a percentile was not reached."""
+
+    p50: float | None
+    p99: float | None
+    max: float
+
+
 class Speed(msgspec.Struct, frozen=True):
     """The speed of the machine while a case was measured, as a multiple of its usual speed."""
 
@@ -61,7 +69,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     gil_enabled_by: str = ""  # extension module whose import enabled the GIL
     verdict: str = OK
     reasons: list[Reason] = []
-    rate_per_s: Interval | None = None  # the mean is as measured; the interval is speed-adjusted
+    rate_per_s: Interval | None = None  # the mean is as measured; the interval is speed-adjusted; of streams: events
     rate_at_usual_speed_per_s: float | None = None  # the speed-adjusted mean; None if the rate was not adjusted
     ceiling_per_s: float | None = None
     of_ceiling: Interval | None = None
@@ -69,6 +77,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     transactions: int = 0
     response_s: Latency | None = None
     ping_s: Latency | None = None
+    events_per_s: Interval | None = None  # of streams; the same as `rate_per_s`
+    first_event_s: EventTimes | None = None
+    gap_s: EventTimes | None = None
     cpu_s_per_transaction: float | None = None
     ready_s: float | None = None  # time to the first correct response to a ping
     memory_bytes: int | None = None
@@ -91,6 +102,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def usual_rate_per_s(self) -> float:
         """Return the rate, speed-adjusted if possible, or 0 if there is no rate."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
+
+    @property
+    def has_streams(self) -> bool:
+        return self.first_event_s is not None
 
     def as_measured(self, key: str) -> float | None:
         """Return a metric as measured, without speed adjustment."""
@@ -138,9 +153,13 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values, cor
     rate, measured = values.get("rate_per_s"), _value(values, "rate_as_measured_per_s")
     share, memory_bytes = values.get("of_ceiling"), _value(values, "memory_bytes")
     is_corrected = correction.coefficient(rounds[0]) != 0
+    per_s = None if rate is None or measured is None else Interval(measured, rate.low, rate.high)
     return msgspec.structs.replace(
         summary,
-        rate_per_s=None if rate is None or measured is None else Interval(measured, rate.low, rate.high),
+        rate_per_s=per_s,
+        events_per_s=per_s if rounds[0].streams else None,
+        first_event_s=_event_times("first_event", values),
+        gap_s=_event_times("gap", values),
         rate_at_usual_speed_per_s=rate.value if rate and is_corrected else None,
         of_ceiling=None if share is None or share.value is None else Interval(share.value, share.low, share.high),
         availability_pct=_value(values, "availability_pct"),
@@ -177,6 +196,13 @@ def _latency(kind: str, values: Values) -> Latency | None:
         edge for one in (p50, p95, p99) for edge in (one.interval if one.value is not None else None) or (None, None)
     ]
     return Latency(p50.value, p95.value, p99.value, longest_s, *edges)
+
+
+def _event_times(kind: str, values: Values) -> EventTimes | None:
+    longest_s = _value(values, f"{kind}_max_s")
+    if longest_s is None:
+        return None
+    return EventTimes(_value(values, f"{kind}_p50_s"), _value(values, f"{kind}_p99_s"), longest_s)
 
 
 def _speed(rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Speed | None:

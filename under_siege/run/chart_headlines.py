@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from under_siege import formatting
 from under_siege.formatting import listed, span
 from under_siege.judge.case_names import plain_name, with_capital
-from under_siege.judge.metrics import MetricValue
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK

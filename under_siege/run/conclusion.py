@@ -21,7 +21,7 @@ from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, stude
 from under_siege.judge.ranking import Comparison, is_worse, level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import OK, UNCLEAR
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
@@ -32,6 +32,7 @@ MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
+VISIBLE_S, STUTTER = 0.2, 3.0  # users notice a gap of this length that is this many times the median gap
 POWER = 0.8  # probability of detecting a difference
 
 
@@ -102,10 +103,20 @@ class _Candidate:
     @property
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
+        unit = "events/s" if self.summary.has_streams else "trans/s"
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
         margin = "" if half is None else f" ± {formatting.margin(half)}"
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.rate(self.summary.usual_rate_per_s)}{margin} trans/s{share}"
+        return f"{formatting.rate(self.summary.usual_rate_per_s)}{margin} {unit}{share}"
+
+    @property
+    def gaps(self) -> str:
+        return _p50_and_p99(self.summary.gap_s) if self.summary.gap_s else ""
+
+    @property
+    def gap_p99_s(self) -> float:
+        gap = self.summary.gap_s
+        return gap.p99 if gap and gap.p99 is not None else math.inf
 
 
 class _SameLoad:
@@ -136,7 +147,7 @@ class _SameLoad:
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
-            remarks = [*_of_waiting_requests(only[0].summary), *self._left_out()]
+            remarks = [*_of_waiting_requests(only[0].summary), *_of_stutter(only[0].summary), *self._left_out()]
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
         chosen, headline = self._chosen(), self._headline()
         if chosen is None:
@@ -148,7 +159,8 @@ class _SameLoad:
         chosen = self._chosen()
         if chosen is None:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
-        facts = [chosen.throughput, *([f"health checks {chosen.ping} (p99)"] if chosen.summary.ping_s else [])]
+        facts = [chosen.throughput, *([f"gaps {chosen.gaps}"] if chosen.summary.gap_s else [])]
+        facts += [f"health checks {chosen.ping} (p99)"] if chosen.summary.ping_s else []
         return Answer(chosen.summary.case, f"{load}: use {chosen.plain}: {', '.join(facts)}.")
 
     def _headline(self) -> str:
@@ -165,11 +177,16 @@ class _SameLoad:
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
-        """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory."""
+        """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory.
+
+        Among the fastest servers of streams, prefer the shortest gaps.
+        """
         if not self._first or self._shared_limit or self._perhaps_faster():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
+        if fast[0].summary.has_streams:
+            return min(fast, key=lambda candidate: candidate.gap_p99_s)
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
         return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
 
@@ -180,6 +197,10 @@ class _SameLoad:
 
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
+        if first := candidate.summary.first_event_s:
+            facts.append(("first event", _p50_and_p99(first)))
+        if candidate.summary.gap_s:
+            facts.append(("gaps", candidate.gaps))
         if candidate.summary.ping_s:
             facts.append(("health check", f"{candidate.ping} p99 under full load{self._longer_than_task(candidate)}"))
         if candidate.memory_bytes:
@@ -208,6 +229,7 @@ class _SameLoad:
         yield from self._for_little_memory(chosen)
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
+        yield from _of_stutter(chosen.summary)
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
@@ -304,6 +326,21 @@ def _of_waiting_requests(summary: Summary) -> Iterator[str]:
     for request, longer in list(waiting(summary.requests))[:MOST_WAITING]:
         alone, mixed = (formatting.seconds(value or 0.0) for value in (request.alone_s, request.response_s.p99))
         yield f"{request.path} waits for {longer.path}: {alone} alone, {mixed} (p99) in this mix."
+
+
+def _of_stutter(summary: Summary) -> Iterator[str]:
+    """Yield a sentence about the stutter of streams that users notice."""
+    gap = summary.gap_s
+    if gap and gap.p50 and gap.p99 and gap.p99 > max(VISIBLE_S, STUTTER * gap.p50):
+        yield (
+            f"Streams stutter: one gap in 100 takes {formatting.seconds(gap.p99)} or longer, "
+            f"but the median gap {formatting.seconds(gap.p50)}."
+        )
+
+
+def _p50_and_p99(times: EventTimes) -> str:
+    known = [f"{formatting.seconds(value)} {name}" for name, value in (("p50", times.p50), ("p99", times.p99)) if value]
+    return ", ".join(known) or f"longer than {formatting.seconds(times.max)}"
 
 
 def noun_of(comparison: Comparison) -> str:

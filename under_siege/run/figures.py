@@ -10,7 +10,8 @@ from under_siege import formatting
 from under_siege.formatting import capitalized
 from under_siege.judge.case_names import across, cases_of, full_name, in_words, label
 from under_siege.judge.estimates import Estimate
-from under_siege.judge.metrics import METRICS, Metric
+from under_siege.judge.metric import Metric
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, spent_beside, task_cpu_s
 from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from under_siege import formatting
 from under_siege.judge.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
-from under_siege.judge.metrics import Metric
+from under_siege.judge.metric import Metric
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import number

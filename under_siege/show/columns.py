@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from under_siege import formatting
 from under_siege.judge.case_names import varying
-from under_siege.judge.metrics import METRICS, Metric
+from under_siege.judge.metric import Metric
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.show.view import Cell, Column, Tone
 
@@ -25,12 +26,22 @@ class MetricColumn:
 
 
 def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
-    """Return the columns in which at least one case has a figure; `workers` is not wide if the cases differ in it."""
+    """Return the columns in which at least one case has a figure.
+
+    The column `workers` is not wide if the cases differ in it; response times are, if the responses are streams.
+    """
     differing = varying([summary.case for summary in shown])
-    return [
-        MetricColumn(
-            metric, Column(metric.column, metric.in_terminal, is_wide=metric.is_wide and metric.column not in differing)
+    has_streams = any(summary.has_streams for summary in shown)
+
+    def column(metric: Metric) -> Column:
+        is_wide = metric.is_wide or (has_streams and metric.key.startswith("response_"))  # of whole streams
+        name = metric.of_streams if has_streams and metric.of_streams else metric.column
+        return Column(
+            name, "" if name != metric.column else metric.in_terminal, is_wide=is_wide and name not in differing
         )
+
+    return [
+        MetricColumn(metric, column(metric))
         for metric in METRICS.values()
         if metric.column and any(text_of(metric, summary) for summary in shown)
     ]

@@ -10,7 +10,8 @@ from command import invoke
 from conftest import ROOT
 
 from under_siege.judge.goal import NAMES, goal
-from under_siege.judge.metrics import METRICS, Metric
+from under_siege.judge.metric import Metric
+from under_siege.judge.metrics import METRICS
 
 PAGE = ROOT / "docs" / "reading.md"
 SAVED = str(ROOT / "results" / "sample.json.gz")

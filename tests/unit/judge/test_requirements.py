@@ -14,7 +14,7 @@ from common.errors import BadInputError
 from under_siege.compare.diff import compare_results
 from under_siege.judge.estimates import estimates, more_needed, share_between
 from under_siege.judge.goal import goal
-from under_siege.judge.metrics import MetricValue
+from under_siege.judge.metric import MetricValue
 from under_siege.judge.ranking import summarize
 from under_siege.judge.requirement_check import judged, outcome_of
 from under_siege.judge.stopping_rule import wanted
