@@ -45,6 +45,11 @@ class StreamStatistics:
         ]
         return np.sort(np.concatenate([*at_s, np.empty(0)]))
 
+    @property
+    def most_events(self) -> int:
+        """Return the number of events in the longest stream."""
+        return 1 + max(map(len, self._gaps_s), default=0)
+
     @cached_property
     def rate(self) -> SteadyRate:
         """Return the events per second after the start of the load."""

@@ -213,13 +213,15 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
     Each user counts from the start of the siege to its last response, because it always waits for a response until
-    then. Users who pause, and requests that arrive at a given rate, have no such law: only more requests at once than
+    then; a user of streams counts from its first request. Users who pause, and requests that arrive at a given rate, have no such law: only more requests at once than
     there are users contradict it.
     """
     if measured.record.is_paced:
         return _more_requests_than_users(measured)
     spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
+    if measured.streams:  # their users don't start together
+        there_s -= float((spans.ended_s - spans.duration_s)[spans.first].sum())
     if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
         return None
     users = int(spans.last.sum())
@@ -300,6 +302,7 @@ def backlog(measured: Round, _: Evidence) -> str | None:
             f"s{longer}; {does_not_count}"
         )
     each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
+    each_s *= measured.streams.most_events if measured.streams else 1
     start_s = record.samples.cpu_s[0] / (1 + (record.workers or 1)) if record.samples.cpu_s else 0.0
     allowed_s = abandoned * each_s + min(drain.restarts, abandoned) * start_s
     if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * allowed_s + LEAST_DRAIN_S:

@@ -15,6 +15,7 @@ SHORTEST_SIEGE_S = 3.0
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
 LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
+LONGEST_STREAM_S = 10.0  # longer streams don't make a siege longer
 FEWEST_PINGS = 5  # minimum number of pings in a siege, even if they are rare
 CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
 MOST_BURSTS = 8
@@ -67,7 +68,12 @@ def pinged_s(ping: Ping | None) -> float:
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
-    """Return how many seconds a siege must last, including checks, if the server performs one task at a time."""
+    """Return how many seconds a siege must last, including checks, if the server performs one task at a time.
+
+    Of streams, the events count, so most users' streams need not end.
+    """
+    if expected.stream:
+        return TIMES_SETTLED * min(max(expected.task_s, expected.cpu_s), LONGEST_STREAM_S) + expected.cycle_s
     return TIMES_SETTLED * ((users + 1) * max(expected.task_s, expected.cpu_s) + expected.cycle_s)
 
 

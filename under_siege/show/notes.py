@@ -18,6 +18,7 @@ from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
+from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
 
 
@@ -61,7 +62,10 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_requests(comparison)
     yield from _of_connections(comparison)
     yield from _of_cookies(comparison)
-    yield from _of_encodings(comparison)
+    if any(case.has_streams for case in comparison.cases):
+        yield from notes_on_streams(comparison)
+    else:
+        yield from _of_encodings(comparison)
     yield from _of_processes(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
@@ -383,7 +387,8 @@ def _adjustment(comparison: Comparison) -> str:
         if case.rate_at_usual_speed_per_s and case.rate_per_s
     ]
     largest = formatting.share(max(shifts, default=0.0))
-    return f"trans/s is adjusted for CPU speed and lost CPU time, by up to {largest}" if largest != "0 %" else ""
+    name = "events/s" if any(case.has_streams for case in comparison.cases) else "trans/s"
+    return f"{name} is adjusted for CPU speed and lost CPU time, by up to {largest}" if largest != "0 %" else ""
 
 
 def load_tool_share(result: Result) -> str:

@@ -1,0 +1,56 @@
+"""Write notes on streams: events that a server or proxy holds back, compression, and a client that reads too late."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from under_siege import formatting
+from under_siege.judge.case_names import cases_of, full_name
+from under_siege.judge.ranking import Comparison
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.stream_statistics import is_buffered
+
+LATE_S, LATE_SHARE = 0.005, 0.1  # a note is shown if the client read this late, and at least this share of the gap p99
+
+
+def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield each note as the names of the cases that it applies to, and its text."""
+    for text_of in (_buffered, _compressed, _late):
+        alike: dict[str, list[str]] = {}
+        for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+            if case.has_streams and (text := text_of(rounds, case.gap_s.p99 if case.gap_s else None)):
+                alike.setdefault(text, []).append(full_name(case.case, cases_of(comparison.cases)))
+        yield from ((", ".join(names), text) for text, names in alike.items())
+
+
+def _buffered(rounds: Sequence[Round], _: float | None) -> str:
+    buffered = [run.record.idle_events_s for run in rounds if is_buffered(run.record.idle_events_s)]
+    if 2 * len(buffered) <= len(rounds):
+        return ""
+    took_s = formatting.seconds(median(events_s[-1] for events_s in buffered))
+    return (
+        f"buffered: events of the idle server arrive at once or in groups, in a stream of {took_s}; something holds them "
+        "back, such as a proxy (nginx: proxy_buffering off, or the header X-Accel-Buffering: no), a compressing "
+        "middleware, or a server that sends only full buffers, so users wait as if there were no stream"
+    )
+
+
+def _compressed(rounds: Sequence[Round], _: float | None) -> str:
+    record = rounds[0].record
+    encoding = record.content_encoding or record.browser_encoding
+    if not encoding or encoding == "identity":
+        return ""
+    who = "streams are" if record.content_encoding else "browsers get streams that are"
+    return (
+        f"{who} compressed with {encoding}, which holds events back unless the server flushes the compressor after each "
+        "event; exclude text/event-stream from compression"
+    )
+
+
+def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:
+    late_s = max(run.streams.late_s for run in rounds if run.streams)
+    if gap_p99_s is None or late_s <= max(LATE_S, LATE_SHARE * gap_p99_s):
+        return ""
+    return (
+        f"the client was the limit: it read 1 % of events at least {formatting.seconds(late_s)} late, which adds to the "
+        "gaps; use fewer users, or more CPUs"
+    )
