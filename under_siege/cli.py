@@ -158,7 +158,8 @@ def run(
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
-    from under_siege.measure.plan import make_plan, with_required
+    from under_siege.judge.requirement_check import with_required
+    from under_siege.measure.plan import make_plan
     from under_siege.measure.session import run_plan
     from under_siege.suite.selection import suite_of
 

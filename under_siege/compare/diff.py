@@ -18,7 +18,7 @@ from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import estimates_for_changes
-from under_siege.judge.metrics import METRICS
+from under_siege.judge.metrics import METRICS, OF_STREAMS
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone
@@ -235,7 +235,13 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
 LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds any significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # judgements of cases that are in only one of the results
-FIGURES = tuple(metric.key for metric in METRICS.values() if metric.is_compared)
+COMPARED = tuple(metric.key for metric in METRICS.values() if metric.is_compared)
+FIGURES = tuple(key for key in COMPARED if key not in OF_STREAMS)  # of all results
+
+
+def figures_of(summaries: Iterable[Summary]) -> tuple[str, ...]:
+    """Return the keys of the metrics to compare."""
+    return COMPARED if any(summary.has_streams for summary in summaries) else FIGURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +307,7 @@ class CasePair:
     case: Case
     base: Summary | None
     new: Summary | None
-    changes: tuple[MetricChange, ...]  # one for each of `FIGURES`
+    changes: tuple[MetricChange, ...]  # one for each figure of the comparison
     speed_ratio: float | None = None  # speed of the machine during `new` divided by that during `base`
 
     @property
@@ -333,6 +339,10 @@ class ResultComparison:
     in_one_run: Comparison | None = None  # all cases of the run, if a single run measured both sides
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        return tuple(change.figure for change in self.cases[0].changes) if self.cases else FIGURES
+
+    @property
     def exit_code(self) -> int:
         """Return 1 if a case is worse, failed or gone, or misses a requirement; 3 if anything is undecided; else 0."""
         judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
@@ -351,7 +361,8 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
     changes = Changes([*rounds[0], *rounds[1]], correction, in_one_run=False, has_common_speed=is_common)
     ignored = _ignored_axes(before, after)
     old, now = _by_case(before, ignored), _by_case(after, ignored)
-    pairs = [_pair(case, old.get(case), now.get(case), changes) for case in dict.fromkeys([*now, *old])]
+    figures = figures_of([*before.cases, *after.cases])
+    pairs = [_pair(case, old.get(case), now.get(case), changes, figures) for case in dict.fromkeys([*now, *old])]
     required = [*judged_alone(after), *_judge_relative(after, old, ignored, changes)]
     return ResultComparison(base, new, adjusted_for_tests(pairs), is_common, required)
 
@@ -369,7 +380,8 @@ def compare_revisions(result: Result) -> ResultComparison:
         }
         for is_base in (True, False)
     )
-    pairs = [_pair(case, base.get(case), new.get(case), changes) for case in dict.fromkeys([*new, *base])]
+    figures = figures_of(whole.cases)
+    pairs = [_pair(case, base.get(case), new.get(case), changes, figures) for case in dict.fromkeys([*new, *base])]
     alone = [check for check in judged_alone(whole) if not _is_base(check.case.case, result)]
     required = [*alone, *_judge_relative(whole, base, [REVISION], changes)]
     return ResultComparison(
@@ -410,9 +422,9 @@ def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, _Side
     return {summary.case.without(ignored): (summary, rounds) for summary, rounds in pairs}
 
 
-def _pair(case: Case, base: _Side | None, new: _Side | None, found: Changes) -> CasePair:
+def _pair(case: Case, base: _Side | None, new: _Side | None, found: Changes, figures: Sequence[str]) -> CasePair:
     before, after = base and base[0], new and new[0]
-    changes = [MetricChange(figure, before, after) for figure in FIGURES]
+    changes = [MetricChange(figure, before, after) for figure in figures]
     if base is None or new is None:
         return CasePair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK

@@ -129,11 +129,20 @@ def table_of(comparison: ResultComparison) -> Table:
         tone = _TONES.get(case.judgement, Tone.PLAIN)
         name_cells = [Cell(label, tone) for label in labels + [_verdicts(case)] * flagged]
         rows.append(Row([*name_cells, *map(_cell, case.changes)]))
-    visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(len(FIGURES))]
+    named, count = comparison.figures, len(comparison.figures)
+    visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(count)]
     if any(visible):
         rows.append(Row([Cell(text) for text in (VISIBLE, *[""] * (len(names) - 1), *visible)], Tone.QUIET))
-    texts, figures = [Column(name, is_text=True) for name in names], [Column(METRICS[name].column) for name in FIGURES]
+    texts, figures = (
+        [Column(name, is_text=True) for name in names],
+        [Column(_heading(name, comparison)) for name in named],
+    )
     return Table("changes", "What changed", [*texts, *figures], rows)
+
+
+def _heading(figure: str, comparison: ResultComparison) -> str:
+    metric, has_streams = METRICS[figure], comparison.figures != FIGURES
+    return metric.of_streams if has_streams and metric.of_streams else metric.column
 
 
 def percent(fraction: float) -> str:
@@ -181,7 +190,9 @@ def conclusion(comparison: ResultComparison) -> str:
     equal = sum(case.judgement == SAME for case in comparison.cases)
     if equal == len(cases):
         size = _visible([change for case in comparison.cases for change in case.changes[:1]])
-        would = f" A change of {size} in {METRICS[FIGURES[0]].column} would be detected." if size else ""
+        would = (
+            f" A change of {size} in {_heading(comparison.figures[0], comparison)} would be detected." if size else ""
+        )
         return f"No significant changes.{would}"
 
     def named(*judgements: str) -> Iterator[str]:

@@ -212,9 +212,9 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
 def littles_law(measured: Round, _: Evidence) -> str | None:
     """Report response times that contradict the rate and the number of users (Little, Operations Research 9, 1961).
 
-    Each user counts from the start of the siege to its last response, because it always waits for a response until
-    then; a user of streams counts from its first request. Users who pause, and requests that arrive at a given rate, have no such law: only more requests at once than
-    there are users contradict it.
+    Each user counts from the start of the siege (of streams: from its first request) to its last response, because it
+    always waits for a response until then. Users who pause, and requests that arrive at a given rate, have no such law:
+    only more requests at once than there are users contradict it.
     """
     if measured.record.is_paced:
         return _more_requests_than_users(measured)

@@ -24,10 +24,9 @@ from under_siege.host.interpreter import (
 )
 from under_siege.host.limits import LIMITS, Limits, limit_values
 from under_siege.host.programs import remedy, unmet
-from under_siege.judge.goal import NAMES, goal, required
+from under_siege.judge.requirement_check import check_requirements
 from under_siege.judge.stopping_rule import MOST_ROUNDS
 from under_siege.judge.worker_search import candidates
-from under_siege.load import DRIVERS
 from under_siege.load.request import Load, WarmUp, filled, filled_all, parse_pause, parse_rate_per_s
 from under_siege.paths import PROGRAM
 from under_siege.record.case import (
@@ -46,10 +45,9 @@ from under_siege.record.case import (
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations
-from under_siege.suite.requests import pace_values, prefixed
+from under_siege.suite.requests import pace_values
 from under_siege.suite.strategies import all_strategies
 from under_siege.suite.suite import Suite, Target
-from under_siege.suite.suite_file import ALL
 
 _NO_JOBS = "accepts no jobs"
 ARRIVALS_OF_A_CYCLE = 20  # a siege lasts for several times as many arrivals, so that its percentiles are stable
@@ -387,42 +385,3 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         load_average=psutil.getloadavg()[0],
     )
-
-
-def check_requirements(suite: Suite) -> None:
-    """Raise BadInputError, with the name of the key, if a requirement in the suite file is invalid."""
-    for requirement in suite.required:
-        with prefixed(": ".join(filter(None, [suite.source, f"require.{requirement.server or ALL}"]))):
-            goal(requirement.text)
-
-
-def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
-    """Return the suite with more requirements; raise BadInputError if any is invalid or can't be measured."""
-    check_requirements(suite)
-    further = required(texts)
-    for requirement in further:
-        if goal(requirement.text).of_base and not has_base:
-            raise BadInputError(
-                f"{requirement.text!r}: needs a base; use it with --against, with {PROGRAM} compare, or in a suite"
-            )
-    requirements = tuple(dict.fromkeys((*suite.required, *further)))
-    unmeasured = dict(_unmeasured(suite))
-    for requirement in requirements:
-        if reason := unmeasured.get(goal(requirement.text).figure):
-            known = ", ".join(name for name, metric in NAMES.items() if metric.key not in unmeasured)
-            raise BadInputError(f"{requirement.text!r}: {reason}; metrics that can be measured: {known}")
-    return replace(suite, required=requirements)
-
-
-def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
-    """Yield the key of each metric that no case of the suite will have, with the reason."""
-    driver = DRIVERS.get(suite.load.tool)
-    for metric in NAMES.values():
-        if metric.key.startswith("ping_") and suite.ping is None:
-            yield metric.key, "no pings are sent; name a path under [ping], or with --ping"
-        elif metric.key.startswith("response_") and driver and not driver.reports_percentiles:
-            yield metric.key, f"{suite.load.tool} reports no percentiles"
-        elif metric.key == "of_ceiling" and suite.ceiling is None:
-            yield metric.key, "there is no ceiling"
-        elif metric.needs_process and not any(each.command for each in suite.targets):
-            yield metric.key, "this metric can't be measured for servers that are already running"

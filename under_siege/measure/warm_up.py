@@ -184,12 +184,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     for _ in range(count):
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
-    record.sets_cookies = "set-cookie" in answer.headers
-    record.content_encoding = answer.headers.get("content-encoding", "")
-    if isinstance(answer, StreamResponse):
-        record.idle_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
-    if "transfer-encoding" in answer.headers or record.content_encoding:
-        record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
+    _note_what_it_sends(answer, record)
     is_short = expected.stream is not None or record.idle_answer_s <= SLOWEST_ASKED_AGAIN_S
     if record.round == 1 and not record.has_task and is_short:
         record.browser_encoding = await server.while_alive(_encoding_for_browsers(session, server.load_url, expected))
@@ -215,6 +210,16 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
+
+
+def _note_what_it_sends(answer: HttpResponse, record: Record) -> None:
+    """Record properties of the idle server's response."""
+    record.sets_cookies = "set-cookie" in answer.headers
+    record.content_encoding = answer.headers.get("content-encoding", "")
+    if isinstance(answer, StreamResponse):
+        record.idle_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+    if "transfer-encoding" in answer.headers or record.content_encoding:
+        record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
 
 
 async def _encoding_for_browsers(session: aiohttp.ClientSession, url: str, expected: Expectation) -> str | None:

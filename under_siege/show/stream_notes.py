@@ -28,9 +28,9 @@ def _buffered(rounds: Sequence[Round], _: float | None) -> str:
         return ""
     took_s = formatting.seconds(median(events_s[-1] for events_s in buffered))
     return (
-        f"buffered: events of the idle server arrive at once or in groups, in a stream of {took_s}; something holds them "
-        "back, such as a proxy (nginx: proxy_buffering off, or the header X-Accel-Buffering: no), a compressing "
-        "middleware, or a server that sends only full buffers, so users wait as if there were no stream"
+        f"buffered: the events of a stream of {took_s} arrive at once or in groups, although no other stream is in "
+        "progress. A proxy (nginx: proxy_buffering off, or the header X-Accel-Buffering: no), a compressing middleware "
+        "or the server itself holds them back, so users wait as if there were no stream"
     )
 
 
@@ -41,8 +41,8 @@ def _compressed(rounds: Sequence[Round], _: float | None) -> str:
         return ""
     who = "streams are" if record.content_encoding else "browsers get streams that are"
     return (
-        f"{who} compressed with {encoding}, which holds events back unless the server flushes the compressor after each "
-        "event; exclude text/event-stream from compression"
+        f"{who} compressed with {encoding}, which holds events back unless the compressor is flushed after each; "
+        "exclude text/event-stream from compression"
     )
 
 
@@ -51,6 +51,6 @@ def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:
     if gap_p99_s is None or late_s <= max(LATE_S, LATE_SHARE * gap_p99_s):
         return ""
     return (
-        f"the client was the limit: it read 1 % of events at least {formatting.seconds(late_s)} late, which adds to the "
-        "gaps; use fewer users, or more CPUs"
+        f"the client was the limit: it read 1 % of events at least {formatting.seconds(late_s)} late, so gaps are "
+        "shorter than shown; use fewer users, or leave it a CPU"
     )

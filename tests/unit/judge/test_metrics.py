@@ -11,7 +11,7 @@ from conftest import ROOT
 
 from under_siege.judge.goal import NAMES, goal
 from under_siege.judge.metric import Metric
-from under_siege.judge.metrics import METRICS
+from under_siege.judge.metrics import METRICS, OF_STREAMS
 
 PAGE = ROOT / "docs" / "reading.md"
 SAVED = str(ROOT / "results" / "sample.json.gz")
@@ -53,6 +53,6 @@ def test_csv_and_json_have_every_metric() -> None:
     cases = json.loads(invoke("report", SAVED, "--format", "json").stdout)["cases"]
     known = {key for case in cases for key in case["metrics"]}
     absent = {"backlog", "throttled_pct", "of_quota", "of_memory_limit"}  # this result has neither jobs nor limits
-    assert known == METRICS.keys() - absent
+    assert known == METRICS.keys() - absent - set(OF_STREAMS)
     assert METRICS.keys() - {"rate_as_measured_per_s"} <= set(headings)  # `rate_per_s` is as measured in a CSV file
     assert {"value", "low", "high"} == cases[0]["metrics"]["rate_per_s"].keys()

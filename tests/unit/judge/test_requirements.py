@@ -16,9 +16,8 @@ from under_siege.judge.estimates import estimates, more_needed, share_between
 from under_siege.judge.goal import goal
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.ranking import summarize
-from under_siege.judge.requirement_check import judged, outcome_of
+from under_siege.judge.requirement_check import judged, outcome_of, with_required
 from under_siege.judge.stopping_rule import wanted
-from under_siege.measure.plan import with_required
 from under_siege.record.record import Record
 from under_siege.record.result import Required, Result, load, save
 from under_siege.report import formatted, view_of
