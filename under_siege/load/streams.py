@@ -15,6 +15,8 @@ from under_siege.load.request import ANY, CHUNKS, FIELDS, GET, LINES, PATTERN, S
 from under_siege.record.record import CaseFailedError
 
 EVENT_STREAM = "text/event-stream"
+STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by piece
+ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -118,9 +120,9 @@ class StreamResponse(HttpResponse):
 async def pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Yield the pieces of a body as they arrive, uncompressed; of a chunked body, the chunks."""
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in ("", "identity", "gzip", "deflate"):
+    if encoding not in ("", "identity", *STREAM_ENCODINGS.split(", ")):
         raise CaseFailedError("wrong_answer", f"the stream is compressed with {encoding}; expected gzip, or nothing")
-    expand = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else bytes
+    expand = bytes if encoding in ("", "identity") else zlib.decompressobj(ZLIB_OR_GZIP).decompress
     is_chunked, parts = "chunked" in response.headers.get("Transfer-Encoding", "").lower(), list[bytes]()
     async for data, is_end in response.content.iter_chunks():
         parts.append(data)

@@ -266,6 +266,11 @@ def _expected_events(
     if wanted.answer is not None:
         parser = EventParser(stream.kind)
         events = (*parser.feed(wanted.answer), *parser.end())
+    if events and all(wanted.rule.unused(event) for event in events):
+        name = wanted.rule.unused(events[0])
+        raise BadInputError(
+            f"{plan.suite.source}: expect.ignore names {name!r}, but no event of the stream contains it"
+        )
     paths = dict.fromkeys(
         path for other in streams for pair in zip(other, events, strict=False) for path in BYTES.differing_paths(*pair)
     )

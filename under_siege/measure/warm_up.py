@@ -22,7 +22,7 @@ from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import ACCEPT_ENCODING, Request
-from under_siege.load.streams import StreamResponse, fetch_stream
+from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
@@ -30,6 +30,7 @@ from under_siege.record.record import CaseFailedError, Record
 from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
 MOST_BATCHES = 10
+SLOWEST_STREAM_S = 10.0  # the same limit for streams
 SLOWEST_ASKED_AGAIN_S = 1.0  # if a response takes longer, don't ask which encoding browsers get
 NEW_WORKER_LIMIT_S = 1.0
 MOST_IDLE_EVENTS = 1000  # number of events of the idle server whose times are recorded
@@ -185,9 +186,10 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     _note_what_it_sends(answer, record)
-    is_short = expected.stream is not None or record.idle_answer_s <= SLOWEST_ASKED_AGAIN_S
+    is_short = record.idle_answer_s <= (SLOWEST_STREAM_S if expected.stream else SLOWEST_ASKED_AGAIN_S)
     if record.round == 1 and not record.has_task and is_short:
-        record.browser_encoding = await server.while_alive(_encoding_for_browsers(session, server.load_url, expected))
+        asked = _encoding_for_browsers(session, server.load_url, expected, record)
+        record.browser_encoding = await server.while_alive(asked)
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
@@ -222,16 +224,25 @@ def _note_what_it_sends(answer: HttpResponse, record: Record) -> None:
         record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
 
 
-async def _encoding_for_browsers(session: aiohttp.ClientSession, url: str, expected: Expectation) -> str | None:
-    """Return the encoding of a response to a browser, or None if the request must not be repeated or fails."""
+async def _encoding_for_browsers(
+    session: aiohttp.ClientSession, url: str, expected: Expectation, record: Record
+) -> str | None:
+    """Return the encoding of a response to a browser, or None if the request must not be repeated or fails.
+
+    If the response is a stream, record when its events arrive.
+    """
     if expected.mix or expected.files or expected.of_a_job or not expected.request.may_be_repeated:
         return None
     others = [header for header in expected.request.headers if header[0].lower() != ACCEPT_ENCODING]
     request = replace(expected.request, headers=(*others, ("Accept-Encoding", BROWSERS)))
     try:
+        if expected.stream:
+            request = replace(request, headers=(*others, ("Accept-Encoding", STREAM_ENCODINGS)))
+            answer = await fetch_stream(session, url, LEAST_TIMEOUT_S, expected.stream, request)
+            record.browser_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+            return answer.headers.get("content-encoding", "")
         async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
-            if expected.stream is None:
-                await read_response(response, len(expected.answer), is_decoded=False)
+            await read_response(response, len(expected.answer), is_decoded=False)
             return response.headers.get("Content-Encoding", "")
     except (aiohttp.ClientError, CaseFailedError, TimeoutError, ValueError):
         return None

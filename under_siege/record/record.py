@@ -317,7 +317,9 @@ class Record(_CaseMeasurement, kw_only=True):
     socket_failures: Count = 0  # requests without a response, as reported by the tool
     bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report only totals
     streams: Streams | None = None  # None: the responses were not read event by event
-    idle_events_s: list[Seconds] = []  # arrivals of the events of a stream of the idle server, since the request
+    # The arrivals of the events of a stream of the idle server, since the request: to the load, and to a browser.
+    idle_events_s: list[Seconds] = []
+    browser_events_s: list[Seconds] = []
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     ports: Ports = msgspec.field(default_factory=Ports)

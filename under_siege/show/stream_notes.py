@@ -29,21 +29,21 @@ def _buffered(rounds: Sequence[Round], _: float | None) -> str:
     took_s = formatting.seconds(median(events_s[-1] for events_s in buffered))
     return (
         f"buffered: the events of a stream of {took_s} arrive at once or in groups, although no other stream is in "
-        "progress. A proxy (nginx: proxy_buffering off, or the header X-Accel-Buffering: no), a compressing middleware "
-        "or the server itself holds them back, so users wait as if there were no stream"
+        "progress. A middleware or proxy that compresses (nginx: gzip_types) or waits for full buffers, or the server "
+        "itself, holds them back, so users wait as if there were no stream"
     )
 
 
 def _compressed(rounds: Sequence[Round], _: float | None) -> str:
+    """Describe the compression of the streams or, if only browsers get them compressed, of those."""
     record = rounds[0].record
-    encoding = record.content_encoding or record.browser_encoding
-    if not encoding or encoding == "identity":
+    if encoding := record.content_encoding:
+        return f"streams are compressed with {encoding}"
+    if not (encoding := record.browser_encoding):
         return ""
-    who = "streams are" if record.content_encoding else "browsers get streams that are"
-    return (
-        f"{who} compressed with {encoding}, which holds events back unless the compressor is flushed after each; "
-        "exclude text/event-stream from compression"
-    )
+    held_back = is_buffered(record.browser_events_s)
+    arrive = "arrive at once or in groups: exclude text/event-stream from compression" if held_back else "arrive singly"
+    return f"browsers get streams compressed with {encoding}, other than this load; their events {arrive}"
 
 
 def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:
