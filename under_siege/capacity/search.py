@@ -18,6 +18,7 @@ from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.host.services import Services
 from under_siege.judge.goal import Goal, goal
+from under_siege.judge.metrics import OF_STREAMS
 from under_siege.measure.duration import Length, in_words
 from under_siege.measure.load_run import compute_bare
 from under_siege.measure.plan import Plan, ProgressListener, make_plan, new_record
@@ -43,7 +44,8 @@ MORE_USERS, MOST_USERS = 4, 400  # factor for the users of the next closed loop;
 NOTHING_PER_S = 1e-3  # recorded as the saturation rate of a server that answered no request correctly
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
-_NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
+STREAM_GOALS = ("first event p99 < 1s", "gap p99 < 200ms")  # the default of streams
+_NOT_SUPPORTED = ("rate_per_s", "of_ceiling", "streams_per_s", "streams_at_once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def check_goal(requested: Goal, suite: Suite) -> None:
         raise BadInputError(
             f"{requested.text!r} is easier to meet under more load, so it can't limit the rate; use {other!r}"
         )
+    if requested.figure in OF_STREAMS and suite.load.stream is None:
+        raise BadInputError(f"{requested.text!r}: responses are not read as streams; use --stream sse, or set stream")
     if requested.figure.startswith("ping_") and suite.ping is None:
         raise BadInputError(f"{requested.text!r}: no health check is set; add one, such as --ping /health")
     if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):
@@ -173,8 +177,11 @@ class CapacityRun:
         """Return the requested goals or, if there are none, default goals for the response times and for pings."""
         if self.goals:
             return self.goals
+        pings = [PING_GOAL] if self.plan.suite.ping else []
+        if self.plan.load.stream:
+            return [*STREAM_GOALS, *pings]
         limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
-        return [f"p99 < {float(f'{limit_s:.2g}'):g}s", *([PING_GOAL] if self.plan.suite.ping else [])]
+        return [f"p99 < {float(f'{limit_s:.2g}'):g}s", *pings]
 
     def _budget_s(self, case: Case) -> float:
         longest = longest_s([goal(text) for text in self._goals_of(case)])

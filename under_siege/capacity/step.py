@@ -31,7 +31,15 @@ from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
 from under_siege.paths import script
-from under_siege.record.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
+from under_siege.record.record import (
+    LARGEST_INDEX,
+    Arrivals,
+    CaseFailedError,
+    Failure,
+    RateStep,
+    Streams,
+    append_row,
+)
 from under_siege.suite.expected_response import Expectation
 
 Floats = NDArray[np.float64]
@@ -79,7 +87,7 @@ def usual_wait(busy: float, percent: float) -> float:
 
 COMMAND = [sys.executable, *script("open_load")]
 START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
-_LINE = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
+_LINE = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)(?:,([-\d ]+))?", re.ASCII)
 
 
 class Generator:
@@ -89,6 +97,7 @@ class Generator:
         self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
         self._due_s: Sequence[float] = ()
         self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
+        self.events_us: list[list[int]] = []  # of each stream: microseconds to the first event, and between the events
 
     def take(self, line: str, _arrived_s: float) -> None:
         """Parse a line that the generator printed."""
@@ -98,6 +107,7 @@ class Generator:
             self.done.add(number)
             sent_s = float(match[2])  # in a closed loop, each request is due when it is sent
             append_row(self.arrivals, self._due_s[number] if self._due_s else sent_s, sent_s, float(match[3]), match[4])
+            self.events_us.append(list(map(int, (match[5] or "-1").split())))
 
     async def begin(
         self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], users: int, *, keep_alive: bool
@@ -118,6 +128,9 @@ class Generator:
                     "status": each.status,
                     "rule": asdict(each.rule),
                     "answer": base64.b64encode(each.answer).decode(),
+                    "stream": asdict(each.stream) if each.stream else None,
+                    "events": [base64.b64encode(event).decode() for event in each.events],
+                    "count": each.event_count,
                 }
                 for each_url, each in expected.each(url)
             ],
@@ -219,7 +232,8 @@ class Offer:
         timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
         pings = probing(session, server.url, server.ping, timeout_s, record.pings, began_s, PING_EVERY_S)
         async with pings, sampling(server.pid, record, began_s), watching_machine(record):
-            await server.while_alive(self._until_seen(sending, TIMEOUT * longest_s(goals)))
+            last_s = self.expected.task_s if self.expected.stream else 0.0
+            await server.while_alive(self._until_seen(sending, TIMEOUT * longest_s(goals) + last_s))
             record.load_s = self.step.seen_until_s = time.monotonic() - began_s
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
         self.step.generator_awake = sending.awake.cpus(record.load_s)
@@ -242,9 +256,12 @@ class Offer:
     def _keep(self, sending: Generator) -> None:
         """Record the requests due before the step ended, in the order of their due times."""
         seen_until_s, sent = self.step.seen_until_s, sending.arrivals
-        rows = zip(sent.due_s, sent.sent_s, sent.ended_s, sent.outcome, strict=True)
-        for due_s, sent_s, ended_s, outcome in sorted(rows, key=lambda row: row[0]):
+        self.step.record.streams = Streams() if self.expected.stream else None
+        rows = zip(sent.due_s, sent.sent_s, sent.ended_s, sent.outcome, sending.events_us, strict=True)
+        for number, (due_s, sent_s, ended_s, outcome, (first_us, *gaps_us)) in enumerate(sorted(rows)):
             if due_s <= seen_until_s:
-                append_row(
-                    self.step.arrivals, round(due_s, 6), sent_s, min(ended_s, max(seen_until_s, sent_s)), outcome
-                )
+                ended_s = min(ended_s, max(seen_until_s, sent_s))
+                append_row(self.step.arrivals, round(due_s, 6), sent_s, ended_s, outcome)
+                if self.step.record.streams:
+                    user = min(number, LARGEST_INDEX)
+                    append_row(self.step.record.streams, user, sent_s, ended_s, first_us, gaps_us, outcome)

@@ -37,9 +37,9 @@ OUTCOMES = {
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return `response` or `ping` (an empty string if the goal does not limit a percentile), and the percentile."""
+    """Return the kind of latency, and the percentile; the kind is empty if the goal does not limit a percentile."""
     percent = METRICS[goal.figure].percent
-    return (goal.figure.partition("_")[0], percent) if percent else ("", 100.0)
+    return (METRICS[goal.figure].latency, percent) if percent else ("", 100.0)
 
 
 class StepMetrics:
@@ -72,6 +72,40 @@ class StepMetrics:
         return due_s[seen], waits[seen]
 
     @cached_property
+    def _first_events(self) -> tuple[Floats, Floats]:
+        """Return when each stream was due, and the time from then to its first event."""
+        if self.record.streams is None:
+            return np.empty(0), np.empty(0)
+        first_s = np.asarray(self.record.streams.first_us, dtype=np.float64) / 1e6
+        due_s, sent_s = (np.asarray(column) for column in (self.step.arrivals.due_s, self.step.arrivals.sent_s))
+        return due_s, np.where(first_s >= 0, np.maximum(sent_s - due_s + first_s, SHORTEST_S), self.waits_s)
+
+    @cached_property
+    def _gaps(self) -> tuple[Floats, Floats]:
+        """Return when the stream of each gap was due, and the gap; a stream that broke off has an infinite gap.
+
+        The last gap of an unfinished stream lasts until the end of the step.
+        """
+        due_s, gaps_s, streams = list[float](), list[float](), self.record.streams
+        for number, gaps_us in enumerate(streams.gaps_us if streams else []):
+            gaps = [max(gap_us / 1e6, SHORTEST_S) for gap_us in gaps_us]
+            outcome = self.step.arrivals.outcome[number]
+            if outcome in OUTCOMES:
+                gaps.append(math.inf)
+            elif outcome and streams and streams.first_us[number] >= 0:
+                arrived_s = streams.sent_s[number] + streams.first_us[number] / 1e6 + sum(gaps)
+                gaps.append(max(SHORTEST_S, streams.ended_s[number] - arrived_s))
+            gaps_s += gaps
+            due_s += [self.step.arrivals.due_s[number]] * len(gaps)
+        return np.asarray(due_s), np.asarray(gaps_s)
+
+    def _samples(self, kind: str) -> tuple[Floats, Floats]:
+        """Return when each request of a kind of latency was due, and its latency."""
+        if kind == "response":
+            return np.asarray(self.step.arrivals.due_s), self.waits_s
+        return {"ping": self._pings, "first_event": self._first_events, "gap": self._gaps}[kind]
+
+    @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Return whether each request was answered correctly."""
         return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
@@ -89,8 +123,12 @@ class StepMetrics:
         return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
-        """Return a percentile of `response` or `ping` latency, which may be infinite, or None if there is no data."""
-        waits = self.waits_s if kind == "response" else self._pings[1]
+        """Return a percentile of a kind of latency, which may be infinite, or None if there is no data.
+
+        Args:
+            kind: `response`, `ping` or, of streams, `first_event` or `gap`.
+        """
+        waits = self._samples(kind)[1]
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
@@ -122,7 +160,7 @@ class StepMetrics:
     def _log_excesses(self, goal: Goal) -> Floats:
         kind, percent = percentile_of(goal)
         if kind:
-            due_s, values = self._pings if kind == "ping" else (np.asarray(self.step.arrivals.due_s), self.waits_s)
+            due_s, values = self._samples(kind)
             return self._resampled(due_s, values / goal.limit, percent / 100)
         if goal.figure == "availability_pct":
             values = np.where(self.right, SHORTEST_S, np.inf)

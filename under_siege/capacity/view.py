@@ -2,9 +2,9 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from under_siege import formatting
 from under_siege.capacity.charts import capacity_chart, latency_chart
@@ -20,6 +20,7 @@ from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragr
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
 NOTED_BY_OTHERS = 0.1  # the conclusion names other programs if they used more than this share of all CPUs
 MOST_CHARTS = 6  # maximum number of charts, one for each task
+T = TypeVar("T")
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 
 
@@ -160,7 +161,7 @@ def _time_of(step: StepMetrics | None, kind: str, percent: float = 99) -> str:
         return NONE
     if value < math.inf:
         return formatting.seconds(value)
-    return OUTCOMES[max(OUTCOMES, key=lambda name: step.shares[name]) if kind == "response" else "lost"]
+    return OUTCOMES[max(OUTCOMES, key=lambda name: step.shares[name]) if kind != "ping" else "lost"]
 
 
 def _share(share: float) -> str:
@@ -192,6 +193,8 @@ _COLUMNS: dict[str, Callable[[Capacity], str]] = {
     "upper": lambda capacity: per_s(capacity.upper_per_s),
     "of ceiling": lambda capacity: formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
     "p99": lambda capacity: _time_of(capacity.nearest_step, "response"),
+    "first event p99": lambda capacity: _time_of(capacity.nearest_step, "first_event"),
+    "gap p99": lambda capacity: _time_of(capacity.nearest_step, "gap"),
     "ping p99": lambda capacity: _time_of(capacity.nearest_step, "ping"),
     "first goal missed": _first_missed,
     "CPU per response": lambda capacity: _of_nearest(capacity, "cpu_s", formatting.seconds),
@@ -207,6 +210,8 @@ def _of_nearest(capacity: Capacity, metric: str, text: Callable[[float], str]) -
 _STEP_COLUMNS: dict[str, Callable[[StepMetrics], str]] = {
     "offered": lambda step: per_s(step.per_s),
     "p99": lambda step: _time_of(step, "response"),
+    "first event p99": lambda step: _time_of(step, "first_event"),
+    "gap p99": lambda step: _time_of(step, "gap"),
     "ping p99": lambda step: _time_of(step, "ping"),
     "goodput": lambda step: per_s(step.good_per_s),
     "missed": lambda step: ", ".join(_shares_missed(step)) or NONE,
@@ -221,23 +226,32 @@ def _shares_missed(step: StepMetrics) -> Iterator[str]:
 
 def _table(several: Sequence[NamedCapacity]) -> Table:
     """Return a row for each server."""
-    failed = ["failed", *[""] * (len(_COLUMNS) - 1)]
+    columns = _used(_COLUMNS, several)
+    failed = ["failed", *[""] * (len(columns) - 1)]
     rows = [
-        Row(_cells(each.name, failed if each.capacity.failure else [text(each.capacity) for text in _COLUMNS.values()]))
+        Row(_cells(each.name, failed if each.capacity.failure else [text(each.capacity) for text in columns.values()]))
         for each in several
     ]
-    return Table("capacity", "Sustained rates", _columns(_COLUMNS), rows, gap=2)
+    return Table("capacity", "Sustained rates", _columns(columns), rows, gap=2)
+
+
+def _used(columns: Mapping[str, T], several: Sequence[NamedCapacity]) -> dict[str, T]:
+    """Return the columns without those of streams if the responses are no streams, and without their whole length."""
+    has_streams = any(step.record.streams for each in several for step in each.capacity.steps)
+    unused = ("p99",) if has_streams else ("first event p99", "gap p99")
+    return {name: column for name, column in columns.items() if name not in unused}
 
 
 def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
     """Return a row for each step, marked if it missed a goal."""
+    columns = _used(_STEP_COLUMNS, several)
     rows = [
-        Row(_cells("" if index else each.name, [text(step) for text in _STEP_COLUMNS.values()]), tone)
+        Row(_cells("" if index else each.name, [text(step) for text in columns.values()]), tone)
         for each in several
         for index, step in enumerate(each.capacity.steps)
         for tone in [Tone.BAD if step.missed else Tone.PLAIN]
     ]
-    return Table("steps", "Steps", _columns(_STEP_COLUMNS), rows, gap=2, media=(Medium.TERMINAL,))
+    return Table("steps", "Steps", _columns(columns), rows, gap=2, media=(Medium.TERMINAL,))
 
 
 def _columns(names: Iterable[str]) -> list[Column]:

@@ -84,7 +84,12 @@ class Metric:
     @property
     def longest_key(self) -> str:
         """Return the key of the longest latency of the same kind, for example `ping_max_s` for `ping_p99_s`."""
-        return f"{self.key.rpartition('_p')[0]}_max_s"
+        return f"{self.latency}_max_s"
+
+    @property
+    def latency(self) -> str:
+        """Return what a percentile or maximum is of, for example `ping` for `ping_p99_s`."""
+        return self.key.removesuffix("_s").rpartition("_")[0]
 
     def measured(self, case: MeasuredCase, estimate: Estimate | None) -> MetricValue | None:
         """Return the value of a case and its interval, or None if the case has no such metric."""

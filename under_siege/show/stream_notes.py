@@ -37,13 +37,14 @@ def _buffered(rounds: Sequence[Round], _: float | None) -> str:
 def _compressed(rounds: Sequence[Round], _: float | None) -> str:
     """Describe the compression of the streams or, if only browsers get them compressed, of those."""
     record = rounds[0].record
-    if encoding := record.content_encoding:
-        return f"streams are compressed with {encoding}"
-    if not (encoding := record.browser_encoding):
+    if record.content_encoding:
+        return f"streams are compressed with {record.content_encoding}"
+    if not record.browser_encoding:
         return ""
     held_back = is_buffered(record.browser_events_s)
-    arrive = "arrive at once or in groups: exclude text/event-stream from compression" if held_back else "arrive singly"
-    return f"browsers get streams compressed with {encoding}, other than this load; their events {arrive}"
+    arrive = "at once or in groups: exclude text/event-stream from compression" if held_back else "one by one"
+    encoding = record.browser_encoding
+    return f"browsers get streams compressed with {encoding}, other than this load; their events arrive {arrive}"
 
 
 def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:

@@ -6,13 +6,16 @@ The script prints `ready`, and reads one line of JSON:
     requests            a list of requests, each with these keys:
         url, method, headers, body  the body is base64
         status, rule, answer        the correct response: status, fields of the `BodyRule`, and body as base64
+        stream, events, count       if the response is a stream: fields of `Stream`, the expected events as base64, and
+                                    their number; otherwise, `stream` is null
     order               indexes into `requests`, in the order in which they are sent; the order is repeated
     keep_alive          whether connections stay open
     headers             names and values of the headers that each correct response must have
     begin_s             the start of the load, as a time of `time.monotonic`
     due_s               the time from the start until each request is due
     users               the number of users in a closed loop, or 0; then `due_s` is empty
-Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start.
+Then it prints a line for each finished request: `number,sent,ended,outcome`, with times in seconds since the start. The
+line of a stream also has the microseconds to its first event (-1: none) and between its events: `,first gap gap ...`.
 When stdin is closed, it abandons unanswered requests, prints their lines, and exits.
 """
 
@@ -25,7 +28,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,8 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.load.http_client import client, open_request, read_response
-from under_siege.load.request import BodyRule, Request
+from under_siege.load.request import BodyRule, Request, Stream
+from under_siege.load.streams import EventCheck, read_events
 from under_siege.record.record import CaseFailedError
 
 REPORT_INTERVAL_S = 0.05
@@ -50,6 +54,8 @@ class OpenRequest:
         headers = tuple((name, value) for name, value in data["headers"])
         self.url, self.request = data["url"], Request(data["method"], headers, base64.b64decode(data["body"]))
         self.status, self.rule, self.answer = data["status"], BodyRule(**data["rule"]), base64.b64decode(data["answer"])
+        self.stream = Stream(**data["stream"]) if data["stream"] else None
+        self.events, self.count = [base64.b64decode(event) for event in data["events"]], data["count"]
 
 
 class OpenLoad:
@@ -88,17 +94,21 @@ class OpenLoad:
                 await asyncio.sleep(RETRY_S)
 
     async def _send(self, session: aiohttp.ClientSession, number: int) -> str:
-        sent_s, outcome = time.monotonic(), UNANSWERED
+        sent_s, outcome, events_s = time.monotonic(), UNANSWERED, list[float]()
+        one = self._requests[self._order[number % len(self._order)]]
         try:
-            outcome = await self._outcome(session, self._requests[self._order[number % len(self._order)]])
+            outcome = await self._outcome(session, one, events_s)
         finally:
             times = sent_s - self._begin_s, time.monotonic() - self._begin_s
-            self._lines.append(f"{number},{times[0]:.6f},{times[1]:.6f},{outcome}\n")
+            events = f",{_waits(sent_s, events_s)}" if one.stream else ""
+            self._lines.append(f"{number},{times[0]:.6f},{times[1]:.6f},{outcome}{events}\n")
         return outcome
 
-    async def _outcome(self, session: aiohttp.ClientSession, one: OpenRequest) -> str:
+    async def _outcome(self, session: aiohttp.ClientSession, one: OpenRequest, events_s: list[float]) -> str:
         try:
             async with open_request(session, one.url, one.request) as response:
+                if one.stream and response.status == one.status:
+                    return await self._outcome_of_events(response, one, one.stream, events_s)
                 answer = await read_response(response, len(one.answer))
         except CaseFailedError:  # the body is too long
             return WRONG
@@ -108,6 +118,18 @@ class OpenLoad:
         if answer.status == one.status and has_headers and not one.rule.problem(answer.body, one.answer):
             return NONE
         return REFUSALS.get(answer.status, WRONG)
+
+    async def _outcome_of_events(
+        self, response: aiohttp.ClientResponse, one: OpenRequest, stream: Stream, events_s: list[float]
+    ) -> str:
+        check = EventCheck(one.rule, one.events, one.count, stream.kind)
+
+        def take(event: bytes) -> None:
+            events_s.append(time.monotonic())
+            check.take(event)
+
+        await read_events(response, stream, take)
+        return WRONG if check.problem() else NONE
 
     async def _report(self) -> None:
         """Write lines at intervals rather than one by one, so that the reader wakes up less often."""
@@ -120,6 +142,14 @@ class OpenLoad:
             output, self._lines = "".join(self._lines).encode(), []
             while output:
                 output = output[os.write(1, output) :]
+
+
+def _waits(sent_s: float, events_s: Sequence[float]) -> str:
+    """Return the microseconds to the first event and between the events."""
+    if not events_s:
+        return "-1"
+    waits_s = (later - earlier for earlier, later in itertools.pairwise([sent_s, *events_s]))
+    return " ".join(str(round(wait_s * 1e6)) for wait_s in waits_s)
 
 
 async def _main() -> None:
