@@ -10,8 +10,8 @@ from noisy_machine import NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, differ, weighted_estimates
-from under_siege.judge.metric import Metric
-from under_siege.judge.metrics import ESTIMATED, METRICS, PING_TOLERANCE_S
+from under_siege.judge.metric import PING_TOLERANCE_S, Metric
+from under_siege.judge.metrics import ESTIMATED, METRICS
 from under_siege.judge.ranking import leaders, summarize
 from under_siege.judge.summary import Summary
 from under_siege.record.result import load

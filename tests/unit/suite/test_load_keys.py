@@ -125,11 +125,15 @@ def test_a_drill_checks_response_headers(value: str, outcome: str) -> None:
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
 def test_a_capacity_search_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
-        request = {"method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
+        request = {"method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="} | {
+            "stream": None,
+            "events": [],
+            "count": None,
+        }
         order = {"keep_alive": False, "order": [0], "due_s": [], "users": 0, "headers": [["X-Served-By", value]]}
         async with answering([]) as url, client() as session:
             load = OpenLoad({**order, "requests": [{**request, "url": url}], "begin_s": time.monotonic()})
-            return await load._outcome(session, load._requests[0])
+            return await load._outcome(session, load._requests[0], [])
 
     assert asyncio.run(ask()) == outcome
 

@@ -1,0 +1,68 @@
+"""Events are found in the bytes of a stream, whatever the pieces in which these arrive, and compared one by one."""
+
+import pytest
+
+from under_siege.load.request import BodyRule
+from under_siege.load.streams import EventCheck, EventParser
+
+SSE = (
+    b"\xef\xbb\xbf: heartbeat\n\ndata: one\nid: 1\n\nevent: token\ndata: two\ndata:lines\n\nretry: 10\n\n"
+    b"data\n\ndata: \xff\r\n\r\ndata: mixed\r\rdata: cut off"
+)
+EVENTS = [b"one", b"two\nlines", b"", b"\xff", b"mixed"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, len(SSE)])
+def test_server_sent_events_are_parsed_by_the_standard(size: int) -> None:
+    parser = EventParser("sse")
+    pieces = [SSE[begin : begin + size] for begin in range(0, len(SSE), size)]
+    assert [event for piece in pieces for event in parser.feed(piece)] + parser.end() == EVENTS
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_lines_are_events_even_without_a_final_line_break(size: int) -> None:
+    parser, text = EventParser("lines"), b'{"a": 1}\n\n{"a": 2}\r\nlast'
+    pieces = [text[begin : begin + size] for begin in range(0, len(text), size)]
+    events = [event for piece in pieces for event in parser.feed(piece)] + parser.end()
+    assert events == [b'{"a": 1}', b'{"a": 2}', b"last"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "count", "events", "problem"),
+    [
+        (BodyRule(), 2, [b"a", b"b"], ""),
+        (BodyRule(), 2, [b"a", b"c"], "event 2: different bytes"),
+        (BodyRule(), 2, [b"a"], "1 events instead of 2"),
+        (BodyRule(), 2, [b"a", b"b", b"c"], "3 events instead of 2"),
+        (BodyRule(), None, [b"a", b"b", b"c"], ""),
+        (BodyRule(), None, [], "no event"),
+        (BodyRule("any"), None, [b"x"], ""),
+        (BodyRule("any"), 2, [b"x"], "1 events instead of 2"),
+        (BodyRule("pattern", pattern="^b"), None, [b"a", b"b"], ""),
+        (BodyRule("pattern", pattern="^z"), None, [b"a", b"b"], "no event is as expected"),
+        (BodyRule("fields", fields=(("n", 1),)), None, [b"{}", b'{"n": 1}'], ""),
+    ],
+)
+def test_events_are_compared_one_by_one(rule: BodyRule, count: int, events: list[bytes], problem: str) -> None:
+    check = EventCheck(rule, [b"a", b"b"], count)
+    for event in events:
+        check.take(event)
+    assert check.problem().startswith(problem)
+    assert bool(check.problem()) == bool(problem)
+
+
+def test_json_in_events_is_compared_field_by_field() -> None:
+    check = EventCheck(BodyRule("json", ignored=("id",)), [b'{"id": 1, "text": "a"}'], 1)
+    check.take(b'{"text": "a", "id": 9}')
+    assert check.problem() == ""
+    check = EventCheck(BodyRule("json", ignored=("id",)), [b'{"id": 1, "text": "a"}'], 1)
+    check.take(b'{"text": "b", "id": 9}')
+    assert "text" in check.problem()
+
+
+def test_where_a_chunk_ends_does_not_matter() -> None:
+    for pieces, is_right in (([b"abc"], True), ([b"a", b"bc"], True), ([b"a", b"b"], False), ([b"abd"], False)):
+        check = EventCheck(BodyRule(), [b"ab", b"c"], 2, "chunks")
+        for piece in pieces:
+            check.take(piece)
+        assert (check.problem() == "") is is_right
