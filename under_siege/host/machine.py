@@ -38,7 +38,7 @@ def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
         usable_cpus=usable_cpus(),
-        cpu_limit=limit if (limit := cpu_limit()) < usable_cpus() else None,
+        cpu_limit=limit if (limit := cpu_limit()) < len(os.sched_getaffinity(0)) else None,
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},

@@ -311,7 +311,8 @@ def of_traces(result: Result) -> str:
 
 def cores(result: Result) -> str:
     count = result.environment.available_cpus
-    return f"{count:g} {'core' if count == 1 else 'cores'}"
+    shared = " shared with the bench" if result.environment.cpu_limit else ""
+    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}"
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:
