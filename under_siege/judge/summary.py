@@ -107,6 +107,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def has_streams(self) -> bool:
         return self.first_event_s is not None
 
+    @property
+    def counted(self) -> str:
+        """Return what the rate counts: `responses`, or `events` of streams."""
+        return "events" if self.has_streams else "responses"
+
     def as_measured(self, key: str) -> float | None:
         """Return a metric as measured, without speed adjustment."""
         return self.shown("rate_as_measured_per_s" if key == "rate_per_s" else key)

@@ -183,6 +183,7 @@ class TracedRequests(msgspec.Struct, frozen=True):
     # The spans in which the task ran: start, end, and CPU seconds. If the server does not report spans, a single span
     # without CPU seconds is derived from Server-Timing.
     ran_s: list[list[tuple[float, float, float | None]]] = []
+    events_s: list[list[Moment]] = []  # the arrivals of the events of each response; empty if they are no streams
 
 
 class Requests(msgspec.Struct, frozen=True):

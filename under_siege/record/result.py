@@ -40,6 +40,7 @@ _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile,
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python", *PACES)
 _OPTIONAL_COLUMNS = (
+    "events_s",
     "memory_bytes",
     "odd_bytes",
     "wrong_contents",

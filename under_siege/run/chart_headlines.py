@@ -23,12 +23,13 @@ def of_throughput(cases: Sequence[Summary]) -> str:
     if not first:
         return "No case could be ranked by throughput"
     rates = sorted(case.usual_rate_per_s for case in first)
+    counted = "events" if first[0].has_streams else "requests"
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
-        return f"No significant difference: all serve {span(rates, formatting.rate)} requests per second"
+        return f"No significant difference: all serve {span(rates, formatting.rate)} {counted} per second"
     if len(first) == 1:
         name = with_capital(_names(first, cases), first[0].server)
-        return f"{name} is the fastest: {span(rates, formatting.rate)} requests per second"
-    text = f"share first place: {span(rates, formatting.rate)} requests per second"
+        return f"{name} is the fastest: {span(rates, formatting.rate)} {counted} per second"
+    text = f"share first place: {span(rates, formatting.rate)} {counted} per second"
     return _said(first, cases, text, "Fastest")
 
 

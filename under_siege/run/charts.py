@@ -31,17 +31,17 @@ def throughput(cases: Sequence[Summary], ceilings: Sequence[Summary | None] = ()
     """
     ceilings = ceilings or [None] * len(cases)
     most = _most_per_s([*cases, *(each for each in ceilings if each is not None)])
-    names = _names(cases, [_rate_with_margin(case, most) for case in cases], "rate_per_s")
+    names = names_of(cases, [_rate_with_margin(case, most) for case in cases], "rate_per_s")
     rows = [
         {"row": name, **_rates(case), "is_strong": is_strong and case.verdict == OK}
         | {f"ceiling_{name}": value for name, value in (_rates(ceiling) if ceiling else {}).items()}
         for name, case, ceiling, is_strong in zip(names, cases, ceilings, _strong(cases, "rate_per_s"), strict=True)
     ]
     known = any(each is not None and each.rate_per_s for each in ceilings)
-    title = "responses per second · dark line: the ceiling" if known else "responses per second"
+    title = f"{cases[0].counted} per second{' · dark line: the ceiling' if known else ''}"
     x = quantity("value", title=title, scale=_up_to(most), axis={"orient": "top"})
     band = {"x": {**x, "field": "ceiling_low"}, "x2": {"field": "ceiling_high"}}
-    return _in_rows(
+    return in_rows(
         names,
         rows,
         layer("bar", "band", band, height={"band": 1}),
@@ -58,7 +58,7 @@ def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: f
         task_s: duration of the task without concurrent requests.
         marks_each: marks per case; each represents an equal share of the pings.
     """
-    names = _names(cases, list(map(_percentiles, cases)), "ping_p99_s")
+    names = names_of(cases, list(map(_percentiles, cases)), "ping_p99_s")
     waited_s = [np.maximum(_LEAST_S, np.concatenate([run.record.pings.waited_s for run in case])) for case in rounds]
     found = [(name, values) for name, values in zip(names, waited_s, strict=True) if len(values)]
     shares = (np.arange(marks_each) + 0.5) * 100 / marks_each
@@ -71,7 +71,7 @@ def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: f
     title = f"ping latency, logarithmic{f' · dashed: one task, {formatting.seconds(task_s)}' if task_s else ''}"
     scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
     x = quantity("ping_s", title=title, scale=scale, axis={"orient": "top", "values": powers, "labelExpr": TIME})
-    return _in_rows(
+    return in_rows(
         names,
         marks,
         {"data": {"values": [{"ping_s": task_s}] if task_s else []}, **layer("rule", "limit", {"x": x})},
@@ -92,14 +92,14 @@ def cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], *, beside_task: 
     in_ms = [
         [None if each is None else 1000 * max(0.0, each) for each in (one.value, one.low, one.high)] for one in spent
     ]
-    names = _names(cases, [_cpu_text(*values) for values in in_ms], "cpu_s_per_transaction")
+    names = names_of(cases, [_cpu_text(*values) for values in in_ms], "cpu_s_per_transaction")
     strong = [low != 0 for _, low, _ in in_ms] if beside_task else _strong(cases, "cpu_s_per_transaction")
     rows = [
         {"row": name, "value": value, "low": low, "high": high, "is_strong": is_strong}
         for name, (value, low, high), is_strong in zip(names, in_ms, strong, strict=True)
     ]
-    title = f"CPU time per response{' on top of the task' if beside_task else ''}, in ms"
-    return _in_rows(names, rows, *_bar_and_interval(quantity("value", title=title, axis={"orient": "top"})))
+    title = f"CPU time per {cases[0].counted.removesuffix('s')}{' on top of the task' if beside_task else ''}, in ms"
+    return in_rows(names, rows, *_bar_and_interval(quantity("value", title=title, axis={"orient": "top"})))
 
 
 def moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, columns: int = 1) -> Chart:
@@ -108,7 +108,7 @@ def moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_st
     A curve with more than `most_steps` steps is thinned.
     """
     first = [case[0] for case in rounds]
-    names = _names(cases, list(map(_rate_and_longest, first)), "rate_per_s", letters=_LETTERS * 2)
+    names = names_of(cases, list(map(_rate_and_longest, first)), "rate_per_s", letters=_LETTERS * 2)
     end_s = max(run.record.load_s or run.record.time_s for run in first)
     most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
     longest_s = max([0.001, *(value for run in first for value in run.record.pings.waited_s)])
@@ -183,7 +183,9 @@ def _scatter(points: Rows, x: Chart, ceiling: Summary | None, best: str) -> Char
         star = "★ " if case.rank == 1 and best in case.best else ""
         point |= {"name": f"{star}{_name(case, cases)}", "number": short(case.server), **_rates(case)}
         point |= {"y": min(most, case.usual_rate_per_s), "is_strong": case.rank == 1 or not ranked}
-    y = quantity("y", title=f"responses per second →{' · dashed: ceiling' if ceiling else ''}", scale=_up_to(most))
+    y = quantity(
+        "y", title=f"{cases[0].counted} per second →{' · dashed: ceiling' if ceiling else ''}", scale=_up_to(most)
+    )
     each = {
         channel: kind("name", scale={"domain": [point["name"] for point in points]}) for channel in ("color", "shape")
     }
@@ -244,7 +246,7 @@ _FAINT_UNLESS_STRONG = {"condition": {"test": "datum.is_strong", "value": 1}, "v
 _BOLD_IF_STARRED = {"condition": {"test": "indexof(datum.value, '★') == 0", "value": "bold"}, "value": "normal"}
 
 
-def _in_rows(names: Sequence[str], rows: Rows, *layers: Chart) -> Chart:
+def in_rows(names: Sequence[str], rows: Rows, *layers: Chart) -> Chart:
     """Return a chart with a row for each name; layers without their own data show `rows`."""
     axis = {"style": "rows", "labelFontWeight": _BOLD_IF_STARRED}
     y = kind("row", title=None, scale={"domain": list(names), "padding": 0}, axis=axis)
@@ -264,7 +266,7 @@ def _bar_and_interval(x: Chart) -> list[Chart]:
     ]
 
 
-def _names(cases: Sequence[Summary], figures: Sequence[str], best: str, letters: int = _LETTERS) -> list[str]:
+def names_of(cases: Sequence[Summary], figures: Sequence[str], best: str, letters: int = _LETTERS) -> list[str]:
     """Return the lines beside each row: the name, with a star if the case is among the best, and a figure."""
     stars = ("★ " if best in case.best else "" for case in cases)
     return [

@@ -17,7 +17,7 @@ from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.run import chart_headlines, charts
+from under_siege.run import chart_headlines, charts, stream_charts
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.charts import Chart
 from under_siege.show.notes import of_siege
@@ -179,11 +179,11 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
     yield Figure(
         "throughput",
         "Throughput",
-        "Correct responses per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
+        f"Correct {cases[0].counted} per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
         f"confidence interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does "
         f"not make them equal: more rounds may separate them.{_why(field)}",
         partial(_throughput, field),
-        "Requests per second: " + _each(cases, _rate),
+        f"{capitalized(cases[0].counted)} per second: " + _each(cases, _rate),
         headline=chart_headlines.of_throughput(cases),
         on_slide=partial(_throughput, field.fastest()),
         conditions=conditions,
@@ -201,9 +201,26 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
         on_slide=partial(_pings, field.fastest(), dots),
         conditions=conditions,
     )
+    if any(case.has_streams for case in cases):
+        yield _streams(field, conditions, dots)
     if any(case.ping_s for case in cases):
         yield _tradeoff(field, conditions)
     yield _moments(field, conditions)
+
+
+def _streams(field: Field, conditions: str, dots: int) -> Figure:
+    return Figure(
+        "streams",
+        "First events and gaps",
+        f"How long users waited for the first event, and between two events. Each thin line is {100 // dots} % of the "
+        "events, and the thick line is the median. Further left is better; a long tail to the right means that streams "
+        "stutter. If fewer lines are drawn, the load ended before these events arrived.",
+        partial(_streams_chart, field, dots),
+        "Gaps, 99th percentile: " + _each(field.cases, lambda case: _seconds(case.gap_s.p99 if case.gap_s else None)),
+        headline=stream_charts.headline(field.cases),
+        on_slide=partial(_streams_chart, field.fastest(), dots),
+        conditions=conditions,
+    )
 
 
 def _tradeoff(field: Field, conditions: str) -> Figure:
@@ -288,6 +305,10 @@ def _throughput(field: Field) -> Chart:
     return charts.throughput(field.cases, field.ceilings)
 
 
+def _streams_chart(field: Field, marks: int) -> Chart:
+    return stream_charts.stream_chart(field.cases, field.rounds, marks)
+
+
 def _pings(field: Field, marks: int) -> Chart:
     return charts.pings(field.cases, field.rounds, field.alone_s, marks)
 
@@ -322,6 +343,10 @@ def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
 
 def _ping(case: Summary) -> str:
     return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
+
+
+def _seconds(value_s: float | None) -> str:
+    return "unknown" if value_s is None else formatting.seconds(value_s)
 
 
 def _in_ms(value_s: float | None) -> str:

@@ -61,6 +61,7 @@ class Bar(NamedTuple):
     sent_s: float
     answered_s: float
     spans: tuple[TaskSpan, ...]  # empty if the server doesn't report them
+    events_s: tuple[float, ...] = ()  # the arrivals of the events of a stream
     io_waits: tuple[tuple[float, float], ...] = ()  # periods in which its task waited for something other than a CPU
 
     def cpu_share_between(self, from_s: float, to_s: float) -> float:
@@ -210,15 +211,17 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
 
 def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
     requests = trace.requests
-    columns = zip(requests.sent_s, requests.answered_s, requests.worker, requests.ran_s, strict=True)
+    streams = requests.events_s or [[]] * len(requests.sent_s)
+    columns = zip(requests.sent_s, requests.answered_s, requests.worker, requests.ran_s, streams, strict=True)
     by_start = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
     bars: dict[str, list[Bar]] = {}
-    for number, (sent_s, answered_s, worker, ran_s) in enumerate(by_start, 1):
+    for number, (sent_s, answered_s, worker, ran_s, arrived_s) in enumerate(by_start, 1):
         spans = []
         for from_s, to_s, cpu_s in ran_s:
             used = 1.0 if to_s <= from_s else min(1.0, (cpu_s or 0.0) / (to_s - from_s))
             spans.append(TaskSpan(from_s - zero_s, to_s - zero_s, None if cpu_s is None else used))
-        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans)))
+        events_s = tuple(at_s - zero_s for at_s in arrived_s)
+        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans), events_s))
     names = _lane_names(list(bars))
     if "" in bars and not any(bar.spans for bar in bars[""]):
         names[list(bars).index("")] = "requests"

@@ -16,6 +16,7 @@ from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.pings import probing
+from under_siege.load.streams import StreamResponse
 from under_siege.measure.case_run import CaseRun
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
@@ -113,6 +114,8 @@ class RequestTracer:
             columns.answered_s.append(round(answered_s - zero_s, 6))
             columns.worker.append(answer.headers.get("x-worker", ""))
             columns.ran_s.append([(round(start - zero_s, 6), round(end - zero_s, 6), cpu) for start, end, cpu in spans])
+            if isinstance(answer, StreamResponse):
+                columns.events_s.append([round(sent_s - zero_s + at_s, 6) for at_s in answer.at_s])
 
         async with probing(session, server.url, server.ping, timeout_s, trace.pings, zero_s, PING_INTERVAL_S):
             await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)

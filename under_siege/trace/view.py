@@ -37,6 +37,7 @@ HOW_TO_READ = (
     "used the core. Below are pings, one every 25 ms; each line is as long as its ping took."
 )
 DOTTED = " A dotted line is a request to a server that doesn't report when its tasks ran."
+TICKS = " Each tick on a line is an event of a stream that arrives."
 ONE_BURST = (
     " This is a snapshot of one burst for each server. Another burst would differ a little, "
     "so don't compare throughput here."
@@ -50,7 +51,7 @@ GIL_EXPLANATION = (
 )
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
 _SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # minimum CPU time as a share of wall time, and its character
-_UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
+_UNREPORTED, _QUEUED, _ELSEWHERE, _READY, _EVENT = "┄", "░", "·", "=", "│"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _RIGHT_MARGIN, _FEWEST_COLUMNS, _NARROW_TERMINAL = 9, 14, 60  # columns
 _WIDTH_OF_STEPS = 80
@@ -106,7 +107,8 @@ def _how_to_read(result: Result, drawn: Sequence[Timeline]) -> str:
     asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
     why = f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""
     absent = "".join(f"\n{sentence}." for sentence in missing(result))
-    return f"{HOW_TO_READ}{dotted}{ONE_BURST}{longer}{absent}{why}"
+    ticks = TICKS if _have_events(drawn) else ""
+    return f"{HOW_TO_READ}{dotted}{ticks}{ONE_BURST}{longer}{absent}{why}"
 
 
 def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableType]:
@@ -141,9 +143,14 @@ class _Charts:
                 yield from (_Chart(timeline, scale), Text())
         for text in self._missing:
             yield Text(f"{text}\n", style="cyan")
-        unreported = [f"{_UNREPORTED} not reported"] if any(each.is_unreported for each in self._drawn) else []
-        yield Text(_filled([*LEGEND, *unreported], options.max_width), style="dim")
+        more = [f"{_UNREPORTED} not reported"] if any(each.is_unreported for each in self._drawn) else []
+        more += [f"{_EVENT} an event of a stream arrives"] if _have_events(self._drawn) else []
+        yield Text(_filled([*LEGEND, *more], options.max_width), style="dim")
         yield Text(self._conditions, style="dim")
+
+
+def _have_events(drawn: Sequence[Timeline]) -> bool:
+    return any(bar.events_s for timeline in drawn for bar in timeline.bars)
 
 
 def _filled(items: Sequence[str], width: int) -> str:
@@ -206,8 +213,11 @@ class _Chart:
     def _bar(self, bar: Bar) -> Text:
         first, last = self._column(bar.sent_s), self._column(bar.answered_s)
         done = last if bar.done_s is None else max(self._column(bar.spans[0].from_s), self._column(bar.done_s))
-        line = Text(" " * first)
+        line, events = Text(" " * first), set(map(self._column, bar.events_s))
         for column in range(first, last + 1):
+            if column in events:
+                line.append(_EVENT, style=_COMPUTING)
+                continue
             from_s = column * self._column_s
             share = bar.cpu_share_between(from_s, from_s + self._column_s)
             pause, style = _QUEUED if bar.spans else _UNREPORTED, _WAITING
@@ -271,6 +281,7 @@ def timeline_chart(drawn: Sequence[Timeline], columns: int = 1, *, is_brief: boo
         {"transform": [{"filter": "datum.mark == 'elsewhere'"}], **layer("rule", "elsewhere", place)},
         {"transform": [{"filter": "datum.mark == 'unreported'"}], **layer("rule", "unreported", place)},
         {"transform": [{"filter": "datum.mark == 'ping'"}], **layer("rule", "ping", place, strokeWidth=2.5)},
+        {"transform": [{"filter": "datum.mark == 'event'"}], **layer("tick", "ink", place, thickness=1)},
         {"transform": [{"filter": "isValid(datum.number)"}], **layer("text", "order", number)},
     ]
     return {
@@ -322,7 +333,8 @@ def _rows(timeline: Timeline) -> Iterator[dict[str, object]]:
 def _of_request(bar: Bar) -> Rows:
     end = {"from_s": bar.answered_s, "to_s": bar.answered_s, "number": str(bar.number)}
     if bar.done_s is None:
-        return [{"mark": "unreported", "from_s": bar.sent_s, "to_s": bar.answered_s}, end]
+        events = [{"mark": "event", "from_s": at_s, "to_s": at_s} for at_s in bar.events_s]
+        return [{"mark": "unreported", "from_s": bar.sent_s, "to_s": bar.answered_s}, *events, end]
     waits = sorted(bar.io_waits)
     edges = [bar.sent_s, *(at_s for wait in waits for at_s in wait), bar.done_s]
     return [
