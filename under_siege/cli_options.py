@@ -43,6 +43,7 @@ EXAMPLES = f"""Examples:
 """
 TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
 HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
+BODY = "Body to send with POST, if TARGET is an application."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
@@ -238,6 +239,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         *,
         ping: str,
         path: str,
+        body: str,
         headers: tuple[str, ...],
         keep_environment: bool,
         ready_within: str,
@@ -249,7 +251,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 
         tell = _ignored if rest.get("quiet") else print_error
         pythons = rest["python"]
-        target = TargetOptions(ping, path, headers, pythons, keep_environment, ready_within, stream, events, tell)
+        target = TargetOptions(ping, path, body, headers, pythons, keep_environment, ready_within, stream, events, tell)
         command(target=target, **rest)
 
     return _with(
@@ -261,6 +263,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--cpus", type=float, multiple=True, help=CPUS),
         click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),
         click.option("--path", help="Path that users request, if TARGET is an application."),
+        click.option("--body", metavar="JSON", help=BODY),
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
         click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
         click.option("--events", metavar="N|DURATION", help=EVENTS),

@@ -169,6 +169,21 @@ def _no_stream(response: aiohttp.ClientResponse) -> str:
     )
 
 
+async def read_stream(response: aiohttp.ClientResponse, stream: Stream, sent_s: float) -> StreamResponse:
+    """Read the events of a response to a request that was sent at this time; raise the same errors as `read_events`."""
+    events, at_s = list[bytes](), list[float]()
+
+    def take(event: bytes) -> None:
+        events.append(event)
+        at_s.append(time.monotonic() - sent_s)
+
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    if response.status >= 300:
+        return StreamResponse(response.status, await response.content.read(MOST_SHOWN), headers)
+    await read_events(response, stream, take)
+    return StreamResponse(response.status, b"\n".join(events), headers, tuple(events), tuple(at_s))
+
+
 async def fetch_stream(
     session: aiohttp.ClientSession, url: str, limit_s: float, stream: Stream, request: Request = GET
 ) -> StreamResponse:
@@ -178,17 +193,7 @@ async def fetch_stream(
         aiohttp.ClientConnectorError: no connection could be established.
         CaseFailedError: no event came within `limit_s`, the stream broke off, or it is no such stream.
     """
-    events, at_s, name = list[bytes](), list[float](), f"{request.method} {url}"
-
-    def take(event: bytes) -> None:
-        events.append(event)
-        at_s.append(time.monotonic() - sent_s)
-
-    sent_s = time.monotonic()
+    sent_s, name = time.monotonic(), f"{request.method} {url}"
     with case_fails(name, f"{name} sent no event", limit_s):
         async with open_request(session, url, request, wait_s=limit_s) as response:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            if response.status >= 300:
-                return StreamResponse(response.status, await response.content.read(MOST_SHOWN), headers)
-            await read_events(response, stream, take)
-            return StreamResponse(response.status, b"\n".join(events), headers, tuple(events), tuple(at_s))
+            return await read_stream(response, stream, sent_s)

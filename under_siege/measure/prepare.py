@@ -17,7 +17,7 @@ from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest, Stream
-from under_siege.load.streams import EventParser, StreamResponse
+from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
@@ -29,6 +29,7 @@ from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
+BAD_BODY = (400, 405, 415, 422)  # statuses of responses to a wrong method or body
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -235,6 +236,9 @@ def _expectation(
     answers, took_s = answered
     if plan.load.stream:
         return _expected_events(plan, case, watcher, wanted, plan.load.stream, answered)
+    if answers[0].headers.get("content-type", "").startswith(EVENT_STREAM):
+        option = "--stream sse" if plan.suite.application else 'stream = "sse" under [load]'
+        watcher.warn(f"{case.server} sends a stream of events; to measure when each event arrives, use {option}")
     first = answers[0].body if wanted.answer is None else wanted.answer
     if wanted.answer is None and (path := wanted.rule.unused(first)):
         raise BadInputError(
@@ -350,5 +354,6 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
-        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}")
+        remedy = "; use --body with what it expects" if server.is_application and answer.status in BAD_BODY else ""
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
     return answer

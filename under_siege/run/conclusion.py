@@ -18,6 +18,7 @@ from under_siege.judge.case_names import (
     without_capital,
 )
 from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, student_at
+from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, is_worse, level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
@@ -132,7 +133,12 @@ class _SameLoad:
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
-        self._shared_limit = shared_limit(self._summaries, self._alone_s)
+        limit, self._has_streams = (
+            shared_limit(self._summaries, self._alone_s),
+            any(summary.has_streams for summary in self._summaries),
+        )
+        # Streams last as long as their events take, so users often limit the rate; the gaps still differ.
+        self._shared_limit, self._limit_of_streams = ("", limit) if self._has_streams else (limit, "")
         self._alpha = level(len(candidates), comparison.looks)
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
@@ -179,14 +185,16 @@ class _SameLoad:
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory.
 
-        Among the fastest servers of streams, prefer the shortest gaps.
+        Among the fastest servers of streams, prefer the shortest gaps, then the least memory.
         """
         if not self._first or self._shared_limit or self._perhaps_faster():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
-        if fast[0].summary.has_streams:
-            return min(fast, key=lambda candidate: candidate.gap_p99_s)
+        if self._has_streams:
+            shortest_s = min(candidate.gap_p99_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
+            smooth = [candidate for candidate in fast if candidate.gap_p99_s <= shortest_s]
+            return min(smooth, key=lambda candidate: candidate.memory_bytes)
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
         return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
 
@@ -230,6 +238,7 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
+        yield from [self._limit_of_streams] if self._limit_of_streams else []
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])

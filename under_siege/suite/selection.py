@@ -116,6 +116,7 @@ def suite_of(
 def _refuse_options_of_applications(options: TargetOptions) -> None:
     given = {
         "--path": options.path,
+        "--body": options.body,
         "--keep-environment": options.keep_environment or None,
         "--ready-within": options.ready_within,
     }

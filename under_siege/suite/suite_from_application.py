@@ -19,7 +19,7 @@ from under_siege.formatting import listed
 from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
-from under_siege.load.request import JOBS, parse_time_s
+from under_siege.load.request import JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.suite.application import (
     IMPORT_LIMIT_S,
@@ -46,6 +46,7 @@ class TargetOptions:
 
     ping: str | None = None
     path: str | None = None
+    body: str | None = None  # JSON, or other text
     headers: tuple[str, ...] = ()  # such as `Authorization: Bearer ${TOKEN}`
     pythons: tuple[str, ...] = ()
     keep_environment: bool = False
@@ -91,8 +92,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
-    if options.path is not None:
-        data["load"]["path"] = options.path
+    data["load"] |= _request(options, first.application)
     if options.stream is not None:
         data["load"]["stream"] = options.stream
     if options.events is not None:
@@ -104,6 +104,20 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     data["keep_environment"] = options.keep_environment
     suite = suite_from(data, folder / "suite.toml", app)
     return replace(suite, application=_user_application(first, data))
+
+
+def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
+    """Return the keys of [load] for the request that the options describe; the routes tell the method of a path."""
+    load: dict[str, Any] = {}
+    if options.path is not None:
+        methods = [method for method, path in application.routes if path == options.path.partition("?")[0]]
+        load = {"path": options.path, "method": "GET" if "GET" in methods or not methods else methods[0]}
+        load["body"] = None if load["method"] == "GET" else {}
+    if options.body is not None:
+        body = as_json(options.body.encode())
+        load["body"] = body if isinstance(body, dict | list) else options.body
+        load["method"] = load.get("method", "GET").replace("GET", "POST")
+    return load
 
 
 def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOptions) -> Suite:
