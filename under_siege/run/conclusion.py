@@ -133,10 +133,8 @@ class _SameLoad:
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
-        limit, self._has_streams = (
-            shared_limit(self._summaries, self._alone_s),
-            any(summary.has_streams for summary in self._summaries),
-        )
+        limit = shared_limit(self._summaries, self._alone_s)
+        self._has_streams = any(summary.has_streams for summary in self._summaries)
         # Streams last as long as their events take, so users often limit the rate; the gaps still differ.
         self._shared_limit, self._limit_of_streams = ("", limit) if self._has_streams else (limit, "")
         self._alpha = level(len(candidates), comparison.looks)
@@ -238,7 +236,8 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
-        yield from [self._limit_of_streams] if self._limit_of_streams else []
+        if limit := self._limit_of_streams:
+            yield formatting.capitalized(limit.partition(": ")[2])
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
