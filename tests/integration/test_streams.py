@@ -28,6 +28,10 @@ async def events(path):
         for number in range(20):
             await asyncio.sleep(0.05)
             yield b"retry: 10\\ndata: %d\\n\\n: heartbeat\\n\\n" % number
+    elif path == "/fast":
+        for number in range(50):
+            await asyncio.sleep(0.02)
+            yield b"data: %d\\n\\n" % number
     elif path == "/pause":
         for number in range(201):
             await asyncio.sleep(0.7 if number == 100 else 0.005)
@@ -182,6 +186,14 @@ def test_large_and_many_events_are_read_and_stored_compactly(tmp_path: Path) -> 
     assert {name: one.summary.availability_pct for name, one in found.items()} == {"large": 100, "many": 100}
     events = sum(len(gaps) for gaps in found["many"].record.streams.gaps_us)
     assert events >= 100_000
+
+
+def test_a_hundred_streams_of_fifty_events_a_second_are_read_in_time_or_the_case_says_so(tmp_path: Path) -> None:
+    suite(tmp_path, ["/fast"], "users = 100")
+    one = measured(tmp_path)["fast"]
+    assert one.summary.metrics["streams_at_once"].value > 50
+    is_late = one.record.streams.late_s > 0.005
+    assert not is_late or "the client was the limit" in one.notes or one.summary.gap_s.p99 > 0.05
 
 
 def test_a_stream_that_never_ends_is_closed_after_a_number_of_events_or_a_time(tmp_path: Path) -> None:

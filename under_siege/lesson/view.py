@@ -37,6 +37,9 @@ COLUMNS = {
     "p50": ("median wait", "half of the responses took less"),
     "ping p50": ("median ping", "half of the health checks took less"),
     "ping p99": ("ping p99", "99 of 100 health checks took less"),
+    "first event p50": ("first event", "half of the streams began within this time"),
+    "gap p99": ("gap p99", "99 of 100 events came no later than this after the previous one"),
+    "streams at once": ("at once", "how many streams were in progress, on average"),
     "memory": ("memory", "of the server and all its processes"),
 }
 

@@ -115,9 +115,10 @@ class _Candidate:
         return _p50_and_p99(self.summary.gap_s) if self.summary.gap_s else ""
 
     @property
-    def gap_p99_s(self) -> float:
-        gap = self.summary.gap_s
-        return gap.p99 if gap and gap.p99 is not None else math.inf
+    def longest_wait_s(self) -> float:
+        """Return the sum of the p99 of first events and gaps, or infinity if one of them was not reached."""
+        times = self.summary.first_event_s, self.summary.gap_s
+        return sum(each.p99 if each and each.p99 is not None else math.inf for each in times)
 
 
 class _SameLoad:
@@ -183,15 +184,16 @@ class _SameLoad:
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory.
 
-        Among the fastest servers of streams, prefer the shortest gaps, then the least memory.
+        Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
+        then the least memory. Gaps alone would favour servers that let most streams wait.
         """
         if not self._first or self._shared_limit or self._perhaps_faster():
             return None
         best = max(candidate.rate.log for candidate in self._first)
         fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
         if self._has_streams:
-            shortest_s = min(candidate.gap_p99_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
-            smooth = [candidate for candidate in fast if candidate.gap_p99_s <= shortest_s]
+            shortest_s = min(candidate.longest_wait_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
+            smooth = [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
             return min(smooth, key=lambda candidate: candidate.memory_bytes)
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
         return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)

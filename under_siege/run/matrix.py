@@ -21,7 +21,10 @@ Setting = tuple[Value | None, ...]  # the values that define a column, one for e
 
 
 def matrix(comparison: Comparison) -> Table:
-    """Return a matrix of strategies and loads; cells show the rate and, if known, share of the ceiling and ping p99."""
+    """Return a matrix of strategies and loads.
+
+    Cells show the rate and, if known, the share of the ceiling, the p99 of first events and gaps, and the ping p99.
+    """
     cases = cases_of(comparison.cases)
     axes = across(cases)
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
@@ -61,9 +64,11 @@ def _headings(axes: Sequence[str], settings: Sequence[Setting]) -> list[str]:
 def _legend_of_cells(comparison: Comparison) -> str:
     """Return the names of the figures that at least one cell of the matrix shows."""
     cases, ceilings = comparison.cases, comparison.ceilings
-    figures = ["transactions per second"]
+    has_streams = any(case.has_streams for case in cases)
+    figures = ["events per second" if has_streams else "transactions per second"]
     if any(case.of_ceiling is not None for case in cases):
         figures.append("share of the ceiling")
+    figures += ["first event p99", "gap p99"] if has_streams else []
     if any(case.ping_s for case in [*cases, *ceilings]):
         figures.append("ping p99")
     return f"each cell: {', '.join(figures)}"
@@ -87,6 +92,7 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:
     lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
     if case.of_ceiling is not None and id(case) not in ceilings:
         lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
+    lines += [f"{text_of(METRICS[key], case)} " for key in ("first_event_p99_s", "gap_p99_s") if case.has_streams]
     if case.ping_s:
         lines.append(f"{text_of(METRICS['ping_p99_s'], case)} ")
     tone = Tone.BEST if best else Tone.PLAIN if case.verdict == OK else Tone.WARNING

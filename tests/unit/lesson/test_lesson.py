@@ -142,14 +142,14 @@ def test_lesson_list_shows_every_step(tmp_path: Path) -> None:
     assert [line.split(maxsplit=1) for line in said.stdout.splitlines()] == [
         [str(one.number), one.title] for one in STEPS
     ]
-    assert len(STEPS) == 13
+    assert len(STEPS) == 14
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["99"], "no step '99': expected 1 to 13"),
+        (["99"], "no step '99': expected 1 to 14"),
         (["1", "2"], "more than one step"),
         (["12", "--answer", "Z"], "step 12 accepts A, B, C"),
         (["12", "--answer", "AB"], "2 letters for 5 questions"),
@@ -196,7 +196,7 @@ def test_a_wrong_prediction_is_explained_within_80_columns_and_on_the_page(tmp_p
     assert "You said A; it is C: 591.66 per second is impossible" in page
     assert "<h2>12. Detective</h2>" in page
     assert "<h2>1. " not in page
-    assert re.search("Not done yet: 1. .*, 13. Noise", page)
+    assert re.search("Not done yet: 1. .*, 14. Streams", page)
 
 
 def test_a_step_that_cannot_run_on_this_machine_shows_the_committed_result(
