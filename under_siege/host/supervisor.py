@@ -5,7 +5,7 @@ twice, left their session and cleared their environment. It waits without pollin
 measurement.
 
 Orders are messages of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`,
-`{"folder": path}` and `{"forget": path}`. The supervisor answers only `start`, with `{"pid": ...}` or
+`{"folder": path}`, `{"at_end": argv}` and `{"forget": path or argv}`. The supervisor answers only `start`, with `{"pid": ...}` or
 `{"error": [...]}`. It ends when the bench's end of the socket is closed.
 """
 
@@ -26,16 +26,18 @@ from under_siege.host.process_tree import children, descendants, is_resource_tra
 MOST_BYTES = 1 << 18  # maximum size of a message; Linux sends no longer ones by default
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 KILL_LIMIT_S, LOOK_S = 10.0, 0.01  # timeout for killing the remaining processes; polling interval
+COMMAND_LIMIT_S = 30.0  # timeout of a command at the end
 TRACKER_LIMIT_S = 2.0  # maximum time for Python's resource trackers to remove the semaphores of killed processes
 
 
 class Supervisor:
-    """Start processes, and remember the directories to remove at the end."""
+    """Start processes, and remember the directories to remove and the commands to run at the end."""
 
     def __init__(self, bench: socket.socket) -> None:
         self._bench = bench
         self._started: dict[int, subprocess.Popen[bytes]] = {}  # processes that are not reaped yet
         self._folders: list[str] = []
+        self._at_end: list[list[str]] = []
 
     def serve(self, woken: int) -> None:
         """Carry out orders until the bench's end of the socket is closed; reap orphans that have ended."""
@@ -58,8 +60,12 @@ class Supervisor:
             self._started.pop(order["reap"]).wait()
         elif "folder" in order:
             self._folders.append(order["folder"])
-        else:
+        elif "at_end" in order:
+            self._at_end.append(order["at_end"])
+        elif isinstance(order["forget"], str):
             self._folders.remove(order["forget"])
+        else:
+            self._at_end.remove(order["forget"])
 
     def _start(self, order: dict[str, Any], stdin: int, stdout: int, stderr: int) -> dict[str, Any]:
         try:
@@ -88,7 +94,7 @@ class Supervisor:
                     os.waitpid(pid, os.WNOHANG)
 
     def end_all(self) -> None:
-        """Kill all remaining processes, and remove the directories."""
+        """Kill all remaining processes, run the commands, and remove the directories."""
         began_s = time.monotonic()
         while (left := _left()) and (for_s := time.monotonic() - began_s) < KILL_LIMIT_S:
             for pid in left:
@@ -99,6 +105,9 @@ class Supervisor:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(LOOK_S)
+        for command in self._at_end:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(command, check=False, timeout=COMMAND_LIMIT_S, stdout=subprocess.DEVNULL)
         if self._folders:
             import shutil  # a slow import that is rarely needed
 

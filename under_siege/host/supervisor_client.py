@@ -34,6 +34,7 @@ class SupervisorClient:
         self._lock = threading.Lock()
         self._started: set[int] = set()  # processes that are not reaped yet
         self.folders: list[Path] = []  # directories to remove if the bench is killed
+        self._at_end = 0  # number of commands to run if the bench is killed
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-S", SUPERVISOR, str(theirs.fileno())],  # -S speeds up the start
@@ -90,7 +91,7 @@ class SupervisorClient:
 
     def end_if_idle(self) -> None:
         """If the supervisor has nothing left to supervise, end it and all processes that it has inherited."""
-        if not self._started and not self.folders:
+        if not self._started and not self.folders and not self._at_end:
             self._close()
 
     def orphans(self) -> list[psutil.Process]:
@@ -112,6 +113,18 @@ class SupervisorClient:
         finally:
             self.folders.remove(folder)
             self._send({"forget": str(folder)})
+            self.end_if_idle()
+
+    @contextlib.contextmanager
+    def running_at_the_end(self, command: Sequence[str]) -> Iterator[None]:
+        """Let the supervisor run the command if the bench is killed while the context is active."""
+        self._send({"at_end": list(command)})
+        self._at_end += 1
+        try:
+            yield
+        finally:
+            self._at_end -= 1
+            self._send({"forget": list(command)})
             self.end_if_idle()
 
     def _send(self, order: dict[str, Any]) -> None:

@@ -10,12 +10,14 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
 import psutil
 
 from common.options import default_port
+from under_siege.host.containers import Container, group_of, runtime_of
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -66,10 +68,18 @@ class Server:
     """A server under test. `url` is its address, and `pid` its process id (None if unknown)."""
 
     def __init__(
-        self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None, group: Group | None = None
+        self,
+        plan: Plan,
+        case: Case,
+        url: str,
+        port: int | None,
+        start: Start | None,
+        group: Group | None = None,
+        container: Container | None = None,
     ) -> None:
         target, suite = plan.targets[case.server], plan.suite
         self.group = group  # the cgroup whose limits apply to the server
+        self._container = container
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
@@ -245,7 +255,7 @@ class Server:
             try:
                 answer = await self._ready_answer(session, left_s)
                 if answer is None or self._is_right(answer):
-                    self._follow_listener()
+                    await self._follow_listener()
                     return answer
                 seen = f"{path} returned {answer.described()}"
                 refusal = answer.status if 400 <= answer.status <= 500 and answer.status not in RETRIED else 0
@@ -287,12 +297,17 @@ class Server:
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
         return f"; use {option} with {known}" if status == 404 else ""
 
-    def _follow_listener(self) -> None:
+    async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command, such as a daemon.
 
-        If the system does not report which process listens, its CPU time and memory are unknown.
+        If the system does not report which process listens, its CPU time and memory are unknown. A port that a
+        container publishes belongs to its command, whoever listens on it.
         """
         if self._started is None or self._port is None:
+            return
+        if self._container:
+            self.pid = await self._container.pid()
+            self.listens_elsewhere, self.group = self.pid is None, group_of(self.pid) if self.pid else None
             return
         supervisor = self._started.supervisor
         try:
@@ -332,6 +347,8 @@ class Server:
         if self._started is None:
             return
         await self._started.stop(self.grace_s)
+        if self._container:
+            await self._container.stop()
         port = self._port
         if port is not None and not await until(lambda: port_is_free(port), 1.0):
             raise CaseFailedError("port_kept", f"port {port} is still in use after the server was stopped")
@@ -357,8 +374,8 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     """
     target = plan.targets[case.server]
     addresses = await services.addresses(target.needs)
-    with contextlib.ExitStack() as stack:
-        port, start = None, None
+    async with contextlib.AsyncExitStack() as stack:
+        port, start, container = None, None, None
         group = stack.enter_context(limited(Limits.of(case)))
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
@@ -367,14 +384,18 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
+            if runtime_of(start.words):
+                container = Container(start.words, Path(start.own_folder))
+                await stack.enter_async_context(container.removed())
+                start = replace(start, words=container.words)
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
-        server = Server(plan, case, url, None if target.url else port, start, group)
+        server = Server(plan, case, url, None if target.url else port, start, group, container)
         try:
             yield server
             await services.must_live(target.needs)
-            must_fit(group)
+            must_fit(server.group)
         except CaseFailedError:
-            must_fit(group)
+            must_fit(server.group)
             raise
         finally:
             began_s = time.monotonic()

@@ -1,0 +1,146 @@
+"""Servers whose command is `docker run`: a stand-in for docker starts them outside of the command's process tree."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from command import invoke
+from conftest import ROOT, SUPPORT, wait_until
+
+from under_siege.host.limits import own_controllers
+from under_siege.record.result import load
+
+BALLAST_MB = 150
+SERVER = f"""
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+ballast = bytearray({BALLAST_MB}_000_000)
+ballast[::4096] = b"x" * len(ballast[::4096])
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/":
+            sum(range(500_000))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+INSIDE = 18_461  # the port on which the server listens; the proxy publishes it at another one
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield environment variables with which `docker` is the stand-in, whose daemon runs."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "docker").write_text(f'#!/bin/sh\nexec {sys.executable} {SUPPORT / "fake_docker.py"} "$@"\n')
+    (programs / "docker").chmod(0o755)
+    path = str(tmp_path / "daemon")
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "FAKE_DOCKER": path}
+    daemon = subprocess.Popen([sys.executable, str(SUPPORT / "fake_docker.py"), "daemon", path], cwd=ROOT)
+    try:
+        wait_until(lambda: Path(path).exists())
+        yield environment
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
+
+
+def write_suite(folder: Path, options: str = "--rm --cpus 0.5") -> None:
+    (folder / "server.py").write_text(SERVER)
+    command = (
+        f"docker run {options} -p 127.0.0.1:{{port}}:{INSIDE} image {sys.executable} {folder / 'server.py'} {INSIDE}"
+    )
+    (folder / "suite.toml").write_text(
+        f"[load]\nusers = 4\n[ping]\npath = '/ping'\n[servers.contained]\ncommand = \"{command}\"\n"
+    )
+
+
+def left_over(folder: Path) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder / "server.py") in (process.info["cmdline"] or []) and process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def can_limit() -> bool:
+    cpu = own_controllers().get("cpu")
+    return cpu is not None and os.access(cpu.folder, os.W_OK)
+
+
+@pytest.mark.skipif(not can_limit(), reason="no cgroup can be created here")
+def test_a_container_is_measured_by_its_own_processes_and_cgroup(docker: dict[str, str], tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "2s", "--out", "r.json", folder=tmp_path, env=docker)
+    (record,) = load(tmp_path / "r.json").records
+    assert record.failure is None, ran.stderr
+    assert max(record.samples.memory_bytes) > BALLAST_MB * 1e6
+    assert record.samples.cpu_s[-1] - record.samples.cpu_s[0] > 0
+    assert record.limits is not None
+    assert record.limits.cpus == 0.5
+    assert record.limits.throttled_periods > 0
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_container_is_left_when_the_bench_is_stopped(
+    number: signal.Signals, docker: dict[str, str], tmp_path: Path
+) -> None:
+    write_suite(tmp_path, "--rm")
+    command = [sys.executable, str(ROOT / "bench.py"), "run", "suite.toml", "--rounds", "1", "--time", "60s"]
+    bench = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **docker}, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: bool(left_over(tmp_path)))
+        bench.send_signal(number)
+        bench.wait(60)
+        wait_until(lambda: not left_over(tmp_path))
+    finally:
+        bench.kill()
+
+
+def failure_of(folder: Path, environment: dict[str, str]) -> str:
+    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=folder, env=environment)
+    assert "Traceback" not in ran.stderr
+    assert ran.returncode in (1, 2)
+    return ran.stdout + ran.stderr
+
+
+def test_a_daemon_that_can_not_be_reached_is_named(docker: dict[str, str], tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    text = failure_of(tmp_path, {**docker, "FAKE_DOCKER": str(tmp_path / "none")})
+    assert "Cannot connect to the Docker daemon" in " ".join(text.split())
+
+
+def test_a_missing_runtime_is_named(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "suite.toml").write_text((tmp_path / "suite.toml").read_text().replace("docker run", "podman run"))
+    assert "podman can't be started" in " ".join(failure_of(tmp_path, {"PATH": os.environ["PATH"]}).split())
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "why"),
+    [
+        ("--rm", ("--cpus", "0.5"), "docker run --cpus 0.5"),
+        ("-d", (), "remove -d"),
+    ],
+)
+def test_unsuitable_options_cause_one_line(
+    options: str, words: tuple[str, ...], why: str, docker: dict[str, str], tmp_path: Path
+) -> None:
+    write_suite(tmp_path, options)
+    ran = invoke("run", "suite.toml", *words, "--rounds", "1", "--time", "1s", folder=tmp_path, env=docker)
+    assert ran.returncode in (1, 2)
+    assert why in " ".join((ran.stdout + ran.stderr).split())

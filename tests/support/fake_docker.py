@@ -1,0 +1,143 @@
+"""A stand-in for docker: a client, and a daemon that starts servers in cgroups and publishes their ports by a proxy.
+
+usage: fake_docker.py daemon SOCKET | fake_docker.py run [--cidfile FILE] [--cpus N] -p HOST:PORT:PORT IMAGE WORDS...
+       fake_docker.py version | inspect --format FORMAT ID | stop --time S ID | rm -f ID
+
+The client finds the daemon at FAKE_DOCKER.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+CONTAINERS: dict[str, subprocess.Popen[bytes]] = {}
+CLOSED: dict[str, Any] = {}
+
+
+def proxy(port: int, target: int) -> socketserver.ThreadingTCPServer:
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", target)) as behind:
+                back = threading.Thread(target=copy, args=(behind, self.request), daemon=True)
+                back.start()
+                copy(self.request, behind)
+                back.join()
+
+    socketserver.ThreadingTCPServer.allow_reuse_address = True
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", port), Relay)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def start(words: list[str]) -> str:
+    from under_siege.host.limits import Limits, limited
+
+    cpus = float(words[words.index("--cpus") + 1]) if "--cpus" in words else None
+    published = words[words.index("-p") + 1]
+    _, port, inside = published.split(":")
+    command = words[words.index("-p") + 3 :]
+    group = limited(Limits(cpus))
+    entered = group.__enter__()
+    name = uuid.uuid4().hex
+    CONTAINERS[name] = subprocess.Popen(
+        entered.command(command) if entered and cpus else command, start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    CLOSED[name] = [proxy(int(port), int(inside)), group]
+    return name
+
+
+def remove(name: str) -> None:
+    process = CONTAINERS.pop(name)
+    process.kill()
+    process.wait()
+    relay, group = CLOSED.pop(name)
+    relay.shutdown()
+    relay.server_close()
+    group.__exit__(None, None, None)
+
+
+def carry_out(order: list[str]) -> str:
+    action, *words = order
+    if action == "run":
+        return start(words)
+    if action == "inspect":
+        return str(CONTAINERS[words[-1]].pid)
+    if action == "wait":
+        return str(CONTAINERS[words[-1]].wait())
+    if action == "stop":
+        CONTAINERS[words[-1]].terminate()
+        CONTAINERS[words[-1]].wait(5)
+    if action == "rm" and words[-1] in CONTAINERS:
+        remove(words[-1])
+    return ""
+
+
+def daemon(path: str) -> None:
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            try:
+                answer = carry_out(json.loads(self.rfile.readline()))
+            except KeyError:
+                answer = "error"
+            with contextlib.suppress(OSError):
+                self.wfile.write(f"{answer}\n".encode())
+
+    server = socketserver.ThreadingUnixStreamServer(path, Handler)
+    server.daemon_threads = True
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    server.serve_forever()
+    for name in list(CONTAINERS):
+        remove(name)
+
+
+def ask(*order: str) -> str:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(os.environ["FAKE_DOCKER"])
+        except OSError:
+            print(
+                "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+                "See 'docker run --help'.",
+                sep="\n",
+                file=sys.stderr,
+            )
+            sys.exit(125)
+        connection.sendall(f"{json.dumps(order)}\n".encode())
+        answer = connection.makefile().readline().strip()
+    if answer == "error":
+        sys.exit(1)
+    return answer
+
+
+def main(action: str, *words: str) -> None:
+    if action == "daemon":
+        daemon(words[0])
+    elif action == "run":
+        file = Path(words[words.index("--cidfile") + 1])
+        name = ask("run", *words)
+        file.write_text(name)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(ask("stop", name) or 143))
+        sys.exit(int(ask("wait", name) or 0))
+    else:
+        print(ask(action, *words))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
