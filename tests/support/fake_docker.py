@@ -21,6 +21,8 @@ from typing import Any
 
 CONTAINERS: dict[str, subprocess.Popen[bytes]] = {}
 CLOSED: dict[str, Any] = {}
+REMOVED = set[str]()
+LOCK = threading.Lock()
 
 
 def proxy(port: int, target: int) -> socketserver.ThreadingTCPServer:
@@ -46,7 +48,7 @@ def copy(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
-def start(words: list[str]) -> str:
+def start(name: str, words: list[str]) -> None:
     from under_siege.host.limits import Limits, limited
 
     cpus = float(words[words.index("--cpus") + 1]) if "--cpus" in words else None
@@ -55,12 +57,10 @@ def start(words: list[str]) -> str:
     command = words[words.index("-p") + 3 :]
     group = limited(Limits(cpus))
     entered = group.__enter__()
-    name = uuid.uuid4().hex
     CONTAINERS[name] = subprocess.Popen(
         entered.command(command) if entered and cpus else command, start_new_session=True, stdout=subprocess.DEVNULL
     )
     CLOSED[name] = [proxy(int(port), int(inside)), group]
-    return name
 
 
 def remove(name: str) -> None:
@@ -76,7 +76,9 @@ def remove(name: str) -> None:
 def carry_out(order: list[str]) -> str:
     action, *words = order
     if action == "run":
-        return start(words)
+        with LOCK:
+            if words[0] not in REMOVED:
+                start(words[0], words[1:])
     if action == "inspect":
         return str(CONTAINERS[words[-1]].pid)
     if action == "wait":
@@ -84,8 +86,11 @@ def carry_out(order: list[str]) -> str:
     if action == "stop":
         CONTAINERS[words[-1]].terminate()
         CONTAINERS[words[-1]].wait(5)
-    if action == "rm" and words[-1] in CONTAINERS:
-        remove(words[-1])
+    if action == "rm":
+        with LOCK:
+            REMOVED.add(words[-1])
+            if words[-1] in CONTAINERS:
+                remove(words[-1])
     return ""
 
 
@@ -130,10 +135,11 @@ def main(action: str, *words: str) -> None:
     if action == "daemon":
         daemon(words[0])
     elif action == "run":
-        file = Path(words[words.index("--cidfile") + 1])
-        name = ask("run", *words)
-        file.write_text(name)
+        name = uuid.uuid4().hex
+        ask("version")
+        Path(words[words.index("--cidfile") + 1]).write_text(name)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ask("stop", name) or 143))
+        ask("run", name, *words)
         sys.exit(int(ask("wait", name) or 0))
     else:
         print(ask(action, *words))

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from under_siege.host.limits import CPU, MEMORY, Group, Limits, own_controllers
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.record import CaseFailedError
@@ -69,11 +71,11 @@ class Container:
     async def pid(self) -> int | None:
         """Return the id of the container's first process on this machine, or None if it runs on another one."""
         found = await self._run("inspect", "--format", "{{.State.Pid}}", self._id)
-        return int(found) if found.isdecimal() and Path("/proc", found).exists() else None
+        return int(found) if found.isdecimal() and psutil.pid_exists(int(found)) else None
 
     @contextlib.asynccontextmanager
     async def removed(self) -> AsyncIterator[None]:
-        """Check that the runtime can be used; at the end, stop and remove the container, even if the bench is killed."""
+        """Check that the runtime can be used; at the end, remove the container, even if the bench is killed."""
         await self._run("version")
         remove = ["sh", "-c", '"$@" rm -f "$(cat "$0")"', str(self._file), *self._before]
         with current_supervisor().running_at_the_end(remove):

@@ -5,8 +5,8 @@ twice, left their session and cleared their environment. It waits without pollin
 measurement.
 
 Orders are messages of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`,
-`{"folder": path}`, `{"at_end": argv}` and `{"forget": path or argv}`. The supervisor answers only `start`, with `{"pid": ...}` or
-`{"error": [...]}`. It ends when the bench's end of the socket is closed.
+`{"folder": path}`, `{"at_end": argv}` and `{"forget": path or argv}`. The supervisor answers only `start`, with
+`{"pid": ...}` or `{"error": [...]}`. It ends when the bench's end of the socket is closed.
 """
 
 import contextlib
