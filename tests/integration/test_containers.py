@@ -72,7 +72,8 @@ def left_over(folder: Path) -> list[int]:
     return [
         process.pid
         for process in psutil.process_iter(["cmdline"])
-        if str(folder / "server.py") in (process.info["cmdline"] or []) and process.status() != psutil.STATUS_ZOMBIE
+        if (process.info["cmdline"] or [])[1:2] == [str(folder / "server.py")]
+        and process.status() != psutil.STATUS_ZOMBIE
     ]
 
 
