@@ -366,6 +366,17 @@ def _begun(start: Start) -> ManagedProcess:
 
 
 @contextlib.asynccontextmanager
+async def _contained(start: Start) -> AsyncIterator[tuple[Start, Container | None]]:
+    """Yield the command and its container, if it starts one; remove the container at the end."""
+    if not runtime_of(start.words):
+        yield start, None
+        return
+    container = Container(start.words, Path(start.own_folder))
+    async with container.removed():
+        yield replace(start, words=container.words), container
+
+
+@contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
     """Start the server of a case; always stop it at the end, and record how long stopping takes.
 
@@ -384,10 +395,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
-            if runtime_of(start.words):
-                container = Container(start.words, Path(start.own_folder))
-                await stack.enter_async_context(container.removed())
-                start = replace(start, words=container.words)
+            start, container = await stack.enter_async_context(_contained(start))
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
         server = Server(plan, case, url, None if target.url else port, start, group, container)
         try:
