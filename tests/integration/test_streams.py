@@ -124,7 +124,9 @@ def measured(folder: Path, time: str = "2s") -> dict[str, Measured]:
     by_server = {record.server: record for record in result.records}
     return {
         case.server: Measured(
-            by_server[case.server], case, " ".join(note.text for note in notes if case.server in note.subject)
+            by_server[case.server],
+            case,
+            " ".join(note.text for note in notes if case.server in note.subject),
         )
         for case in comparison.cases
     }
@@ -270,3 +272,41 @@ def test_a_proxy_that_holds_events_back_is_recognised(tmp_path: Path) -> None:
         (found,) = measured(tmp_path).values()
         assert expected in found.notes
         assert "arrive at once" in found.notes
+
+
+NEIGHBOUR = """
+import asyncio
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+app = FastAPI()
+
+async def tokens():
+    for number in range(50):
+        await asyncio.sleep(0.01)
+        yield f"data: {number}\\n\\n"
+
+@app.get("/tokens")
+async def stream():
+    parse_prompt()
+    return StreamingResponse(tokens(), media_type="text/event-stream")
+
+def parse_prompt():
+    return sum(number * number % 7 for number in range(2_000_000))
+
+@app.get("/health")
+async def health():
+    return "ok"
+"""
+
+
+def test_another_stream_that_blocks_the_loop_shows_in_the_gaps_and_is_named_by_the_profile(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(NEIGHBOUR)
+    (tmp_path / "suite.toml").write_text(
+        '[load]\npath = "/tokens"\nstream = "sse"\nusers = 4\n[ping]\npath = "/health"\n'
+        f'[servers.one]\ncommand = "{sys.executable} -m uvicorn --no-access-log --port {{port}} app:app"\n'
+    )
+    (one,) = measured(tmp_path).values()
+    assert one.summary.gap_s.max > 5 * one.summary.gap_s.p50
+    ran = invoke("profile", "suite.toml", "--time", "2s", "--users", "4", folder=tmp_path)
+    assert "parse_prompt" in ran.stdout, ran.stdout + ran.stderr
