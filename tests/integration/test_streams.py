@@ -308,5 +308,5 @@ def test_another_stream_that_blocks_the_loop_shows_in_the_gaps_and_is_named_by_t
     )
     (one,) = measured(tmp_path).values()
     assert one.summary.gap_s.max > 5 * one.summary.gap_s.p50
-    ran = invoke("profile", "suite.toml", "--time", "2s", "--users", "4", folder=tmp_path)
+    ran = invoke("profile", "suite.toml", folder=tmp_path)
     assert "parse_prompt" in ran.stdout, ran.stdout + ran.stderr
