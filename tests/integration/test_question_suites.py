@@ -15,6 +15,8 @@ from command import invoke
 from conftest import ROOT
 from fastapi import HTTPException
 
+from common.errors import BadInputError
+from under_siege.host.limits import Limits, limited
 from under_siege.record.result import load
 
 SUITES = sorted(path.parent for path in (ROOT / "suites" / "questions").glob("*/suite.toml"))
@@ -27,9 +29,19 @@ def pythons_of(answer: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(python for option, python in pairs if option == "--python"))
 
 
+def skip_without_cgroups() -> None:
+    try:
+        with limited(Limits(0.5, 10**8)):
+            pass
+    except BadInputError as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_only_servers_that_break_on_purpose_fail_in_a_question_suite(suite: Path, tmp_path: Path) -> None:
     answer = tomllib.loads((suite / "answer.toml").read_text())
+    if "limits" in tomllib.loads((suite / "suite.toml").read_text()):
+        skip_without_cgroups()
     breaks, pythons = answer.get("breaks", []), pythons_of(answer)
     if pythons and not any(map(shutil.which, pythons)):
         pytest.skip(f"{' and '.join(pythons)} not found on the PATH")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from conftest import ROOT
 
 from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
@@ -143,6 +144,14 @@ def test_the_documented_command_produced_one_of_the_results(name: str) -> None:
     commands = [measured.command for measured in answer_of(name).measured]
     shown = re.search(r"```console\n\$ python (?:bench\.py )?(.*)\n```", sections(name)["Run it yourself"])[1]
     assert any(command.startswith(shown) for command in commands)
+
+
+@pytest.mark.parametrize("name", ["24-workers-and-quota", "25-throttling"])
+def test_a_deployment_takes_the_number_of_workers_or_threads_from_its_cpu_limit(name: str) -> None:
+    deployment = yaml.safe_load((SUITES / name / "deployment.yaml").read_text())
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert {each["valueFrom"]["resourceFieldRef"]["resource"] for each in container["env"]} == {"limits.cpu"}
+    assert "cpu" in container["resources"]["limits"]
 
 
 def test_the_index_links_to_every_page() -> None:
