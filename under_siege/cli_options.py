@@ -353,7 +353,8 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
     return path
 
 
-PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
+PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
+PICTURES += ["capacity"]
 ONE_PICTURE = (
     f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
     "along a numeric axis, such as rate-sweep or p99-sweep."
