@@ -32,6 +32,7 @@ class Need(StrEnum):
     JOBS = "it accepts no jobs"
     STREAM = "its responses are not streams"
     WHOLE = "its responses are streams"
+    CPU_OF_STREAMS = "its streams use too little CPU time to tell whether they go on"
 
 
 async def do_nothing(context: FaultContext) -> None:
@@ -136,6 +137,7 @@ CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE
 STREAMS = 8  # number of clients that disconnect in the middle of a stream; few enough for eight threads
 # After clients left their streams, a server is idle if it uses fewer CPUs than this share of those that one stream uses
 # alone, or than FEWEST_CPUS. The usual limit is too high for a stream that waits for most of its time.
+LEAST_STREAM_CPU_S = 0.03  # CPU time of a whole stream; with less, nothing shows whether its rest is computed
 LEFT_OF_A_STREAM, FEWEST_CPUS = 0.5, 0.01
 LEAVE_AT, LATEST_LEAVE_S = 0.5, 5.0  # clients leave after this share of the time that one stream takes alone
 
@@ -178,6 +180,9 @@ async def leave_streams(context: FaultContext) -> None:
     if outcome := await users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S):
         raise CaseFailedError("no_stream", f"a single stream did not end correctly within {CPU_LIMIT_S:g} s: {outcome}")
     alone_s, alone_cpu_s = context.now_s(), context.cpu_s() - before_s
+    if alone_cpu_s < LEAST_STREAM_CPU_S:
+        incident.without = Need.CPU_OF_STREAMS
+        return
     memory_bytes, before_s = context.memory_bytes(), context.cpu_s()
     await users.disconnect(STREAMS, min(LEAVE_AT * alone_s, LATEST_LEAVE_S))
     left_s, left_cpu_s = context.mark_fault(), context.cpu_s()

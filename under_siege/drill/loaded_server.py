@@ -20,7 +20,7 @@ from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client, fetch, open_request, read_response
 from under_siege.load.pings import cancel, probing
 from under_siege.load.request import Request
-from under_siege.load.streams import read_stream
+from under_siege.load.streams import BROKEN, read_stream
 from under_siege.measure.plan import Plan, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
@@ -112,8 +112,8 @@ class Users:
                 if expected.stream and request is None:
                     return await read_stream(response, expected.stream, sent_s)
                 return await read_response(response, len(expected.answer))
-        except CaseFailedError:  # the body is too long
-            return WRONG
+        except CaseFailedError as failed:
+            return LOST if failed.code == BROKEN else WRONG  # the body is too long
         except TimeoutError:
             return LATE
         except (aiohttp.ClientError, ValueError, OSError):

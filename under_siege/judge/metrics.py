@@ -121,7 +121,6 @@ _ROWS = (
         _gaps,
         column="gap p50",
         in_terminal="gap\np50",
-        is_wide=True,
     ),
     events_metric(
         "gap",
@@ -130,7 +129,7 @@ _ROWS = (
         "than the median, users see the stream stutter.",
         _gaps,
         column="gap p99",
-        in_terminal="gap\np99",
+        in_terminal="\np99",
         is_compared=True,
         chart_name="gap",
         chart_title="gap between events, 99th percentile",

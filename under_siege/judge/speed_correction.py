@@ -125,7 +125,8 @@ class SpeedCorrection:
         used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
         error of the mean speed.
         """
-        if run.record.is_paced or (run.record.alone_cpu_s and self._fit_of(run).kind is WAITS):
+        knows_work = run.record.alone_cpu_s or run.streams
+        if run.record.is_paced or (knows_work and self._fit_of(run).kind is WAITS):
             return 0.0
         variance = 0.0
         others = 0.0 if run.is_limited_by_its_quota() else other_work(run) - USUAL_OTHER_WORK

@@ -14,6 +14,8 @@ from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
 from under_siege.record.case import Case, Value, case_of
 
+VISIBLE_S, STUTTER = 0.1, 2.0  # users notice a gap of this length that is this many times the median gap
+
 
 class Interval(msgspec.Struct, frozen=True):
     """A mean over rounds and its 95 % confidence interval."""
@@ -106,6 +108,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_streams(self) -> bool:
         return self.first_event_s is not None
+
+    @property
+    def stutters(self) -> bool:
+        """Return whether users notice pauses in the streams."""
+        gap = self.gap_s
+        return bool(gap and gap.p50 and gap.p99 and gap.p99 >= max(VISIBLE_S, STUTTER * gap.p50))
 
     @property
     def counted(self) -> str:

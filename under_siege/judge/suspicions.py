@@ -336,7 +336,7 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     if machine.idle_s is not None and machine.idle_s > SPARE * machine.total_s:
         return None
     return (
-        f"{record.tool} and the bench used {100 * generator_s / machine.total_s:.0f} % of the machine's CPU time, "
+        f"{record.tool} and the bench used {100 * generator_s / machine.total_s:.1f} % of the machine's CPU time, "
         f"more than {100 * GENERATOR:.0f} %, so less was left for the server; use a longer task or fewer users"
     )
 

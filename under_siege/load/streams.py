@@ -18,6 +18,7 @@ EVENT_STREAM = "text/event-stream"
 STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by piece
 ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
+BROKEN = "broken_stream"  # code of a failure: the connection was closed in the middle of a stream
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
@@ -156,6 +157,8 @@ async def read_events(response: aiohttp.ClientResponse, stream: Stream, take: Ca
         if not limit.expired():
             raise
         response.close()
+    except aiohttp.ClientPayloadError:
+        raise CaseFailedError(BROKEN, f"the stream broke off after {next(left) - 1:,} events") from None
     else:
         for event in parser.end():
             take(event)
@@ -165,7 +168,7 @@ def _no_stream(response: aiohttp.ClientResponse) -> str:
     kind = response.headers.get("Content-Type", "").partition(";")[0] or "missing"
     return (
         f"{response.url.path} is no stream of server-sent events, because its content type is {kind}: expected "
-        f'{EVENT_STREAM}; set stream to "lines" or "chunks", or remove it'
+        f"{EVENT_STREAM}; use lines or chunks (--stream, or stream under [load]), or measure whole responses"
     )
 
 

@@ -29,6 +29,7 @@ from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
+HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
 BAD_BODY = (400, 405, 415, 422)  # statuses of responses to a wrong method or body
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
@@ -218,7 +219,9 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
         return
-    if failed.code in ("error_answer", "refused_request", "no_stream") or len(failures) >= min(2, servers):
+    if failed.code in ("error_answer", "refused_request", "no_stream", "endless_stream") or len(failures) >= min(
+        2, servers
+    ):
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 
@@ -245,7 +248,7 @@ def _expectation(
             f"{plan.suite.source}: expect.ignore names {path!r}, but the expected response does not contain it: "
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
-    rule = wanted.rule if plan.suite.application is None else _strictest_rule([answer.body for answer in answers])
+    rule = _strictest_rule([answer.body for answer in answers]) if plan.suite.finds_rule else wanted.rule
     expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
@@ -279,7 +282,7 @@ def _expected_events(
         path for other in streams for pair in zip(other, events, strict=False) for path in BYTES.differing_paths(*pair)
     )
     looser = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
-    for rule in (wanted.rule,) if plan.suite.application is None else looser:
+    for rule in looser if plan.suite.finds_rule else (wanted.rule,):
         is_counted = rule.mode in (SAME, JSON) and stream.time_s is None
         count = plan.suite.expect.events or (len(events) if is_counted else None)
         expectation = Expectation(
@@ -349,7 +352,7 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
     except TimeoutError:
         option = "--events 100" if server.is_application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
-        raise CaseFailedError("no_answer", f"{server.load_url}: {why}") from None
+        raise CaseFailedError("endless_stream", f"{server.load_url}: {why}") from None
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:

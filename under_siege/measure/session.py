@@ -291,7 +291,7 @@ async def _prepared(
                 package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
             )
             result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
-            if ready.suite.application and result.suite:  # the rule depends on the responses
+            if ready.suite.finds_rule and result.suite:  # the rule depends on the responses
                 rule = next(iter(expectations.values())).rule
                 result.suite = msgspec.structs.replace(result.suite, checked=rule.checked())
             yield ready, expectations, needed

@@ -24,6 +24,7 @@ from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import OK, UNCLEAR
+from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
@@ -33,7 +34,6 @@ MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
-VISIBLE_S, STUTTER = 0.2, 3.0  # users notice a gap of this length that is this many times the median gap
 POWER = 0.8  # probability of detecting a difference
 
 
@@ -238,7 +238,8 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
-        if limit := self._limit_of_streams:
+        limit = self._limit_of_streams
+        if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
         if ties := [candidate for candidate in self._first if candidate is not chosen]:
             few = [candidate.name for candidate in ties]
@@ -341,10 +342,10 @@ def _of_waiting_requests(summary: Summary) -> Iterator[str]:
 def _of_stutter(summary: Summary) -> Iterator[str]:
     """Yield a sentence about the stutter of streams that users notice."""
     gap = summary.gap_s
-    if gap and gap.p50 and gap.p99 and gap.p99 > max(VISIBLE_S, STUTTER * gap.p50):
+    if gap and gap.p50 and gap.p99 and summary.stutters:
         yield (
             f"Streams stutter: one gap in 100 takes {formatting.seconds(gap.p99)} or longer, "
-            f"but the median gap {formatting.seconds(gap.p50)}."
+            f"but the median gap {formatting.seconds(gap.p50)}; {PROGRAM} profile names the code that blocks."
         )
 
 

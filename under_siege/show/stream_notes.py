@@ -8,12 +8,21 @@ from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.stream_statistics import is_buffered
+from under_siege.judge.suspicions import is_busy
+from under_siege.paths import PROGRAM
 
 LATE_S, LATE_SHARE = 0.005, 0.1  # a note is shown if the client read this late, and at least this share of the gap p99
 
 
 def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each note as the names of the cases that it applies to, and its text."""
+    stuttering = [full_name(case.case, cases_of(comparison.cases)) for case in comparison.cases if case.stutters]
+    if stuttering:
+        yield (
+            ", ".join(stuttering),
+            "streams stutter: one gap in 100 takes 100 ms or longer, and at least twice the median; "
+            f"{PROGRAM} profile names code that blocks the event loop or holds the GIL",
+        )
     for text_of in (_buffered, _compressed, _late):
         alike: dict[str, list[str]] = {}
         for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
@@ -51,7 +60,7 @@ def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:
     late_s = max(run.streams.late_s for run in rounds if run.streams)
     if gap_p99_s is None or late_s <= max(LATE_S, LATE_SHARE * gap_p99_s):
         return ""
-    return (
-        f"the client was the limit: it read 1 % of events at least {formatting.seconds(late_s)} late, so gaps are "
-        "shorter than shown; use fewer users, or leave it a CPU"
-    )
+    late = f"the client read 1 % of events at least {formatting.seconds(late_s)} late, so gaps are shorter than shown"
+    if any(map(is_busy, rounds)):
+        return f"{late}: other programs used the CPUs; measure on a quieter machine"
+    return f"the client was the limit: {late}; use fewer users, or leave it a CPU"

@@ -37,7 +37,7 @@ import aiohttp
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.request import BodyRule, Request, Stream
-from under_siege.load.streams import EventCheck, read_events
+from under_siege.load.streams import BROKEN, EventCheck, read_events
 from under_siege.record.record import CaseFailedError
 
 REPORT_INTERVAL_S = 0.05
@@ -110,8 +110,8 @@ class OpenLoad:
                 if one.stream and response.status == one.status:
                     return await self._outcome_of_events(response, one, one.stream, events_s)
                 answer = await read_response(response, len(one.answer))
-        except CaseFailedError:  # the body is too long
-            return WRONG
+        except CaseFailedError as failed:
+            return LOST if failed.code == BROKEN else WRONG  # the body is too long
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
         has_headers = all(answer.headers.get(name.lower()) == value for name, value in self._headers)

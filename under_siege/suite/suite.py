@@ -114,6 +114,11 @@ class Suite:
     application: UserApplication | None = None  # None: the suite is a file, or strategies
     keep_environment: bool = True  # whether the servers see settings that change them, such as WEB_CONCURRENCY
 
+    @property
+    def finds_rule(self) -> bool:
+        """Return whether the responses decide how they are compared, because no suite file says it."""
+        return self.application is not None or not (self.source or self.has_task)
+
     def right_statuses(self) -> set[int]:
         """Return the statuses of correct responses."""
         return {one.status for one in self.load.mix} or {self.expect.status}

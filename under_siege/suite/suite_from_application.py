@@ -32,6 +32,7 @@ from under_siege.suite.application import (
     missing,
 )
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
+from under_siege.suite.requests import stream_of
 from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
@@ -96,6 +97,9 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     if options.stream is not None:
         data["load"]["stream"] = options.stream
     if options.events is not None:
+        if options.stream is None:
+            raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
+        stream_of(options.stream, options.events, "--events")
         data["load"]["events"] = options.events
     if options.ping is not None:
         data["ping"] = {"path": options.ping}
