@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,51 @@ def test_no_container_is_left_when_the_bench_is_stopped(
         wait_until(lambda: not left_over(tmp_path))
     finally:
         bench.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_container_with_an_id_file_and_a_daemon_of_the_suite_is_removed(
+    number: signal.Signals, docker: dict[str, str], tmp_path: Path
+) -> None:
+    """The path of the file is relative to the folder of the suite, and only the suite knows the daemon."""
+    suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
+    suite.mkdir()
+    elsewhere.mkdir()
+    write_suite(suite, "--rm --cidfile id")
+    with (suite / "suite.toml").open("a") as file:
+        file.write(f"environment = {{ FAKE_DOCKER = '{docker['FAKE_DOCKER']}' }}\n")
+    command = [sys.executable, str(ROOT / "bench.py"), "run", str(suite / "suite.toml"), "--rounds", "1"]
+    environment = {**os.environ, "PATH": docker["PATH"]}
+    bench = subprocess.Popen(
+        [*command, "--time", "60s"],
+        cwd=elsewhere,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: bool(left_over(suite)))
+        bench.send_signal(number)
+        bench.wait(60)
+        wait_until(lambda: not left_over(suite) and not (suite / "id").exists())
+    finally:
+        bench.kill()
+
+
+def test_a_container_that_the_run_did_not_start_is_kept(docker: dict[str, str], tmp_path: Path) -> None:
+    write_suite(tmp_path, "--rm")
+    words = tomllib.loads((tmp_path / "suite.toml").read_text())["servers"]["contained"]["command"].split()
+    words = [f"{tmp_path}/bin/docker", "run", "--cidfile", str(tmp_path / "id"), *words[2:]]
+    other = subprocess.Popen([word.format(port=18_462) for word in words], env={**os.environ, **docker})
+    try:
+        wait_until(lambda: bool(left_over(tmp_path)))
+        write_suite(tmp_path, "--rm --cidfile id")
+        assert "id exists already" in failure_of(tmp_path, docker)
+        assert left_over(tmp_path)
+        assert (tmp_path / "id").exists()
+    finally:
+        other.terminate()
+        other.wait(30)
 
 
 def failure_of(folder: Path, environment: dict[str, str]) -> str:

@@ -137,7 +137,12 @@ def main(action: str, *words: str) -> None:
     elif action == "run":
         name = uuid.uuid4().hex
         ask("version")
-        Path(words[words.index("--cidfile") + 1]).write_text(name)
+        id_file = Path(words[words.index("--cidfile") + 1])
+        if id_file.exists():
+            sys.exit(
+                f"docker: container ID file found, make sure the other container isn't running or delete {id_file}"
+            )
+        id_file.write_text(name)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ask("stop", name) or 143))
         ask("run", name, *words)
         sys.exit(int(ask("wait", name) or 0))

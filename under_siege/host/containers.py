@@ -7,7 +7,7 @@ and stopped by its id, which the runtime writes to a file.
 import asyncio
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -30,26 +30,45 @@ def runtime_of(words: Sequence[str]) -> str:
 
 
 class Container:
-    """The container that a command starts."""
+    """The container that a command starts.
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
-        self._runtime = runtime_of(words)
+    Args:
+        own_folder: directory for the file with the id, unless the command names a file.
+        environment, folder: those of the command; the other commands of the runtime must reach the same daemon.
+    """
+
+    def __init__(
+        self, words: Sequence[str], own_folder: Path, environment: Mapping[str, str], folder: Path | None
+    ) -> None:
+        self._runtime, self._environment, self._folder = runtime_of(words), environment, folder or Path.cwd()
         place = words.index("run", words.index(self._runtime)) + 1
         given = next((index for index, word in enumerate(words) if word.startswith(ID_FILE)), None)
         name = "" if given is None else words[given].partition("=")[2] or words[given + 1]
-        self._file = Path(name) if name else folder / "container-id"
+        self._file = self._folder / name if name else own_folder / "container-id"
         self.words = list(words) if name else [*words[:place], ID_FILE, str(self._file), *words[place:]]
         self._before = [*words[: words.index(self._runtime)], self._runtime]  # such as `sudo docker`
         if detached := next((word for word in words[place:] if word in _DETACHED), ""):
             why = f"{Path(self._runtime).name} run {detached} ends before its server does; remove {detached}"
             raise CaseFailedError("detached", why)
+        if self._file.exists():  # it names a container that this run must not remove
+            why = (
+                f"{ID_FILE} {self._file} exists already, perhaps for another container; remove the file, or the option"
+            )
+            raise CaseFailedError("id_file_exists", why)
 
     async def _run(self, *arguments: str) -> str:
         """Return the output of a command of the runtime; raise CaseFailedError with its first line of errors."""
         command, name = [*self._before, *arguments], Path(self._runtime).name
         try:
             ran = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=LIMIT_S, check=False
+                subprocess.run,
+                command,
+                env=self._environment,
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
             )
         except OSError as error:
             why = f"{name} can't be started: {error.strerror}; install it, or use a command without a container"
@@ -77,8 +96,9 @@ class Container:
     async def removed(self) -> AsyncIterator[None]:
         """Check that the runtime can be used; at the end, remove the container, even if the bench is killed."""
         await self._run("version")
-        remove = ["sh", "-c", '"$@" rm -f "$(cat "$0")"', str(self._file), *self._before]
-        with current_supervisor().running_at_the_end(remove):
+        script = 'id=$(cat "$0") && { "$@" rm -f "$id"; rm -f "$0"; }'
+        remove = ["sh", "-c", script, str(self._file), *self._before]
+        with current_supervisor().running_at_the_end(remove, self._environment):
             try:
                 yield
             finally:

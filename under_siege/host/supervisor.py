@@ -37,7 +37,7 @@ class Supervisor:
         self._bench = bench
         self._started: dict[int, subprocess.Popen[bytes]] = {}  # processes that are not reaped yet
         self._folders: list[str] = []
-        self._at_end: list[list[str]] = []
+        self._at_end: list[dict[str, Any]] = []  # commands and their environments
 
     def serve(self, woken: int) -> None:
         """Carry out orders until the bench's end of the socket is closed; reap orphans that have ended."""
@@ -105,9 +105,12 @@ class Supervisor:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(LOOK_S)
-        for command in self._at_end:
+        for order in self._at_end:
+            command, environment = order["command"], order["environment"]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(command, check=False, timeout=COMMAND_LIMIT_S, stdout=subprocess.DEVNULL)
+                subprocess.run(
+                    command, env=environment, check=False, timeout=COMMAND_LIMIT_S, stdout=subprocess.DEVNULL
+                )
         if self._folders:
             import shutil  # a slow import that is rarely needed
 

@@ -116,15 +116,16 @@ class SupervisorClient:
             self.end_if_idle()
 
     @contextlib.contextmanager
-    def running_at_the_end(self, command: Sequence[str]) -> Iterator[None]:
+    def running_at_the_end(self, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[None]:
         """Let the supervisor run the command if the bench is killed while the context is active."""
-        self._send({"at_end": list(command)})
+        order = {"command": list(command), "environment": dict(environment)}
+        self._send({"at_end": order})
         self._at_end += 1
         try:
             yield
         finally:
             self._at_end -= 1
-            self._send({"forget": list(command)})
+            self._send({"forget": order})
             self.end_if_idle()
 
     def _send(self, order: dict[str, Any]) -> None:

@@ -371,7 +371,7 @@ async def _contained(start: Start) -> AsyncIterator[tuple[Start, Container | Non
     if not runtime_of(start.words):
         yield start, None
         return
-    container = Container(start.words, Path(start.own_folder))
+    container = Container(start.words, Path(start.own_folder), start.environment, start.folder)
     async with container.removed():
         yield replace(start, words=container.words), container
 
