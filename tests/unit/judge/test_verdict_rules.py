@@ -219,7 +219,7 @@ def test_failed_requests_are_flagged_and_lower_availability() -> None:
 def test_a_load_generator_that_takes_cpu_time_from_the_server_is_flagged() -> None:
     case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
     assert codes(case) == ["generator"]
-    assert "siege and the bench used 11 % of the machine's CPU time" in case.reasons[0].message
+    assert "siege and the bench used 11.2 % of the machine's CPU time" in case.reasons[0].message
     less = record_of(
         "1_x", tool_cpu_s=0.6, machine=Machine(total_s=8, busy_s=4.7, steal_s=0)
     )  # 9 % including the bench
