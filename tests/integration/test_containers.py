@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -38,7 +39,6 @@ class Server(ThreadingHTTPServer):
 
 Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
-INSIDE = 18_461  # the port on which the server listens; the proxy publishes it at another one
 
 
 @pytest.fixture
@@ -59,10 +59,17 @@ def docker(tmp_path: Path) -> Iterator[dict[str, str]]:
         daemon.wait(30)
 
 
+def free_port() -> int:
+    """Return a port for the server inside, because other tests of containers may run at the same time."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 def write_suite(folder: Path, options: str = "--rm --cpus 0.5") -> None:
     (folder / "server.py").write_text(SERVER)
+    inside = free_port()
     command = (
-        f"docker run {options} -p 127.0.0.1:{{port}}:{INSIDE} image {sys.executable} {folder / 'server.py'} {INSIDE}"
+        f"docker run {options} -p 127.0.0.1:{{port}}:{inside} image {sys.executable} {folder / 'server.py'} {inside}"
     )
     (folder / "suite.toml").write_text(
         f"[load]\nusers = 4\n[ping]\npath = '/ping'\n[servers.contained]\ncommand = \"{command}\"\n"
@@ -146,7 +153,7 @@ def test_a_container_that_the_run_did_not_start_is_kept(docker: dict[str, str], 
     write_suite(tmp_path, "--rm")
     words = tomllib.loads((tmp_path / "suite.toml").read_text())["servers"]["contained"]["command"].split()
     words = [f"{tmp_path}/bin/docker", "run", "--cidfile", str(tmp_path / "id"), *words[2:]]
-    other = subprocess.Popen([word.format(port=18_462) for word in words], env={**os.environ, **docker})
+    other = subprocess.Popen([word.format(port=free_port()) for word in words], env={**os.environ, **docker})
     try:
         wait_until(lambda: bool(left_over(tmp_path)))
         write_suite(tmp_path, "--rm --cidfile id")
