@@ -50,6 +50,7 @@ def outcomes_of(status: int, users: int) -> tuple[Counter[str], int]:
 
 def lines_of_generator(url: str, users: int) -> list[str]:
     request = {"url": url, "method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
+    request |= {"stream": None, "events": [], "count": None}
     order = {"requests": [request], "order": [0], "keep_alive": False, "headers": [], "users": users}
     order |= {"begin_s": time.monotonic(), "due_s": [] if users else [0.0] * ENOUGH}
     command = [sys.executable, *script("open_load")]
