@@ -139,18 +139,18 @@ async def read_events(response: aiohttp.ClientResponse, stream: Stream, take: Ca
     """Pass each event to `take` as it arrives, until the stream ends or its limit is reached.
 
     Raises:
-        CaseFailedError: the response is no such stream.
-        aiohttp.ClientError: the stream breaks off.
+        CaseFailedError: the response is no such stream, or it breaks off.
+        aiohttp.ClientError: the connection fails in another way.
     """
     if stream.kind == SSE and response.content_type != EVENT_STREAM:
         raise CaseFailedError("no_stream", _no_stream(response))
-    parser, left = EventParser(stream.kind), itertools.count(1)
+    parser, numbers = EventParser(stream.kind), itertools.count(1)
     try:
         async with asyncio.timeout(stream.time_s) as limit:
             async for data in pieces(response):
                 for event in parser.feed(data):
                     take(event)
-                    if next(left) == stream.most_events:
+                    if next(numbers) == stream.most_events:
                         response.close()
                         return
     except TimeoutError:
@@ -158,7 +158,7 @@ async def read_events(response: aiohttp.ClientResponse, stream: Stream, take: Ca
             raise
         response.close()
     except aiohttp.ClientPayloadError:
-        raise CaseFailedError(BROKEN, f"the stream broke off after {next(left) - 1:,} events") from None
+        raise CaseFailedError(BROKEN, f"the stream broke off after {next(numbers) - 1:,} events") from None
     else:
         for event in parser.end():
             take(event)
