@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Install the requirements of the tests and run all tests. Arguments go to pytest: ./run_tests.sh -k contract
+# Install the requirements of the tests and run the tests. Arguments go to pytest: ./run_tests.sh -k contract
+# `./run_tests.sh --all` adds the tests in tests/extended, slow variants, other Pythons, and scripts/break_promises.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-scripts/setup test
+all=""
+if [[ ${1:-} == --all ]]; then all=--all; fi
+scripts/setup test $all
 export PATH=$PWD/.venv/bin:$PATH
 unset PYTHONDONTWRITEBYTECODE # container images set it, and then every process would compile all modules again
 ruff check --quiet .
@@ -10,22 +13,21 @@ ruff format --quiet --check . || { echo "run_tests.sh: some files are not format
 shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 
-# Most tests run in parallel, beside mypy, and in more processes than CPUs, because many tests wait. Tests that measure
-# run afterwards, one at a time. A test of real servers that fails in the parallel part is repeated at the end.
-parallel=0 alone=0 types=0
-mypy_output=$(mktemp) again=$(mktemp)
+# Tests of tests/unit and tests/live run beside each other and beside mypy, in more processes than CPUs, because many
+# tests wait. Tests of tests/measuring run afterwards, one at a time.
+beside=0 measuring=0 types=0 promises=0
+mypy_output=$(mktemp)
 mypy --no-error-summary >"$mypy_output" 2>&1 &
 mypy=$!
-trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output" "$again"' EXIT
-python -m pytest --numprocesses 7 --dist loadscope --no-loadscope-reorder --measuring no --again="$again" "$@" ||
-  parallel=$?
+trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output"' EXIT
+python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 wait "$mypy" || types=$?
-trap 'rm -f "$mypy_output" "$again"' EXIT
+trap 'rm -f "$mypy_output"' EXIT
 cat "$mypy_output"
 if ((types)); then exit "$types"; fi
-python -m pytest --measuring only --again="$again" "$@" || alone=$?
-if [[ -s $again ]]; then python -m pytest "@$again"; fi
+python -m pytest --measuring only "$@" || measuring=$?
+if [[ $all ]]; then python scripts/break_promises.py || promises=$?; fi
 nothing_selected=5 # pytest's exit code if no test matches the arguments; a failure only if both parts end with it
-if ((parallel == nothing_selected)); then exit "$alone"; fi
-if ((alone == nothing_selected)); then exit "$parallel"; fi
-exit $((parallel > alone ? parallel : alone))
+if ((beside == nothing_selected)); then exit "$measuring"; fi
+if ((measuring == nothing_selected)); then measuring=0; fi
+exit $((beside ? beside : measuring ? measuring : promises))

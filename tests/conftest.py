@@ -21,7 +21,7 @@ import psutil
 import pytest
 from command import CommandResult, invoke
 from leftover_processes import Look, described, end, marking
-from other_pythons import other_pythons
+from other_pythons import ALL_PYTHONS, other_pythons
 from scheduling import OrderedScheduling, ordered
 
 from under_siege.host.environments import with_packages
@@ -33,7 +33,7 @@ from under_siege.show import html_page
 from under_siege.show.view import Figure
 from under_siege.suite.strategies import read_strategy
 
-pytest_plugins = ("rerun",)
+pytest_plugins = ("cpu_costs",)
 
 TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
@@ -46,31 +46,52 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+RINGS = {"unit", "live", "measuring"}  # folders whose tests always run; the tests in `extended` need --all
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="update the expected files instead of comparing with them")
+    parser.addoption("--all", action="store_true", help="also run tests/extended, slow variants and the other Pythons")
     parser.addoption(
-        "--measuring", choices=["no", "only"], help="no: skip tests that measure; only: skip all other tests"
+        "--measuring", choices=["no", "only"], help="no: skip the tests in tests/measuring; only: skip all others"
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--all"):
+        os.environ[ALL_PYTHONS] = "1"
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `--measuring only`, ignore files without measuring tests, because importing them takes time."""
-    if config.getoption("--measuring") == "only" and collection_path.suffix == ".py":
-        return "mark.measures" not in collection_path.read_text() or None
-    return None
+    """Don't import tests that will not run, unless the command names them: importing takes time."""
+    ring = collection_path.relative_to(TESTS).parts[:1]
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or not ring or collection_path.parent != TESTS:
+        return None
+    return True if collection_path.is_dir() and not _runs(ring[0], config) else None
+
+
+def _runs(ring: str, config: pytest.Config) -> bool:
+    """Return whether the options choose the tests in this folder."""
+    measuring = config.getoption("--measuring")
+    is_chosen = measuring is None or (ring == "measuring") == (measuring == "only")
+    return is_chosen and (ring in RINGS or config.getoption("--all"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that `--measuring` excludes, and sort the others.
+    """Keep the tests that the options choose, and sort them."""
 
-    run_tests.sh runs measuring tests last and one at a time.
-    """
-    if wanted := config.getoption("--measuring"):
-        measuring = [item for item in items if item.get_closest_marker("measures")]
-        others = [item for item in items if item not in measuring]
-        items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
-        config.hook.pytest_deselected(items=left_out)
-    items[:] = ordered(items, several_processes=hasattr(config, "workerinput"))
+    def is_chosen(item: pytest.Item) -> bool:
+        is_slow = item.get_closest_marker("slow") and not config.getoption("--all")
+        return _runs(item.path.relative_to(TESTS).parts[0], config) and not is_slow
+
+    left_out = [item for item in items if not is_chosen(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = ordered([item for item in items if item not in left_out], several_processes=is_worker(config))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Return whether this is a process of pytest-xdist."""
+    return hasattr(config, "workerinput")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -102,7 +123,7 @@ def renew(request: pytest.FixtureRequest) -> bool:
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
-    """Return the values as test parameters; those that are not in `quick` run only with `-m slow`."""
+    """Return the values as test parameters; those that are not in `quick` run only with `--all`."""
     arguments = [value if isinstance(value, tuple) else (value,) for value in values]
     fast = [value if isinstance(value, tuple) else (value,) for value in quick]
     return [pytest.param(*these, marks=() if these in fast else pytest.mark.slow) for these in arguments]

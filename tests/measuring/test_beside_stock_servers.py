@@ -33,13 +33,11 @@ def compare(pairs: tuple[str, ...], folder: Path, *options: str) -> None:
             assert longer_s <= 1.5 * shorter_s + 0.02, f"{pair}: {what} p50 of {one.p50} s and {other.p50} s"
 
 
-@pytest.mark.measures
 def test_11_fastapi_is_not_significantly_different_from_fastapi_as_documented(tmp_path: Path) -> None:
     compare(("11_fastapi",), tmp_path, "--rounds", "2", "--time", "4s", "--users", "8")
 
 
 @pytest.mark.slow
-@pytest.mark.measures
 def test_every_strategy_is_not_significantly_different_from_its_framework_as_documented(tmp_path: Path) -> None:
     compare(PAIRS, tmp_path, "--rounds", "3")
 

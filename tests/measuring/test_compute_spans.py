@@ -25,7 +25,6 @@ def test_waits_are_excluded_from_compute_spans() -> None:
     assert [round(gap, 2) >= wait for gap, wait in zip(gaps, (0.02, 0.06, 0.2), strict=True)] == [True] * 3
 
 
-@pytest.mark.measures
 def test_threads_under_the_gil_use_at_most_one_cpu() -> None:
     """Together, the threads use at most the time of one CPU, although their compute spans overlap."""
     together = threading.Barrier(3)

@@ -45,12 +45,10 @@ def test_servers_that_sleep_instead_of_computing_are_detected(run_cli, tmp_path)
         assert_detected(TOO_CHEAP, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", SHORT_TASK))
 
 
-@pytest.mark.measures
 def test_servers_with_rates_above_the_ceiling_are_detected(run_cli, tmp_path) -> None:
     assert_detected(TOO_MANY, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", SHORT_TASK))
 
 
-@pytest.mark.measures
 def test_servers_that_respond_before_the_work_is_done_are_detected(run_cli, tmp_path) -> None:
     """Measure for 2 s, because the server may still be busy with the warm-up during the first second."""
     with without_a_ceiling():
@@ -69,7 +67,6 @@ def assert_detected(expected: dict[str, tuple[str, ...]], cases: dict[str, Summa
 
 
 @pytest.mark.slow
-@pytest.mark.measures
 def test_built_in_strategies_get_no_flags_that_blame_the_server(run_cli, tmp_path) -> None:
     cases = summaries(run_cli, tmp_path, "4s")
     assert set(cases) == {path.stem for path in SERVERS if not unmet(read_strategy(path).requires)}

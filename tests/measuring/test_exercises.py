@@ -130,12 +130,10 @@ def keeps(found: CheckReport, claim: Claim) -> bool | None:
     return {HOLDS: True, NOT_HERE: False}.get(outcome)
 
 
-@pytest.mark.measures
 def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
     assert_exercises_differ_from_solutions(measured_exercises(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
-@pytest.mark.measures
 def test_cached_responses_and_a_forgotten_await_are_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_exercises_differ_from_solutions(

@@ -47,7 +47,6 @@ def flat(shown: str) -> str:
     return " ".join(shown.split())
 
 
-@pytest.mark.measures
 def test_processes_are_recommended_for_a_task_that_holds_the_gil(run_try: Try) -> None:
     said = worth_it(run_try("primes"))
     assert "held: two threads take" in flat(said)
@@ -63,7 +62,6 @@ def test_processes_are_recommended_for_a_task_that_holds_the_gil(run_try: Try) -
     assert re.search(r"Measure these: python bench.py run 4 5 6 .*--task primes", flat(said))
 
 
-@pytest.mark.measures
 def test_threads_are_recommended_for_a_task_that_releases_the_gil(run_try: Try) -> None:
     said = worth_it(run_try("digest"))
     assert re.search(r"^ *GIL +released or disabled", said, re.MULTILINE)
@@ -102,7 +100,6 @@ def test_processes_are_not_recommended_for_an_io_bound_task(run_try: Try) -> Non
     )
 
 
-@pytest.mark.measures
 def test_a_task_that_holds_the_gil_in_c_is_reported_to_delay_all_threads(run_try: Try) -> None:
     ended = run_try("holds_the_gil_in_c")
     shown = flat(ended.stdout)

@@ -155,7 +155,6 @@ def test_a_run_rejects_a_load_that_the_tool_does_not_support(tmp_path) -> None:
         measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
 
 
-@pytest.mark.measures
 @pytest.mark.parametrize("tool", thorough(["ab", "wrk"], quick=("wrk",)))
 def test_the_load_tool_is_reported_as_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
     needed(tool)

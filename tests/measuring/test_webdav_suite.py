@@ -49,7 +49,6 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
     return result, {case.server: case for case in summarize(result).cases}
 
 
-@pytest.mark.measures
 @pytest.mark.slow
 def test_a_timer_and_servers_that_do_not_store_files_are_detected_with_locust(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "suite.toml", '["cheroot", "stores_nothing", "only_in_memory"]', 1)

@@ -1,4 +1,4 @@
-"""Find other Python versions on the PATH.
+"""Find other Python versions on the PATH, if all Pythons are to be tested (`./run_tests.sh --all`).
 
 Run as a script, this module creates the environments in which tests run servers with these versions.
 """
@@ -14,6 +14,7 @@ from common.errors import BadInputError
 from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, distinct, interpreter
 
+ALL_PYTHONS = "UNDER_SIEGE_ALL_PYTHONS"  # this environment variable is set if they are
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]
 
 
@@ -21,7 +22,7 @@ NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", 
 def other_pythons() -> tuple[Interpreter, ...]:
     """Return one interpreter for each version on the PATH except that of the tests, in ascending order."""
     found = []
-    for name in NAMES:
+    for name in NAMES if ALL_PYTHONS in os.environ else ():
         try:
             found.append(interpreter(name))
         except BadInputError:  # not installed, or a launcher that finds no Python
@@ -34,7 +35,7 @@ def old_pythons() -> tuple[Interpreter, ...]:
     """Return the installed Pythons, also those of pyenv, that run applications of users but not the bench."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = []
-    for name in ("3.9", "3.10"):
+    for name in ("3.9", "3.10") if ALL_PYTHONS in os.environ else ():
         for path in (f"python{name}", *map(str, sorted(root.glob(f"versions/{name}.*/bin/python")))):
             with contextlib.suppress(BadInputError):
                 found.append(interpreter(path, OLDEST_USER_PYTHON))

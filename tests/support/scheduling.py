@@ -23,7 +23,7 @@ class OrderedScheduling(LoadScopeScheduling):
         if file.endswith("test_server_contract.py"):
             strategy = STRATEGY.search(test)
             return strategy[1] if strategy else nodeid
-        is_apart = "integration/" in file or file.endswith(SIMULATIONS)
+        is_apart = "live/" in file or file.endswith(SIMULATIONS)
         return nodeid if is_apart and not _shares(self.config.rootpath / file) else file
 
 
@@ -41,6 +41,6 @@ def ordered(items: list[pytest.Item], *, several_processes: bool) -> list[pytest
 def _position(item: pytest.Item) -> int:
     if item.path.name in SIMULATIONS:
         return 0
-    if item.path.parent.name != "integration":
+    if item.path.parent.name != "live":
         return 3
     return 1 if _shares(item.path) else 2

@@ -1,4 +1,4 @@
-"""Count how often a server ties with a copy of itself. This test is slow; run it with `-m slow -s`."""
+"""Count how often a server ties with a copy of itself. Run it with `--all -s`."""
 
 import shutil
 

@@ -65,7 +65,6 @@ def groups_of(pid: int) -> set[Path]:
     return set()
 
 
-@pytest.mark.measures
 def test_a_quota_of_half_a_cpu_halves_the_rate_and_only_a_busy_server_is_throttled(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
     with no_group_left():
@@ -85,7 +84,6 @@ def test_a_quota_of_half_a_cpu_halves_the_rate_and_only_a_busy_server_is_throttl
     assert invoke("report", str(out), "--require", "throttled < 10%").returncode == 1
 
 
-@pytest.mark.measures
 def test_a_bench_with_a_quota_of_its_own_reports_it_and_does_not_mistake_it_for_other_programs(tmp_path: Path) -> None:
     out, options = tmp_path / "r.json", ["--task", "primes", "--users", "4", "--time", "3s", "--rounds", "1"]
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"])

@@ -112,7 +112,6 @@ def test_run_benchmark_without_a_server_causes_a_one_line_error() -> None:
     assert len(refused.stderr.splitlines()) == 1
 
 
-@pytest.mark.measures
 def test_a_repeated_setup_ends_within_two_seconds_and_prints_nothing() -> None:
     began_s = time.monotonic()
     again = subprocess.run([str(ROOT / "scripts" / "setup"), "test"], capture_output=True, text=True)
