@@ -26,14 +26,15 @@ from common.workers import usable_cpus
 from under_siege import formatting
 from under_siege.drill.drill_run import drill_plan
 from under_siege.drill.faults import CONTROL
-from under_siege.drill.loaded_server import REFUSED, FaultContext, Users, warm_server
+from under_siege.drill.loaded_server import FaultContext, Users, warm_server
 from under_siege.host.interpreter import interpreter
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.measure.plan import Plan
 from under_siege.paths import PACKAGE
 from under_siege.record.case import Case
-from under_siege.record.record import CaseFailedError, Incident, Requests
+from under_siege.record.record import CaseFailedError, Incident
+from under_siege.record.requests import CORRECT, REFUSED, Requests
 from under_siege.suite.expected_response import try_task
 from under_siege.suite.selection import suite_of
 
@@ -82,7 +83,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
             usage = tree_usage(context.server.pid) if context.server.pid else None
             sizes.append(float(usage.memory_bytes) if usage else float("nan"))
     first, last = sizes
-    right, refused = requests.outcome.count(""), requests.outcome.count(REFUSED)
+    right, refused = requests.outcome.count(CORRECT), requests.outcome.count(REFUSED)
     growth = f"{(last - first) / MB:+.1f} MB"
     print(
         f"{case.server:<26}{'MB':>7}{first / MB:>7.1f}{last / MB:>9.1f}{growth:>10}{right:>10,}{refused:>9,}",

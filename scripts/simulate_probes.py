@@ -130,8 +130,12 @@ def simulate(
 
 def latencies_s(record: Record) -> list[float]:
     """Return the latencies of the pings due after the first response; by then, all users have sent a request."""
-    first_s = min(record.transactions.finished_s, default=0.0)
-    pings = sorted(zip(record.pings.due_s, record.pings.waited_s, record.pings.problem, strict=True))
+    first_s = min(record.requests.only("load").ended_s, default=0.0)
+    rows = record.requests.only("ping")
+    pings = sorted(
+        (due_s, ended_s - due_s, problem)
+        for due_s, ended_s, problem in zip(rows.due_s, rows.ended_s, rows.problem, strict=True)
+    )
     return [math.inf if problem else waited_s for due_s, waited_s, problem in pings if due_s >= first_s]
 
 

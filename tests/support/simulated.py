@@ -5,7 +5,8 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 
-from under_siege.judge.steady_rate import Spans, spans_of
+from under_siege.judge.estimators import Rows, Spans, cycles_of
+from under_siege.record.requests import CORRECT, LOAD, Requests
 
 Service = Callable[[float], float]  # start of the service → its duration, both in seconds
 
@@ -64,11 +65,10 @@ def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple
 
 def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> Spans:
     """Return the responses within a siege of this length, without requests that are in flight at its end."""
-    ended, took, who = [], [], []
+    requests = Requests()
     last: dict[int, float] = {}
     for at, user in itertools.takewhile(lambda answer: answer[0] <= time_s, answers):
-        ended.append(at)
-        took.append(round(at - last.get(user, 0.0), 2))
-        who.append(user)
+        took_s = round(at - last.get(user, 0.0), 2)
+        requests.add(LOAD, user=user, sent_s=at - took_s, ended_s=at, outcome=CORRECT)
         last[user] = at
-    return spans_of(ended, took, who, [True] * len(ended))
+    return cycles_of(Rows.of(requests, LOAD))

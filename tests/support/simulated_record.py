@@ -6,6 +6,7 @@ import itertools
 from simulated import constant, queue
 
 from under_siege.record.record import Machine, Record
+from under_siege.record.requests import CORRECT, LOAD, PING, close_loop
 from under_siege.record.result import Environment, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
@@ -64,13 +65,17 @@ def record_of(
 
 
 def _add_answers(record: Record, workers: int, speed: float) -> None:
-    columns = record.transactions
-    finished_s, waited_s, users = _answers(record.users, workers, TASK_S / speed)
-    columns.finished_s.extend(finished_s)
-    columns.took_s.extend(waited_s)
-    columns.user.extend(users)
-    columns.status.extend([200] * len(users))
-    columns.size_bytes.extend([4] * len(users))
+    for ended_s, waited_s, user in zip(*_answers(record.users, workers, TASK_S / speed), strict=True):
+        record.requests.add(
+            LOAD,
+            user=user,
+            sent_s=ended_s - waited_s,
+            ended_s=ended_s,
+            status=200,
+            size_bytes=4,
+            outcome=record.outcome_of(200, 4),
+        )
+    close_loop(record.requests, record.users, TIME_S)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -88,11 +93,10 @@ def _answers(users: int, workers: int, task_s: float) -> tuple[tuple[float, ...]
 
 
 def _add_pings(record: Record) -> None:
-    due_s = [0.05 * number for number in range(80)]
-    record.pings.due_s.extend(due_s)
-    record.pings.sent_s.extend([at_s + 0.0002 for at_s in due_s])
-    record.pings.waited_s.extend([0.002] * len(due_s))
-    record.pings.problem.extend([""] * len(due_s))
+    for due_s in (0.05 * number for number in range(80)):
+        record.requests.add(
+            PING, due_s=due_s, sent_s=due_s + 0.0002, ended_s=due_s + 0.002, status=200, outcome=CORRECT
+        )
 
 
 def _add_samples(record: Record, workers: int) -> None:

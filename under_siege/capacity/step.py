@@ -1,16 +1,12 @@
 """Send requests to a server from a separate load generator, and record the outcome, including failures."""
 
 import asyncio
-import base64
 import contextlib
-import json
 import math
-import re
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import IO
 
 import aiohttp
@@ -25,21 +21,14 @@ from under_siege.host.managed_process import ManagedProcess, Tail, last_line, un
 from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
 from under_siege.host.services import Services
 from under_siege.judge.goal import Goal, goal
+from under_siege.load.client import COMMAND, ClientOutput, order
 from under_siege.load.http_client import client
 from under_siege.load.pings import probing
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
-from under_siege.paths import script
-from under_siege.record.record import (
-    LARGEST_INDEX,
-    Arrivals,
-    CaseFailedError,
-    Failure,
-    RateStep,
-    Streams,
-    append_row,
-)
+from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
+from under_siege.record.requests import OPEN
 from under_siege.suite.expected_response import Expectation
 
 Floats = NDArray[np.float64]
@@ -85,63 +74,43 @@ def usual_wait(busy: float, percent: float) -> float:
     return busy * max(0.0, math.log(share / (1 - percent / 100)) / decay)
 
 
-COMMAND = [sys.executable, *script("open_load")]
 START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
-_LINE = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)(?:,([-\d ]+))?", re.ASCII)
 
 
 class Generator:
-    """A load-generator process that sends one series of requests and records the outcomes in `arrivals`."""
+    """A process of the bench's own client that sends one series of requests and adds them to the table of a record."""
 
     def __init__(self, process: ManagedProcess, errors: Tail) -> None:
         self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
-        self._due_s: Sequence[float] = ()
-        self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
-        self.events_us: list[list[int]] = []  # of each stream: microseconds to the first event, and between the events
+        self._output: ClientOutput | None = None
+        self.ready, self.ended, self._asked = False, 0, 0
 
     def take(self, line: str, _arrived_s: float) -> None:
         """Parse a line that the generator printed."""
         self.ready = self.ready or line == "ready"
-        if match := _LINE.fullmatch(line):
-            number = int(match[1])
-            self.done.add(number)
-            sent_s = float(match[2])  # in a closed loop, each request is due when it is sent
-            append_row(self.arrivals, self._due_s[number] if self._due_s else sent_s, sent_s, float(match[3]), match[4])
-            self.events_us.append(list(map(int, (match[5] or "-1").split())))
+        if self._output and (ended := self._output.take(line)) and ended[2] != OPEN:
+            self.ended += 1
 
     async def begin(
-        self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], users: int, *, keep_alive: bool
+        self, record: Record, url: str, expected: Expectation, due_s: Sequence[float], users: int, *, keep_alive: bool
     ) -> None:
         """Wait until the generator is ready, then start the load; raise CaseFailedError if it does not become ready."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
             raise CaseFailedError(
                 "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
             )
-        self._due_s = due_s
-        order = {
-            "requests": [
-                {
-                    "url": each_url,
-                    "method": each.request.method,
-                    "headers": each.request.headers,
-                    "body": base64.b64encode(each.request.body).decode(),
-                    "status": each.status,
-                    "rule": asdict(each.rule),
-                    "answer": base64.b64encode(each.answer).decode(),
-                    "stream": asdict(each.stream) if each.stream else None,
-                    "events": [base64.b64encode(event).decode() for event in each.events],
-                    "count": each.event_count,
-                }
-                for each_url, each in expected.each(url)
-            ],
-            "order": expected.mix.order if expected.mix else [0],
-            "keep_alive": keep_alive,
-            "headers": expected.headers,
-            "begin_s": begin_s,
-            "due_s": list(due_s),
-            "users": users,
-        }
-        await asyncio.to_thread(self._stdin.write, json.dumps(order).encode() + b"\n")
+        self._asked, began_s = len(due_s), record.load_began_s or 0.0
+        self._output = ClientOutput(record.requests, began_s, has_streams=bool(expected.stream))
+        line = order(
+            [(each_url, each.request, each.right) for each_url, each in expected.each(url)],
+            began_s,
+            turns=expected.mix.order if expected.mix else (0,),
+            due_s=due_s,
+            users=users,
+            keep_alive=keep_alive,
+            is_precise=True,
+        )
+        await asyncio.to_thread(self._stdin.write, line)
         await asyncio.to_thread(self._stdin.flush)
 
     @property
@@ -167,7 +136,7 @@ class Generator:
         """Tell the generator to abandon unanswered requests, report them and exit."""
         self._stdin.close()
         await until(self._process.ended, END_S)
-        await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)
+        await until(lambda: self.ended >= self._asked, LAST_LINES_S)
 
 
 @contextlib.asynccontextmanager
@@ -227,10 +196,11 @@ class Offer:
         record, load, users = self.step.record, self.plan.load_of(self.step.case), self.step.closed_users
         goals = [goal(text) for text in self.step.goals]
         record.load_began_s = began_s = time.monotonic() + LEAD_S
-        await sending.begin(server.load_url, self.expected, began_s, self.due_s, users, keep_alive=load.keep_alive)
+        record.stream = self.expected.stream.kind if self.expected.stream else ""
+        await sending.begin(record, server.load_url, self.expected, self.due_s, users, keep_alive=load.keep_alive)
         cpu_s = sending.cpu_s() or 0.0
         timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
-        pings = probing(session, server.url, server.ping, timeout_s, record.pings, began_s, PING_EVERY_S)
+        pings = probing(session, server.url, server.ping, timeout_s, record.requests, began_s, PING_EVERY_S)
         async with pings, sampling(server.pid, record, began_s), watching_machine(record):
             last_s = self.expected.task_s if self.expected.stream else 0.0
             await server.while_alive(self._until_seen(sending, TIMEOUT * longest_s(goals) + last_s))
@@ -238,7 +208,6 @@ class Offer:
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
         self.step.generator_awake = sending.awake.cpus(record.load_s)
         await sending.end()
-        self._keep(sending)
 
     async def _until_seen(self, sending: Generator, timeout_s: float) -> None:
         """Wait until the time of a closed loop is over, or until all requests were answered or have timed out."""
@@ -247,21 +216,8 @@ class Offer:
         while (now_s := time.monotonic() - began_s) < end_s:
             await asyncio.sleep(LOOK_S)
             sending.sample()
-            for _ in range(len(sending.done) - answered):
+            for _ in range(sending.ended - answered):
                 self.on_answer()
-            answered = len(sending.done)
+            answered = sending.ended
             if self.due_s and now_s > self.due_s[-1] and answered >= len(self.due_s):
                 return
-
-    def _keep(self, sending: Generator) -> None:
-        """Record the requests due before the step ended, in the order of their due times."""
-        seen_until_s, sent = self.step.seen_until_s, sending.arrivals
-        self.step.record.streams = Streams() if self.expected.stream else None
-        rows = zip(sent.due_s, sent.sent_s, sent.ended_s, sent.outcome, sending.events_us, strict=True)
-        for number, (due_s, sent_s, ended_s, outcome, (first_us, *gaps_us)) in enumerate(sorted(rows)):
-            if due_s <= seen_until_s:
-                ended_s = min(ended_s, max(seen_until_s, sent_s))
-                append_row(self.step.arrivals, round(due_s, 6), sent_s, ended_s, outcome)
-                if self.step.record.streams:
-                    user = min(number, LARGEST_INDEX)
-                    append_row(self.step.record.streams, user, sent_s, ended_s, first_us, gaps_us, outcome)

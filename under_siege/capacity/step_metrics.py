@@ -10,18 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.judge.cpu_speed_over_time import speeds_of
+from under_siege.judge.estimators import SHORTEST_S, Rows, first_events, gaps
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import other_work
 from under_siege.record.record import RateStep
+from under_siege.record.requests import LATE, LOAD, PING
 
 Floats = NDArray[np.float64]
 
-LATE = 0.1  # delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored
+MOST_DELAY = (
+    0.1  # delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored
+)
 CPU_BOUND = 0.5  # minimum CPU time of a CPU-bound task, as a share of the response time of the idle server
 AWAKE = 0.9  # share of a CPU; if the load generator uses or waits for more, the step is ignored
-SHORTEST_S = 1e-6  # used instead of shorter latencies, which have no logarithm
 REPLICATES = 300
 BLOCK_S = 1.0  # length of the bootstrap's blocks, because the latencies of neighbouring requests are alike
 # Standard deviation of the logarithm of a percentile that one request exceeds. It shrinks with the square root of their
@@ -36,6 +39,10 @@ OUTCOMES = {
 }
 
 
+def _at_least(values_s: Floats) -> Floats:
+    return np.maximum(values_s, SHORTEST_S)
+
+
 def percentile_of(goal: Goal) -> tuple[str, float]:
     """Return the kind of latency, and the percentile; the kind is empty if the goal does not limit a percentile."""
     percent = METRICS[goal.figure].percent
@@ -48,67 +55,64 @@ class StepMetrics:
     def __init__(self, step: RateStep) -> None:
         self.step, self.record, self.case = step, step.record, step.case
         self.per_s, self.goals = step.arrivals_per_s, tuple(map(goal, step.goals))
+        rows = Rows.of(step.record.requests, LOAD)
+        self.rows = rows[np.argsort(rows.due_s, kind="stable")]
 
     @property
     def failure(self) -> str:
         """Return why the step has no data, or an empty string if it has data."""
         if self.record.failure is not None:
             return self.record.failure.message
-        return "" if self.step.arrivals.due_s else "no request was sent"
+        return "" if len(self.rows) else "no request was sent"
 
     @cached_property
     def waits_s(self) -> Floats:
-        """Return the latency of each request, measured from its due time."""
-        arrivals = self.step.arrivals
-        lost = np.array([outcome in OUTCOMES for outcome in arrivals.outcome], dtype=bool)
-        return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), SHORTEST_S))
+        """Return the latency of each request, measured from its due time; a failed request has an infinite one."""
+        return _at_least(np.where(self._has_failed, np.inf, self.rows.waited_s))
+
+    @cached_property
+    def _has_failed(self) -> NDArray[np.bool_]:
+        return ~self.rows.is_correct & ~self.rows.is_open
 
     @cached_property
     def _pings(self) -> tuple[Floats, Floats]:
         """Return when each ping was due, and its latency."""
-        pings, due_s = self.record.pings, np.asarray(self.record.pings.due_s, dtype=np.float64)
-        lost = np.array([problem not in ("", "not answered") for problem in pings.problem], dtype=bool)
-        waits, seen = np.where(lost, np.inf, np.maximum(pings.waited_s, SHORTEST_S)), due_s <= self.step.seen_until_s
-        return due_s[seen], waits[seen]
+        pings = Rows.of(self.record.requests, PING)
+        pings = pings[pings.due_s <= self.step.seen_until_s]
+        is_known = pings.is_correct | (pings.outcome == LATE)
+        return pings.due_s, _at_least(np.where(is_known, pings.waited_s, np.inf))
 
     @cached_property
     def _first_events(self) -> tuple[Floats, Floats]:
-        """Return when each stream was due, and the time from then to its first event."""
-        if self.record.streams is None:
+        """Return when each stream was due, and the time from then to its first event; infinite if the stream failed."""
+        if not self.record.stream:
             return np.empty(0), np.empty(0)
-        first_s = np.asarray(self.record.streams.first_us, dtype=np.float64) / 1e6
-        due_s, sent_s = (np.asarray(column) for column in (self.step.arrivals.due_s, self.step.arrivals.sent_s))
-        return due_s, np.where(first_s >= 0, np.maximum(sent_s - due_s + first_s, SHORTEST_S), self.waits_s)
+        return self.rows.due_s, _at_least(np.where(self._has_failed, np.inf, first_events(self.rows).waited_s))
 
     @cached_property
     def _gaps(self) -> tuple[Floats, Floats]:
-        """Return when the stream of each gap was due, and the gap; a stream that broke off has an infinite gap.
+        """Return when the stream of each gap was due, and the gap; all gaps of a stream that failed are infinite.
 
         The last gap of an unfinished stream lasts until the end of the step.
         """
-        due_s, gaps_s, streams = list[float](), list[float](), self.record.streams
-        for number, gaps_us in enumerate(streams.gaps_us if streams else []):
-            gaps = [max(gap_us / 1e6, SHORTEST_S) for gap_us in gaps_us]
-            outcome = self.step.arrivals.outcome[number]
-            if outcome in OUTCOMES:
-                gaps.append(math.inf)
-            elif outcome and streams and streams.first_us[number] >= 0:
-                arrived_s = streams.sent_s[number] + streams.first_us[number] / 1e6 + sum(gaps)
-                gaps.append(max(SHORTEST_S, streams.ended_s[number] - arrived_s))
-            gaps_s += gaps
-            due_s += [self.step.arrivals.due_s[number]] * len(gaps)
-        return np.asarray(due_s), np.asarray(gaps_s)
+        due_s, gaps_s = list[Floats](), list[Floats]()
+        for index in np.flatnonzero(np.isfinite(self.rows.first_s)):
+            row = self.rows[index : index + 1]
+            waited_s = np.full(len(row.gaps_s[0]) + 1, np.inf) if self._has_failed[index] else gaps(row).waited_s
+            gaps_s.append(_at_least(waited_s))
+            due_s.append(np.full(len(waited_s), row.due_s[0]))
+        return np.concatenate([*due_s, np.empty(0)]), np.concatenate([*gaps_s, np.empty(0)])
 
     def _samples(self, kind: str) -> tuple[Floats, Floats]:
         """Return when each request of a kind of latency was due, and its latency."""
         if kind == "response":
-            return np.asarray(self.step.arrivals.due_s), self.waits_s
+            return self.rows.due_s, self.waits_s
         return {"ping": self._pings, "first_event": self._first_events, "gap": self._gaps}[kind]
 
-    @cached_property
+    @property
     def right(self) -> NDArray[np.bool_]:
         """Return whether each request was answered correctly."""
-        return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
+        return self.rows.is_correct
 
     @property
     def in_time_s(self) -> float:
@@ -118,7 +122,7 @@ class StepMetrics:
     @property
     def shares(self) -> dict[str, float]:
         """Return the share of requests for each outcome in `OUTCOMES`, and of correct or pending ones that are late."""
-        counts, total = Counter(self.step.arrivals.outcome), len(self.waits_s)
+        counts, total = Counter(self.rows.outcome.tolist()), len(self.waits_s)
         late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > self.in_time_s)))
         return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
 
@@ -164,7 +168,7 @@ class StepMetrics:
             return self._resampled(due_s, values / goal.limit, percent / 100)
         if goal.figure == "availability_pct":
             values = np.where(self.right, SHORTEST_S, np.inf)
-            return self._resampled(np.asarray(self.step.arrivals.due_s), values, goal.limit / 100)
+            return self._resampled(self.rows.due_s, values, goal.limit / 100)
         value = self.value(goal)
         return np.full(1 + REPLICATES, math.inf if value is None else math.log(max(value, SHORTEST_S) / goal.limit))
 
@@ -191,7 +195,7 @@ class StepMetrics:
     @property
     def answered_per_s(self) -> float:
         """Return the rate of correct responses, without the first quarter of the step."""
-        ended_s, until_s = np.asarray(self.step.arrivals.ended_s)[self.right], self.step.seen_until_s
+        ended_s, until_s = self.rows.ended_s[self.right], self.step.seen_until_s
         return float(np.sum(ended_s > until_s / 4)) / (0.75 * until_s) if until_s > 0 else 0.0
 
     @property
@@ -225,11 +229,11 @@ class StepMetrics:
     @cached_property
     def late_s(self) -> float:
         """Return the 99th percentile of the delay between a request's due time and its sending."""
-        late = np.subtract(self.step.arrivals.sent_s, self.step.arrivals.due_s)
+        late = self.rows.sent_s - self.rows.due_s
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     @property
     def is_limited(self) -> bool:
         """Return whether the load generator was the bottleneck rather than the server."""
-        is_late = self.late_s > LATE * min(self.in_time_s, 1.0)
+        is_late = self.late_s > MOST_DELAY * min(self.in_time_s, 1.0)
         return is_late or (self.step.generator_awake or 0.0) > AWAKE

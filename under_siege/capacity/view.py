@@ -237,7 +237,7 @@ def _table(several: Sequence[NamedCapacity]) -> Table:
 
 def _used(columns: Mapping[str, T], several: Sequence[NamedCapacity]) -> dict[str, T]:
     """Return the columns without those of streams if the responses are no streams, and without their whole length."""
-    has_streams = any(step.record.streams for each in several for step in each.capacity.steps)
+    has_streams = any(step.record.stream for each in several for step in each.capacity.steps)
     unused = ("p99",) if has_streams else ("first event p99", "gap p99")
     return {name: column for name, column in columns.items() if name not in unused}
 

@@ -4,7 +4,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from under_siege.record.record import FAILED_OUTCOMES, Incident
+from under_siege.judge.estimators import Rows, waits
+from under_siege.record.record import Incident
+from under_siege.record.requests import CORRECT, FAILED_OUTCOMES, LOAD, PING
 
 # The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate over
 # WINDOW_S is at least RECOVERED times the rate before the fault.
@@ -18,7 +20,7 @@ def under_load(incident: Incident) -> Figures:
     before = rate_between(incident, SETTLE_S, at_s)
     after = rate_between(incident, at_s, incident.ended_s)
     figures: Figures = {"before_per_s": before, "after_per_s": after, "left": after / before if before else 0.0}
-    if incident.pings.due_s:
+    if PING in incident.requests.sender:
         figures["ping_p99_s"] = ping_p99_s(incident, at_s, incident.ended_s)
     return figures
 
@@ -34,7 +36,7 @@ def with_recovery(incident: Incident) -> Figures:
 
 def answered_at_s(incident: Incident) -> list[float]:
     """Return the times at which correct responses arrived."""
-    return _ended_at_s(incident, {""})
+    return _ended_at_s(incident, {CORRECT})
 
 
 def failed_at_s(incident: Incident) -> list[float]:
@@ -43,8 +45,8 @@ def failed_at_s(incident: Incident) -> list[float]:
 
 
 def _ended_at_s(incident: Incident, outcomes: Collection[str]) -> list[float]:
-    requests = zip(incident.requests.ended_s, incident.requests.outcome, strict=True)
-    return [ended_s for ended_s, outcome in requests if outcome in outcomes]
+    rows = incident.requests.only(LOAD)
+    return [ended_s for ended_s, outcome in zip(rows.ended_s, rows.outcome, strict=True) if outcome in outcomes]
 
 
 def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
@@ -74,7 +76,5 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
     """Return the p99 latency of the pings due between two times, or None if at least 1 % got no correct response."""
-    pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
-    waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
-    p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf
-    return None if p99_s == np.inf else p99_s
+    pings = Rows.of(incident.requests, PING)
+    return waits(pings[(pings.due_s >= from_s) & (pings.due_s < to_s)]).percentile(99)

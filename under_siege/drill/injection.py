@@ -11,10 +11,11 @@ from urllib.parse import urljoin, urlsplit
 
 import psutil
 
-from under_siege.drill.loaded_server import IDLE_CPUS, LATE, LOST, REFUSED, USERS, WRONG, FaultContext, quick_s
+from under_siege.drill.loaded_server import IDLE_CPUS, USERS, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
 from under_siege.record.record import CaseFailedError
+from under_siege.record.requests import CORRECT, LATE, LOAD, LOST, REFUSED, WRONG
 
 NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
 NEVER_S = 5.0  # a server that takes longer than this to recover counts as never recovered
@@ -112,7 +113,7 @@ async def stop(context: FaultContext) -> None:
     await until(lambda: not server.alive(), 3 * GRACE_S)
     outcomes = await asyncio.gather(*asking)
     context.incident.ended_s = context.now_s()
-    answered, begun = outcomes.count(""), context.started_tasks() - before if context.has_builtin_tasks else USERS
+    answered, begun = outcomes.count(CORRECT), context.started_tasks() - before if context.has_builtin_tasks else USERS
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
     seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - fault_at_s}
     if (status := server.exit_status()) is not None:
@@ -160,7 +161,7 @@ async def disconnect_clients(context: FaultContext) -> None:
     is_builtin = context.has_builtin_tasks
     each_s = LEAVE_CPU_S if is_builtin else expected.cpu_s or expected.task_s
     incident.seen |= {
-        "next_s": NEVER if outcome else next_s,
+        "next_s": next_s if outcome == CORRECT else NEVER,
         "cpu_s": max(0.0, context.cpu_s() - cpu_s - each_s),
         "asked_cpu_s": LEAVERS * each_s,
         "task_s": each_s if is_builtin else expected.task_s,
@@ -177,7 +178,7 @@ async def leave_streams(context: FaultContext) -> None:
         return
     context.began_s = time.monotonic()
     before_s = context.cpu_s()
-    if outcome := await users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S):
+    if (outcome := await users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)) != CORRECT:
         raise CaseFailedError("no_stream", f"a single stream did not end correctly within {CPU_LIMIT_S:g} s: {outcome}")
     alone_s, alone_cpu_s = context.now_s(), context.cpu_s() - before_s
     if alone_cpu_s < LEAST_STREAM_CPU_S:
@@ -219,7 +220,13 @@ async def overload(context: FaultContext) -> None:
     flood = [users.send(requests, context.began_s, timeout_s=FLOOD_LIMIT_S) for _ in range(FLOOD)]
     outcomes = await asyncio.gather(*flood)
     seen["done_s"] = context.now_s()
-    for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
+    for name, outcome in (
+        ("answered", CORRECT),
+        ("refused", REFUSED),
+        ("late", LATE),
+        ("lost", LOST),
+        ("wrong", WRONG),
+    ):
         seen[name] = outcomes.count(outcome)
     seen["quick_s"] = await _until_quick(context)
     context.incident.ended_s = context.now_s()
@@ -230,7 +237,7 @@ async def _until_quick(context: FaultContext) -> float:
     limit_s, began_s = quick_s(context.incident.idle_answer_s), time.monotonic()
     while time.monotonic() - began_s < NEVER_S:
         sent_s = time.monotonic()
-        if not await context.users.send(context.incident.requests, context.began_s, timeout_s=NEVER_S):
+        if await context.users.send(context.incident.requests, context.began_s, timeout_s=NEVER_S) == CORRECT:
             if time.monotonic() - sent_s <= limit_s:
                 return sent_s - began_s
         else:
@@ -347,9 +354,8 @@ async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
         for answer in answers:
             if answer in (_ANSWERED, _FAILED):
                 last_s = context.now_s()
-                requests.sent_s.append(0.0)
-                requests.ended_s.append(round(last_s, 6))
-                requests.outcome.append("" if answer == _ANSWERED else WRONG)
+                outcome = CORRECT if answer == _ANSWERED else WRONG
+                requests.add(LOAD, sent_s=0.0, ended_s=last_s, outcome=outcome)
         if _LATER in answers:
             unknown_since_s = time.monotonic()
         elif time.monotonic() - unknown_since_s >= GONE_S:

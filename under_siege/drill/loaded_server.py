@@ -26,11 +26,22 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
 from under_siege.paths import environment_variable
 from under_siege.record.case import Case
-from under_siege.record.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record, Recovery, Requests
+from under_siege.record.record import CaseFailedError, Incident, Record
+from under_siege.record.requests import (
+    CHECK,
+    CORRECT,
+    FAILED_OUTCOMES,
+    LATE,
+    LOAD,
+    LOST,
+    WRONG,
+    Outcome,
+    Requests,
+    outcome_of,
+)
 from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.suite.expected_response import Expectation
 
-LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
 STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl")
@@ -55,32 +66,32 @@ class Users:
         self._session, self._fresh, self._url = session, fresh or session, url
         self.expected, self._timeout_s, self._turns = expected, timeout_s, itertools.count()
 
-    async def send(self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None) -> str:
+    async def send(
+        self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None
+    ) -> Outcome:
         """Send one request and return its outcome."""
         sent_s = time.monotonic()
         outcome, _ = await self._outcome(self._session, timeout_s or self._timeout_s)
         if requests is not None:
-            _append(requests, sent_s, began_s, outcome)
+            requests.add(LOAD, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
         return outcome
 
-    async def send_check(self, recovery: Recovery, began_s: float) -> None:
+    async def send_check(self, incident: Incident, began_s: float) -> None:
         """Send one request of the recovery check, and record its outcome and the process that answered."""
         sent_s = time.monotonic()
         outcome, process = await self._outcome(self._fresh, self._timeout_s)
-        _append(recovery, sent_s, began_s, outcome)
-        recovery.process.append(process)
+        incident.requests.add(CHECK, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
+        incident.processes.append(process)
 
-    async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
+    async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[Outcome, str]:
         """Send a request, and return its outcome and the id of the process that answered (empty if unknown)."""
         url, expected = self.expected.for_request(self._url, next(self._turns))
         answer = await self._answer(session, url, expected, timeout_s)
-        if isinstance(answer, str):
+        if not isinstance(answer, HttpResponse):
             return answer, ""
         process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
-        if not expected.problem(answer):
-            return "", process
-        is_refused = answer.status == 503 and "retry-after" in answer.headers
-        return (REFUSED if is_refused else WRONG), process
+        is_right = not expected.problem(answer)
+        return outcome_of(answer.status, [expected.status], has_right_body=is_right), process
 
     async def disconnect(self, count: int, stay_s: float) -> Expectation:
         """Send the same request from several clients that disconnect after `stay_s`; return the expected response."""
@@ -94,7 +105,7 @@ class Users:
         answer = await self._answer(self._session, url, expected, timeout_s)
         return not isinstance(answer, str) and answer.headers.get("content-type", "").startswith(STREAM_TYPES)
 
-    async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | str:
+    async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | Outcome:
         """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
         return await self._answer(self._session, url, self.expected, timeout_s, Request(method))
 
@@ -105,7 +116,7 @@ class Users:
         expected: Expectation,
         timeout_s: float,
         request: Request | None = None,
-    ) -> HttpResponse | str:
+    ) -> HttpResponse | Outcome:
         sent_s = time.monotonic()
         try:
             async with open_request(session, url, request or expected.request, timeout_s) as response:
@@ -125,7 +136,7 @@ class Users:
 
         async def user() -> None:
             while True:
-                if await self.send(requests, began_s):
+                if await self.send(requests, began_s) != CORRECT:
                     await asyncio.sleep(PAUSE_S)
 
         tasks = [asyncio.create_task(user()) for _ in range(users)]
@@ -152,12 +163,6 @@ class Users:
         finally:
             for writer in writers:
                 writer.transport.abort()
-
-
-def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome: str) -> None:
-    columns.sent_s.append(round(sent_s - began_s, 6))
-    columns.ended_s.append(round(time.monotonic() - began_s, 6))
-    columns.outcome.append(outcome)
 
 
 USERS = 8  # few enough that even a server with two workers queues all requests and refuses none
@@ -240,7 +245,7 @@ class FaultContext:
         """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
         incident, self.began_s = self.incident, time.monotonic()
         pinging = probing(
-            self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
+            self.session, self.server.url, self.server.ping, 1.0, incident.requests, self.began_s, PING_EVERY_S
         )
         async with pinging, self.users.load(USERS, incident.requests, self.began_s):
             await asyncio.sleep(BEFORE_FAULT_S)
@@ -313,8 +318,8 @@ class FaultContext:
         limit_s = max(RECOVERY_LIMIT_S, QUICK_OF_IDLE * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
         deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
         while not incident.has_recovered and time.monotonic() < deadline_s:
-            await asyncio.gather(*(self.users.send_check(incident.recovery, self.began_s) for _ in range(at_once)))
-            if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
+            await asyncio.gather(*(self.users.send_check(incident, self.began_s) for _ in range(at_once)))
+            if any(outcome in FAILED_OUTCOMES for outcome in incident.requests.only(CHECK).outcome):
                 break
         return bool(incident.has_recovered)
 
@@ -327,7 +332,7 @@ class FaultContext:
         return False
 
     async def _answers_soon(self) -> bool:
-        if await self.users.send(timeout_s=quick_s(self.warm.idle_answer_s)):
+        if await self.users.send(timeout_s=quick_s(self.warm.idle_answer_s)) != CORRECT:
             return False
         if (ping := self.server.ping) is None:
             return True

@@ -9,7 +9,8 @@ from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK, UN
 from under_siege.drill.incident_metrics import Figures
 from under_siege.drill.injection import NEVER
 from under_siege.record.case import Case
-from under_siege.record.record import FAILED_OUTCOMES, Incident
+from under_siege.record.record import Incident
+from under_siege.record.requests import CHECK, FAILED_OUTCOMES, LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
 
 def _why_unusable(control: Sequence[Incident]) -> str:
     """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
-    outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
+    outcomes = [outcome for incident in control for outcome in incident.requests.only(LOAD, CHECK).outcome]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
     return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
 
@@ -82,7 +83,9 @@ def figures_of(incident: Incident) -> Figures:
     figures = FAULTS[incident.fault].measure(incident)
     figures |= {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
     if incident.has_recovered is not None:
-        figures["failed_after"] = float(sum(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome))
+        figures["failed_after"] = float(
+            sum(outcome in FAILED_OUTCOMES for outcome in incident.requests.only(CHECK).outcome)
+        )
     if incident.has_recovered is False:
         figures |= dict.fromkeys({"whole_s", "quick_s"} & figures.keys())
     return figures

@@ -13,6 +13,7 @@ from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_
 from under_siege.formatting import capitalized, listed
 from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
 from under_siege.record.record import Incident
+from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.notes import cores
@@ -141,7 +142,7 @@ def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:
 def _first(outcome: FaultOutcome) -> Incident | None:
     """Return the first round in which the fault was injected and at least one request has an outcome, or None."""
     injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
-    return next((incident for incident in injected if incident.requests.ended_s), None)
+    return next((incident for incident in injected if LOAD in incident.requests.sender), None)
 
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
@@ -194,7 +195,9 @@ def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[Fau
 
 
 def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:
-    pinged = {each.case.server for each in outcomes if any(incident.pings.due_s for incident in each.incidents)}
+    pinged = {
+        each.case.server for each in outcomes if any(PING in incident.requests.sender for incident in each.incidents)
+    }
     for mark, is_pinged, sentence in (
         (HIDDEN, True, "A health check would keep these broken servers in service: {}."),
         (DEAD, True, "Dead, but a health check would detect it: {}."),
@@ -254,11 +257,11 @@ def _responses(incident: Incident) -> Rows:
 
 
 def _pings(incident: Incident) -> Rows:
-    columns = (incident.pings.due_s, incident.pings.waited_s, incident.pings.problem)
+    pings = incident.requests.only(PING)
     return [
         {"row": _row_name(incident), "at_s": due_s - (incident.fault_at_s or 0.0)}
-        | {"height": 1.0 if problem else min(1.0, max(0.03, waited_s / _TALLEST_PING_S))}
-        for due_s, waited_s, problem in zip(*columns, strict=True)
+        | {"height": min(1.0, max(0.03, (ended_s - due_s) / _TALLEST_PING_S)) if outcome == CORRECT else 1.0}
+        for due_s, ended_s, outcome in zip(pings.due_s, pings.ended_s, pings.outcome, strict=True)
     ]
 
 

@@ -69,10 +69,10 @@ class Tail:
 
 @contextlib.contextmanager
 def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
-    """Call `take(line, time.monotonic())` for each line; yield a function that reads available data now."""
+    """Call `take(line, time.monotonic())` for each line; yield a function that reads all available data now."""
     rest = b""
 
-    def read() -> None:
+    def read() -> bool:
         nonlocal rest
         try:
             chunk = os.read(fd, 65536)
@@ -85,12 +85,17 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
             take(line[:LONGEST_LINE_BYTES].decode(errors="replace"), arrived_s)
         if not chunk:
             loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
+        return bool(chunk)
+
+    def read_all() -> None:
+        while read():
+            pass
 
     os.set_blocking(fd, False)
     loop = asyncio.get_running_loop()
     loop.add_reader(fd, read)
     try:
-        yield read
+        yield read_all
     finally:
         loop.remove_reader(fd)
 

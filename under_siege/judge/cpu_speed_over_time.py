@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from under_siege.judge.steady_rate import Floats
+from under_siege.judge.estimators import Floats
 from under_siege.record.record import Record
 
 Clock = Callable[[Floats], Floats]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from statistics import fmean
 
-from under_siege.judge.censored_samples import CensoredSamples, together
+from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.estimates import Estimate, share_between
+from under_siege.judge.estimators import Waits, median_of, together
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
-from under_siege.judge.steady_rate import BurstTotals, median_of
 from under_siege.judge.stream_statistics import StreamStatistics
 
 Edges = tuple[float, float] | None
@@ -62,14 +62,14 @@ class MeasuredCase:
         return [each.throttled_periods for each in limits], [each.periods for each in limits]
 
     @cached_property
-    def responses(self) -> CensoredSamples:
+    def responses(self) -> Waits:
         return together([run.responses for run in self.rounds])
 
     @cached_property
-    def pings(self) -> CensoredSamples:
+    def pings(self) -> Waits:
         return together([run.pings for run in self.rounds])
 
-    def of_streams(self, samples_of: Callable[[StreamStatistics], CensoredSamples]) -> CensoredSamples:
+    def of_streams(self, samples_of: Callable[[StreamStatistics], Waits]) -> Waits:
         """Return samples of the streams of all rounds; there are none if the responses are no streams."""
         return together([samples_of(run.streams) for run in self.rounds if run.streams])
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from under_siege.judge.censored_samples import CensoredSamples
 from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
+from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import Edges, MeasuredCase
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
@@ -133,7 +133,7 @@ def ping_metric(percent: int, meaning: str, **shown: Any) -> Metric:
         f"ping p{percent}",
         percent=percent,
         of_round=lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
-        at_least=lambda run: run.pings.percentile(percent) or run.pings.longest_s(),
+        at_least=lambda run: run.pings.at_least_s(percent),
         tolerance=PING_TOLERANCE_S,
         usual_deviation=0.25,  # of the logarithm of 20 ms and the latency, in recorded runs
         **shown,
@@ -160,7 +160,7 @@ def events_metric(
     kind: str,
     percent: int,
     meaning: str,
-    samples_of: Callable[[StreamStatistics], CensoredSamples],
+    samples_of: Callable[[StreamStatistics], Waits],
     **shown: Any,
 ) -> Metric:
     """Return a percentile of the first events of streams, or of the gaps between their events."""
@@ -168,7 +168,7 @@ def events_metric(
     def at_least(run: Round) -> float | None:
         if run.streams is None:
             return None
-        return samples_of(run.streams).percentile(percent) or samples_of(run.streams).longest_s()
+        return samples_of(run.streams).at_least_s(percent)
 
     def of_round(_: SpeedCorrection, run: Round) -> list[float | None]:
         return [samples_of(run.streams).percentile(percent) if run.streams else None]

@@ -5,7 +5,7 @@ this table. The tables in docs/reading.md are generated from it.
 """
 
 from under_siege import formatting
-from under_siege.judge.censored_samples import CensoredSamples
+from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import MeasuredCase
 from under_siege.judge.metric import Metric, events_metric, longest_metric, ping_metric, response_metric
 from under_siege.judge.round_statistics import Round
@@ -14,11 +14,11 @@ from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME
 
 
-def _first_events(streams: StreamStatistics) -> CensoredSamples:
+def _first_events(streams: StreamStatistics) -> Waits:
     return streams.first_events
 
 
-def _gaps(streams: StreamStatistics) -> CensoredSamples:
+def _gaps(streams: StreamStatistics) -> Waits:
     return streams.gaps
 
 

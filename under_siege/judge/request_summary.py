@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from under_siege.judge.estimates import Estimate, estimates, share_between
+from under_siege.judge.estimators import availability, waits
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
-from under_siege.record.record import UNANSWERED, SentRequest
+from under_siege.record.record import SentRequest
 
 FEWEST_RESPONSES = 20  # in all rounds, for a percentile of one request
 # A request waits for another one if its p99 is this multiple of its latency alone, and if the other one
@@ -54,7 +55,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
     """Return a summary of each request, or an empty list if all requests are equal, or can't be told apart."""
-    sent = rounds[0].record.requests
+    sent = rounds[0].record.mix
     parts = [[_part(run, index) for run in rounds] for index in range(len(sent))]
     total = sum(part.count for part in chain.from_iterable(parts))
     found = []
@@ -72,15 +73,12 @@ def _is_same(other: SentRequest, parts: Sequence[_Part], one: SentRequest) -> bo
 
 
 def _part(run: Round, index: int) -> _Part:
-    record = run.record
-    if record.transactions.request:
-        statuses = np.asarray(record.transactions.status)
-        mine = (np.asarray(record.transactions.request) == index) & (statuses != UNANSWERED)
-        took_s = np.asarray(record.transactions.took_s)[mine]
-        right = statuses[mine] == record.requests[index].status
-        p50_s, p99_s = np.percentile(took_s, [50, 99]) if len(took_s) else (None, None)
-        sizes = np.asarray(record.transactions.size_bytes)[mine]
-        return _Part(len(took_s), int(right.sum()), p50_s, p99_s, float(sizes.sum()))
+    record, mine = run.record, run.rows[run.rows.request == index]
+    if record.mix and len(run.rows):
+        counted, waited = availability(mine), waits(mine)
+        ended = mine[~mine.is_open]
+        p50_s, p99_s = waited.percentile(50), waited.percentile(99)
+        return _Part(counted.counted, counted.correct, p50_s, p99_s, float(ended.size_bytes.sum()))
     bursts = [totals for burst in record.bursts.requests for totals in burst if totals.index == index]
     if not bursts:
         return _Part(0, 0, None, None, 0.0)

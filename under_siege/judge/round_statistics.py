@@ -8,28 +8,32 @@ from functools import cached_property
 
 import numpy as np
 
-from under_siege.judge.censored_samples import CensoredSamples
+from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
-from under_siege.judge.steady_rate import (
+from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
-    BurstTotals,
     Flags,
     Floats,
+    Rows,
     Spans,
     SteadyRate,
+    Waits,
     answered_s,
+    availability,
+    cycles_of,
     is_even,
     line_through,
-    loose_spans,
     median_of,
     on_clock,
     rate_of_arrivals,
-    spans_of,
+    single_spans,
     steady_rate,
+    waits,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.record.case import Case, Value
-from under_siege.record.record import UNANSWERED, Record
+from under_siege.record.record import Record
+from under_siege.record.requests import CHECK, LOAD, LONE_PING, LOST, PING
 
 # A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
 # requires at least MANY_ANSWERS responses. With fewer, a burst of responses at the start, for example after a CPU quota
@@ -49,38 +53,39 @@ class Round:
             ceilings, key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)), default=None
         )
         self.ceiling = self if record.is_ceiling else nearest
-        columns = record.transactions
-        right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
-        self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
-        self.streams = StreamStatistics(record.streams, self.load_s) if record.streams else None
-        self.totals = BurstTotals(record)  # used instead of single responses if the tool reports only totals
-        self.answered: Flags = np.asarray(columns.status, dtype=int) != UNANSWERED
-        self.attempts = int(self.answered.sum()) + record.socket_failures + self.totals.attempts
-        # In totals, a response counts as correct if its status is good.
-        self.completed = int(self.good.sum()) + self.totals.completed
+        self.rows = Rows.of(record.requests, LOAD)
+        self.streams = StreamStatistics(self.rows, self.load_s) if record.stream else None
+        self.totals = BurstTotals(record)  # used instead of rows if the tool reports only totals
+        counted = availability(self.rows, record.unlisted_losses)
+        self.attempts = counted.counted + self.totals.attempts
+        self.completed = counted.correct + self.totals.completed  # in totals, a response with a good status is correct
+
+    @property
+    def lost(self) -> int:
+        """Return how many requests got no response, or an incomplete one."""
+        return (
+            int((self.rows.outcome == LOST).sum()) + self.record.unlisted_losses + sum(self.totals.columns.unanswered)
+        )
 
     @cached_property
     def cycles(self) -> Spans:
-        """Return each response of a closed loop with the time since the user's previous one, including its pause."""
-        columns, answered = self.record.transactions, self.answered
-        finished_s, took_s = np.asarray(columns.finished_s)[answered], np.asarray(columns.took_s)[answered]
-        users = np.asarray(columns.user, dtype=int)[answered]
-        step_s = math.inf if self.record.is_paced else self.record.tool_step_s  # infinite: don't subtract pauses
-        return spans_of(finished_s, took_s, users, self.good[answered], step_s)
+        """Return each request of a closed loop with the time since the user's previous one, including its pause."""
+        # An infinite step: don't subtract pauses.
+        return cycles_of(self.rows, math.inf if self.record.is_paced else self.record.tool_step_s)
 
     @cached_property
     def spans(self) -> Spans:
-        """Return the requests that the users sent."""
-        if not self.record.is_paced:
-            return self.cycles
-        ended_s = np.asarray(self.record.transactions.finished_s, dtype=float)
-        return loose_spans(ended_s - np.asarray(self.record.transactions.took_s), ended_s, self.good)
+        """Return the requests that the users sent, except those that the end of the load cut off."""
+        return single_spans(self.rows[~self.rows.is_open]) if self.record.is_paced else self.cycles
+
+    @cached_property
+    def check_rows(self) -> Rows:
+        """Return the requests that the bench itself sent to check responses."""
+        return Rows.of(self.record.requests, CHECK)
 
     @cached_property
     def checks(self) -> Spans:
-        """Return the requests that the bench itself sent to check responses."""
-        checks = self.record.checks
-        return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
+        return single_spans(self.check_rows)
 
     @cached_property
     def rate(self) -> SteadyRate:
@@ -124,9 +129,11 @@ class Round:
 
     def steady_at_most_s(self) -> Floats:
         """Return an upper bound for each duration in `steady_s`, because the tool rounds durations down."""
-        columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
+        ended_s = self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
-        for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
+        for ended, took in zip(
+            self.rows.ended_s.tolist(), (self.rows.ended_s - self.rows.sent_s).tolist(), strict=True
+        ):
             longest[ended] = max(took, longest.get(ended, 0.0))
         by_tool = np.array([longest[ended] + self.record.tool_step_s for ended in ended_s.tolist()])
         return np.maximum(self.steady_s, by_tool) if len(by_tool) else by_tool
@@ -164,20 +171,22 @@ class Round:
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
-    def responses(self) -> CensoredSamples:
-        """Return the response times, except those of each user's first request, because the queue is not yet full.
+    def responses(self) -> Waits:
+        """Return how long requests waited, except each user's first request, because the queue is not yet full.
 
         If users pause, or requests arrive at a given rate, these first requests are not different from others.
-        Requests without a correct response are censored, including those that siege drops at the end.
         """
-        spans, end_s = self.spans, self.load_s
         if self.record.is_paced:
-            return CensoredSamples(spans.duration_s, spans.good)
-        never = max(0, self.record.users - int(spans.first.sum()))
-        in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
-        return CensoredSamples(
-            np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(never, end_s))),
-            np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + never, dtype=bool))),
+            return waits(self.rows)
+        order = np.lexsort((self.rows.sent_s, self.rows.user))
+        users = self.rows.user[order]
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = users[1:] != users[:-1]
+        spans, later = self.cycles, self.rows[order][~is_first | self.rows.is_open[order]]
+        open_rows = waits(later[later.is_open])
+        return Waits(
+            np.concatenate((spans.duration_s[~spans.first], open_rows.waited_s)),
+            np.concatenate((spans.good[~spans.first], open_rows.answered)),
         )
 
     def response_s(self, percent: float) -> float | None:
@@ -185,16 +194,24 @@ class Round:
         return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
 
     @cached_property
-    def pings(self) -> CensoredSamples:
-        """Return the latencies of all pings; pings without a correct response are censored."""
-        right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
-        return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
+    def ping_rows(self) -> Rows:
+        return Rows.of(self.record.requests, PING)
 
     @cached_property
-    def halves_of_pings(self) -> list[CensoredSamples]:
+    def pings(self) -> Waits:
+        """Return the latencies of all pings."""
+        return waits(self.ping_rows)
+
+    @cached_property
+    def lone_pings(self) -> Waits:
+        """Return the latencies of the pings that were sent in a pause of the others."""
+        return waits(Rows.of(self.record.requests, LONE_PING))
+
+    @cached_property
+    def halves_of_pings(self) -> list[Waits]:
         """Return the pings due in the first half of the siege, and those due in the second half."""
-        first = np.asarray(self.record.pings.due_s) < self.load_s / 2
-        return [CensoredSamples(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
+        first = self.ping_rows.due_s < self.load_s / 2
+        return [waits(self.ping_rows[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
         """Return the CPU seconds that the server's processes used during the siege, or None if unknown."""
@@ -293,7 +310,7 @@ def _leak_bytes(run: Round) -> float | None:
     samples = run.record.samples
     if len(samples.memory_bytes) < LEAST_SAMPLES or not run.completed or run.record.failure:
         return None
-    finished_s = run.record.transactions.finished_s or [0.0, run.load_s]  # a tool may report only totals
+    finished_s = run.spans.ended_s if len(run.spans.ended_s) else [0.0, run.load_s]  # a tool may report only totals
     quarters_s = np.quantile(finished_s, [0.25, 0.5, 0.75, 1.0])
     at_quarters = np.interp(quarters_s, samples.at_s[: len(samples.memory_bytes)], samples.memory_bytes)
     growth = np.diff(at_quarters)

@@ -218,7 +218,8 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     """
     if measured.record.is_paced:
         return _more_requests_than_users(measured)
-    spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
+    spans, tool, rows = measured.spans, measured.record.tool, measured.rows[~measured.rows.is_open]
+    took_s = rows.ended_s - rows.sent_s
     there_s = float(spans.ended_s[spans.last].sum())
     if measured.streams:  # their users don't start together
         there_s -= float((spans.ended_s - spans.duration_s)[spans.first].sum())
@@ -234,10 +235,10 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
             f"{tool}'s response times imply {inside:.1f} concurrent requests, but {who}, so "
             "its report contradicts itself; use another tool"
         )
-    pings = measured.record.pings
-    latest_s = float(np.subtract(pings.sent_s, pings.due_s).max()) if pings.due_s else 0.0
+    pings = measured.ping_rows
+    latest_s = float((pings.sent_s - pings.due_s).max()) if len(pings) else 0.0
     stood_still = users * latest_s / (measured.load_s or 1.0)  # a stalled machine sends no requests
-    if inside < users - allowed - stood_still and not measured.record.socket_failures:
+    if inside < users - allowed - stood_still and rows.is_correct.all() and not measured.record.unlisted_losses:
         return (
             f"{tool}'s response times imply only {inside:.1f} concurrent requests, but {who}, so "
             "the tool sent requests too slowly; use another tool"
@@ -263,12 +264,12 @@ def _more_requests_than_users(measured: Round) -> str | None:
 
 
 def availability(measured: Round, _: Evidence) -> str | None:
-    checks = measured.record.checks
-    sent = measured.attempts + len(checks.code)
-    missed = measured.attempts - measured.completed + sum(map(bool, checks.code))
+    checks = measured.check_rows
+    sent = measured.attempts + len(checks)
+    missed = measured.attempts - measured.completed + int((~checks.is_correct).sum())
     if not missed:
         return None
-    problems = [problem for problem in checks.problem if problem]
+    problems = [problem for problem in (*checks.problem, *measured.rows.problem) if problem]
     example = f" (the first: {problems[0]})" if problems else ""
     return (
         f"{missed} of {sent} requests got no correct response{example}{errors_of_the_tool(measured)}; "
@@ -292,7 +293,7 @@ def backlog(measured: Round, _: Evidence) -> str | None:
     record, drain = measured.record, measured.record.drain
     if drain is None:
         return None
-    in_flight = int((~measured.answered).sum()) if record.is_open else record.users
+    in_flight = int(measured.rows.is_open.sum()) if record.is_open else record.users
     abandoned = in_flight * max(1, len(record.bursts.right))
     longer = "" if drain.is_done else " or longer"
     does_not_count = "the rate does not include this work"
@@ -314,10 +315,10 @@ def backlog(measured: Round, _: Evidence) -> str | None:
 
 
 def unanswered_pings(measured: Round, _: Evidence) -> str | None:
-    problems = [problem for problem in measured.record.pings.problem if problem]
+    problems = [problem for problem in measured.ping_rows.problem if problem]
     if not problems:
         return None
-    of_all = f"{len(problems)} of {len(measured.record.pings.problem)}"
+    of_all = f"{len(problems)} of {len(measured.ping_rows)}"
     return f"{of_all} pings got no correct response; the first: {problems[0]}"
 
 
@@ -390,7 +391,7 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
 def _failures_to_connect(record: Record) -> int:
     """Return how many failures may be due to a lack of ports: all, unless siege reports only other errors."""
     is_other = [not any(text in error for text in _NO_CONNECTION) for error in record.tool_errors]
-    return 0 if is_other and all(is_other) else record.socket_failures
+    return 0 if is_other and all(is_other) else record.unlisted_losses
 
 
 def unknown_lines(measured: Round, _: Evidence) -> str | None:

@@ -35,9 +35,9 @@ from under_siege.judge.estimates import (
     ratio,
     student_at,
 )
+from under_siege.judge.estimators import Floats
 from under_siege.judge.metrics import SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.steady_rate import Floats
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
 from under_siege.record.case import Case, Value, axis

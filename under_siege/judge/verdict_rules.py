@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from under_siege import formatting
 from under_siege.judge import suspicions
 from under_siege.judge.estimates import Estimate, ratio, student_at
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.suspicions import Evidence
+from under_siege.record.requests import WRONG
 
 CaseEstimates = Mapping[str, Estimate | None]  # by metric
 OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
@@ -235,14 +237,15 @@ def _failure(measured: Round) -> tuple[str, str] | None:
 
 def _wrong_answer(measured: Round) -> str | None:
     record, columns, expected = measured.record, measured.totals.columns, measured.record.answer_bytes
-    for code, problem in zip(record.checks.code, record.checks.problem, strict=True):
-        if code == "wrong_answer":
-            return f"a response check under load failed: {problem}"
-    if expected >= 0 and not measured.good.all():
-        answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
-        if sizes := [size for size, status in answers if status == record.answer_status and size != expected]:
-            wrong = f"{len(sizes)} of {len(measured.good)} responses under load were wrong"
-            return f"{wrong}: the first was {sizes[0]} bytes long instead of {expected}"
+    checks, rows = measured.check_rows, measured.rows
+    for problem in checks.problem[checks.outcome == WRONG]:
+        return f"a response check under load failed: {problem}"
+    wrong_rows = rows[(rows.outcome == WRONG) & np.isin(rows.status, record.right_statuses)]
+    if len(wrong_rows):
+        count = int((~rows.is_open).sum())
+        sizes, problem = wrong_rows.size_bytes, next(filter(None, wrong_rows.problem), "")
+        first = problem or f"{sizes[0]} bytes long instead of {expected}"
+        return f"{len(wrong_rows)} of {count} responses under load were wrong: the first was {first}"
     if contents := sum(columns.wrong_contents):
         return f"{contents} of {measured.attempts} responses under load had the right status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):

@@ -47,13 +47,19 @@ class HttpResponse:
 
 
 @contextlib.asynccontextmanager
-async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSession]:
+async def client(
+    *, keep_alive: bool = False, trace_configs: list[aiohttp.TraceConfig] | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
     """Yield a session without a limit on connections, so that no request waits for another one."""
     kept = {"keepalive_timeout": IDLE_LIMIT_S} if keep_alive else {"force_close": True}
     connector = aiohttp.TCPConnector(limit=0, **kept)
     as_load_tools = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
-        connector=connector, headers=as_load_tools, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        connector=connector,
+        headers=as_load_tools,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trace_configs=trace_configs,
     ) as session:
         session._retry_connection = False  # a retry would hide a lost request; aiohttp has no public option for this
         yield session
@@ -102,12 +108,14 @@ def open_request(
     request: Request = GET,
     limit_s: float | None = None,
     wait_s: float | None = None,
+    trace_request_ctx: dict[str, bool] | None = None,
 ) -> "aiohttp.client._RequestContextManager":
     """Return a context manager that sends the request and yields the response, whose body is still unread.
 
     Args:
         limit_s: timeout of the whole response.
         wait_s: timeout of each piece of the response.
+        trace_request_ctx: passed to the session's trace configurations.
     """
     is_large = len(request.body) > TOO_LARGE_BYTES_BODY  # aiohttp sends a file in parts, but bytes at once
     return session.request(
@@ -117,6 +125,7 @@ def open_request(
         data=io.BytesIO(request.body) if is_large else request.body or None,
         timeout=aiohttp.ClientTimeout(total=limit_s, sock_read=wait_s),
         allow_redirects=False,
+        trace_request_ctx=trace_request_ctx,
     )
 
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.record.record import LARGEST, Count, RequestTotals
+from under_siege.record.record import RequestTotals
+from under_siege.record.requests import LARGEST, Count
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # The locustfile writes its own totals, because Locust's CSV files lack the last second of a run.

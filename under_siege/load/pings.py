@@ -19,7 +19,8 @@ import psutil
 
 from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog, Ping, as_json, values_at
-from under_siege.record.record import CaseFailedError, Checks, Drain, Pings, Record, append_row
+from under_siege.record.record import CaseFailedError, Drain, Record
+from under_siege.record.requests import CORRECT, LATE, LOST, WRONG, Outcome, Requests, Sender
 
 # In the middle of a pause between frequent pings, a single one is sent, as health checks of load balancers are.
 QUIET_S = (0.75, 1.25)
@@ -77,7 +78,7 @@ def probing(
     url: str,
     ping: Ping | None,
     timeout_s: float,
-    pings: Pings,
+    requests: Requests,
     began_s: float,
     interval_s: float | None = None,
     first_s: float = 0.0,
@@ -94,35 +95,51 @@ def probing(
     every_s = interval_s or ping.every_s
     after_s = (first_s + number * every_s for number in itertools.count())
     times_s = (began_s + at_s for at_s in after_s if not (ping.is_frequent and quiet_s[0] < at_s < quiet_s[1]))
-    return _open_loop(partial(_ping, session, url, ping, pings, began_s), times_s, timeout_s)
+    return _open_loop(partial(_ping, session, url, ping, requests, began_s, "ping"), times_s, timeout_s)
 
 
 @contextlib.asynccontextmanager
 async def probing_alone(
-    session: aiohttp.ClientSession, url: str, ping: Ping | None, timeout_s: float, pings: Pings, began_s: float
+    session: aiohttp.ClientSession, url: str, ping: Ping | None, timeout_s: float, requests: Requests, began_s: float
 ) -> AsyncIterator[None]:
     """While the context is active, send one ping at ALONE_AT_S; then wait for the response."""
     if ping is None or not ping.is_frequent:
         yield
         return
-    async with _open_loop(partial(_ping, session, url, ping, pings, began_s), [began_s + ALONE_AT_S], timeout_s):
+    async with _open_loop(
+        partial(_ping, session, url, ping, requests, began_s, "lone_ping"), [began_s + ALONE_AT_S], timeout_s
+    ):
         yield
 
 
 async def _ping(
-    session: aiohttp.ClientSession, url: str, ping: Ping, pings: Pings, began_s: float, due_s: float
+    session: aiohttp.ClientSession,
+    url: str,
+    ping: Ping,
+    requests: Requests,
+    began_s: float,
+    sender: Sender,
+    due_s: float,
 ) -> None:
-    sent_s, problem = time.monotonic(), "not answered"
+    sent_s, outcome, problem, status = time.monotonic(), LATE, "not answered", 0
     try:
         answer = await fetch(session, url + ping.path, request=ping.request)
-        problem = "" if ping.fits(answer.status, answer.body) else answer.described()
+        status, is_right = answer.status, ping.fits(answer.status, answer.body)
+        outcome, problem = (CORRECT, "") if is_right else (WRONG, answer.described())
     except aiohttp.ClientConnectorError as error:
-        problem = f"not connected: {error.strerror}"
+        outcome, problem = LOST, f"not connected: {error.strerror}"
     except CaseFailedError as error:
-        problem = str(error)
+        outcome, problem = LOST, str(error)
     finally:
-        waited_s = time.monotonic() - due_s
-        append_row(pings, round(due_s - began_s, 6), round(sent_s - began_s, 6), round(waited_s, 6), problem)
+        requests.add(
+            sender,
+            due_s=due_s - began_s,
+            sent_s=sent_s - began_s,
+            ended_s=time.monotonic() - began_s,
+            status=status,
+            outcome=outcome,
+            problem=problem,
+        )
 
 
 def check_interval_s(task_s: float) -> float:
@@ -133,24 +150,25 @@ def check_interval_s(task_s: float) -> float:
 class AnswerCheck:
     """Request the task and verify the responses, because siege only counts their bytes.
 
-    The rate includes these requests, because they are also work for the server. The first of them is sent when the
-    users start, so that the queue doesn't grow in the middle of the measurement.
+    In a saturated closed loop, the rate includes these requests, because they are also work for the server. The first of
+    them is sent when the users start, so that the queue doesn't grow in the middle of the measurement.
     """
 
-    def __init__(self, verify: Callable[[int], Awaitable[object]], checks: Checks, began_s: float) -> None:
-        self._verify, self._checks, self._began_s = verify, checks, began_s
+    def __init__(self, verify: Callable[[int], Awaitable[object]], requests: Requests, began_s: float) -> None:
+        self._verify, self._requests, self._began_s = verify, requests, began_s
 
     async def check(self, in_a_row: int = 1) -> None:
         """Send `in_a_row` requests on one connection, verify the last response, and record the outcome."""
-        sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "the response check was not answered"
+        sent_s, problem = time.monotonic() - self._began_s, "the response check was not answered"
+        outcome: Outcome = "late"
         try:
             await self._verify(in_a_row)
-            code, problem = "", ""
+            outcome, problem = "correct", ""
         except CaseFailedError as failed:
-            code, problem = failed.code, str(failed)
+            outcome, problem = "wrong" if failed.code == "wrong_answer" else "lost", str(failed)
         finally:
-            answered_s = time.monotonic() - self._began_s
-            append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
+            ended_s = time.monotonic() - self._began_s
+            self._requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome=outcome, problem=problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
         """Send checks at a fixed rate until `end_s()`, which may change, then wait for pending responses."""

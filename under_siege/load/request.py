@@ -1,11 +1,12 @@
 """Define what is sent: requests, mixes of requests, pings, warm-ups, and the correct response."""
 
+import base64
 import itertools
 import json
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from under_siege.secrets import MASK, is_secret_name, masked
@@ -198,6 +199,18 @@ class Pause:
             return draw.expovariate(1 / self.mean_s)
         return draw.uniform(self.shortest_s, self.longest_s)
 
+    def draw_rest_s(self, draw: random.Random) -> float:
+        """Draw the rest of a pause that is in progress at a random moment, so that a load is stationary from its start.
+
+        A longer pause is in progress more often (Cox, Renewal Theory, 1962, § 5.4).
+        """
+        if self.is_exponential:
+            return self.draw_s(draw)
+        while True:  # rejection sampling of a pause in proportion to its length
+            pause_s = self.draw_s(draw)
+            if draw.random() * self.longest_s <= pause_s:
+                return draw.random() * pause_s
+
 
 def parse_pause(text: str) -> Pause | None:
     """Parse a pause such as `1s`, `0.5s-2s` or `exponential 1s`; return None if the text is no pause."""
@@ -261,6 +274,40 @@ class Stream:
     kind: str  # SSE: server-sent events; LINES; CHUNKS: the chunks of the transfer
     most_events: int | None = None  # None: read the stream to its end
     time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RightAnswer:
+    """The correct response to a request."""
+
+    status: int = 200
+    rule: BodyRule = BYTES
+    answer: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()  # that it must have
+    stream: Stream | None = None
+    events: tuple[bytes, ...] = ()  # the expected events
+    event_count: int | None = None  # their number, or None if any number is correct
+
+    def problem(self, body: bytes, headers: Mapping[str, str]) -> str:
+        """Describe how a complete response with the right status differs; return an empty string if it is correct."""
+        missing = next((name for name, value in self.headers if headers.get(name.lower()) != value), "")
+        return f"the header {missing} is missing or wrong" if missing else self.rule.problem(body, self.answer)
+
+    def to_json(self) -> dict[str, Any]:
+        events = [base64.b64encode(event).decode() for event in self.events]
+        return {**asdict(self), "answer": base64.b64encode(self.answer).decode(), "events": events}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "RightAnswer":
+        return cls(
+            data["status"],
+            BodyRule(**data["rule"]),
+            base64.b64decode(data["answer"]),
+            tuple((name, value) for name, value in data["headers"]),
+            Stream(**data["stream"]) if data["stream"] else None,
+            tuple(base64.b64decode(event) for event in data["events"]),
+            data["event_count"],
+        )
 
 
 @dataclass(frozen=True, slots=True)

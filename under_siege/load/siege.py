@@ -26,6 +26,7 @@ _MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege
 
 class Siege(Driver):
     name = program = "siege"
+    drops_open_requests = True
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman"), "siege"))
     # Without a siege.conf in its home directory, siege creates one and prints two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close", encoding="identity")})

@@ -92,6 +92,10 @@ class EventCheck:
         elif number < len(self._right) and (problem := self._rule.problem(event, self._right[number])):
             self._problem = f"event {number + 1}: {problem}"
 
+    def problem_so_far(self) -> str:
+        """Describe how the events so far differ from the expected ones; return an empty string if they are correct."""
+        return self._problem
+
     def problem(self) -> str:
         """Describe how the whole stream differs from the expected one; return an empty string if it is correct."""
         if self._problem:

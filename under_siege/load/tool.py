@@ -4,14 +4,15 @@ A tool reports either every response as it arrives (siege), or only totals when 
 A tool that reports only totals runs in several bursts, which show how much the totals vary.
 """
 
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import BYTES, CLIENT, GET, BodyRule, Load, Pause, Request, Stream
-from under_siege.record.record import RequestTotals, Streams
+from under_siege.load.request import CLIENT, GET, Load, Pause, Request, RightAnswer, Stream
+from under_siege.record.record import RequestTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,7 @@ class LoadSpec:
     request: Request = GET
     mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
     stream: Stream | None = None  # how to read the responses piece by piece
-    rule: BodyRule = BYTES  # how to compare the events of a stream
-    events: tuple[bytes, ...] = ()  # the expected events
-    event_count: int | None = None  # their number, or None if any number is correct
+    rights: tuple[RightAnswer, ...] = ()  # the correct response to each request, for tools that verify responses
     stagger_s: float = 0.0  # users start at random within this time
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
 
@@ -61,6 +60,11 @@ class LoadSpec:
             script=load.script,
             mix=tuple((one.path, one.request) for one in load.mix),
         )
+
+    def due_s(self) -> list[float]:
+        """Return when each request of an open loop is due, in seconds since the start (Poisson process)."""
+        draw = random.Random(self.seed)  # noqa: S311
+        return sorted(draw.uniform(0, self.time_s) for _ in range(round((self.arrivals_per_s or 0.0) * self.time_s)))
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request with this path."""
@@ -146,6 +150,8 @@ class Driver:
     most_users = 1_000_000  # more than any machine supports
     returns_cookies = False  # whether users send the cookies that the server sets
     reuses_closed_connections = False  # whether keep-alive requests fail if the server closes connections
+    drops_open_requests = False  # whether the tool silently drops the requests in flight at the end of the load
+    is_own = False  # whether it is the bench's own client
     waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request plus time after the last response
@@ -208,10 +214,6 @@ class Driver:
     def errors(self, report: str) -> list[str]:  # noqa: ARG002
         """Return the distinct errors that the tool reports about its own requests, the most frequent first."""
         return []
-
-    def streams(self, results: Mapping[str, str], began_s: float) -> Streams | None:  # noqa: ARG002
-        """Return when the events of each stream arrived, given the result files and when the load began."""
-        return None
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
         """Return the totals in the output, or None if there are none."""

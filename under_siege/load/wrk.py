@@ -9,7 +9,7 @@ import msgspec
 
 from under_siege.load.request import Request
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.record.record import Count
+from under_siege.record.requests import Count
 
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")

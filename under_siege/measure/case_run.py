@@ -46,7 +46,8 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.start_command import suite_command
 from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, RequestReplays, last_pong, verify, warm_up
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest, Transactions
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
 from under_siege.suite.expected_response import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
@@ -74,7 +75,8 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
-        record.requests = self._requests()
+        record.mix = self._mix()
+        record.stream = self.expected.stream.kind if self.expected.stream else ""
         try:
             await (
                 self._measure_bare() if self.plan.targets[self.case.server].has_no_server else self._measure_server()
@@ -86,7 +88,7 @@ class CaseRun:
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
 
-    def _requests(self) -> list[SentRequest]:
+    def _mix(self) -> list[SentRequest]:
         """Return the requests of a mix, or an empty list if all requests are equal."""
         if self.expected.mix is None:
             return []
@@ -155,12 +157,14 @@ class CaseRun:
     async def count_answers(self, server: Server, load: Load) -> int:
         """Run a load without recording it, and return the number of responses."""
         unseen = msgspec.structs.replace(
-            self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
+            self.record, load_began_s=time.monotonic(), bursts=Bursts(), requests=Requests()
         )
         length = Length(load.time_s, self.record.users, self.expected)
         warming = LoadRun(self.tool, self._spec(server, load, length), unseen)
         await server.while_alive(warming.drive(length, lambda: None))
-        return sum((*unseen.bursts.right, *unseen.bursts.wrong_status)) + len(unseen.transactions.took_s)
+        return sum((*unseen.bursts.right, *unseen.bursts.wrong_status)) + sum(
+            outcome not in (OPEN, LOST, LATE) for outcome in unseen.requests.outcome
+        )
 
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, users = self.expected.files, self.record.users
@@ -174,9 +178,7 @@ class CaseRun:
             timeout_s=self.expected.timeout_s(users),
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
             seed=self.record.round,
-            rule=self.expected.rule,
-            events=self.expected.events,
-            event_count=self.expected.event_count,
+            rights=tuple(each.right for _, each in self.expected.each("")),
             stagger_s=min(self.expected.task_s, length.end_s / 10) if load.stream else 0.0,
             expected=b"" if self.expected.size_bytes < 0 or self.record.content_encoding else self.expected.answer,
         )
@@ -192,7 +194,7 @@ class CaseRun:
         """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
-        check = AnswerCheck(ask, record.checks, began_s)
+        check = AnswerCheck(ask, record.requests, began_s)
         record.listens_elsewhere = server.listens_elsewhere
         async with contextlib.AsyncExitStack() as watching:
             watching.enter_context(watching_limits(server.group, record))
@@ -206,7 +208,7 @@ class CaseRun:
         # This response arrives after the server has processed the requests still queued at the end of the load.
         await server.while_alive(check.check(REQUESTS_ON_A_CONNECTION))
         pong = await server.while_alive(last_pong(session, server, timeout_s))
-        if record.checks.code[-1] or (pong is None and server.ping is not None):
+        if record.requests.only(CHECK).outcome[-1] != CORRECT or (pong is None and server.ping is not None):
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
         record.gil_enabled_by = server.gil_enabled_by()
@@ -220,8 +222,8 @@ class CaseRun:
         pinged = session, server.url, server.ping, self.expected.timeout_s(record.users)
         return [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
-            probing(*pinged, record.pings, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
-            probing_alone(*pinged, record.lone_pings, began_s),
+            probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
+            probing_alone(*pinged, record.requests, began_s),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             counting_replaced_workers(record, server.pid, server.listeners(), server.children),
@@ -234,10 +236,9 @@ class CaseRun:
         if not self.plan.suite.expect.check:
             return
         record = self.record
-        answers = sum(record.bursts.right) + sum(
-            status in (record.answer_status, *record.other_statuses) for status in record.transactions.status
-        )
-        sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
+        rows = record.requests.only(LOAD)
+        answers = sum(record.bursts.right) + sum(status in record.right_statuses for status in rows.status)
+        sizes = record.bursts.body_bytes or [sum(rows.size_bytes)]
         size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report sizes
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
         values |= await self.services.addresses(self.plan.targets[self.case.server].needs)

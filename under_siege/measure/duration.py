@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from common.workers import usable_cpus
-from under_siege.judge.steady_rate import SETTLED_USERS
+from under_siege.judge.estimators import SETTLED_USERS
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations

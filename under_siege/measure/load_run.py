@@ -33,12 +33,14 @@ from under_siege.host.managed_process import (
 from under_siege.host.ports import claimed_port
 from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
+from under_siege.load.client import Client, ClientOutput
 from under_siege.load.pings import check_interval_s
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
-from under_siege.record.record import CaseFailedError, Record, append_row
+from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.requests import LOAD, OPEN, close_loop
 from under_siege.suite.expected_response import Expectation
 
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
@@ -69,6 +71,7 @@ class LoadRun:
     def __init__(self, tool: Tool, spec: LoadSpec, record: Record) -> None:
         self._tool, self._spec, self._record = tool, spec, record
         self._running: RunningTool | None = None
+        self._own: ClientOutput | None = None  # what the bench's own client reports
 
     @contextlib.asynccontextmanager
     async def ready(self) -> AsyncIterator[None]:
@@ -124,10 +127,11 @@ class LoadRun:
                 await process.stop(grace_s=0)
                 await report.read_to_end()
                 record.tool_report = report.text()
-                record.tool_errors = driver.errors(report.all_kept())[:ERRORS_KEPT]
-                record.socket_failures = driver.failures(record.tool_report, record.transactions.status)
-                if self._spec.stream:
-                    record.streams = driver.streams(self._tool.results(), record.load_began_s or 0.0)
+                record.tool_errors = (self._problems() or driver.errors(report.all_kept()))[:ERRORS_KEPT]
+                rows = record.requests.only(LOAD)
+                record.unlisted_losses = driver.failures(record.tool_report, rows.status)
+                if driver.drops_open_requests and record.load_s:
+                    close_loop(record.requests, self._spec.users, record.load_s)
         finally:
             os.close(terminal)
 
@@ -147,7 +151,7 @@ class LoadRun:
         began_s, most_bytes = record.load_began_s or 0.0, MOST_MEMORY * psutil.virtual_memory().available
         if has_count:
             length.last_until(REQUESTS_LIMIT_S)
-        start_cpu_s = _let_begin(process) if self._tool.driver.waits_to_begin else 0.0
+        start_cpu_s = self._let_begin(process) if self._tool.driver.waits_to_begin else 0.0
 
         def is_over() -> bool:
             _check_memory(process.pid, most_bytes, record)
@@ -165,22 +169,40 @@ class LoadRun:
             process.terminate()  # siege stops and prints its summary
             await process.wait(LIFT_LIMIT_S)
             read_the_rest()
+            if self._own:
+                record.reconnected, record.client_stalls_s = self._own.reconnected, self._own.stalls_s
         if has_count:
-            length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
+            length.end_s = record.load_s = max(record.requests.only(LOAD).ended_s, default=record.load_s)
 
     def _recorder(self, length: Length, tell: Callable[[], None]) -> Callable[[str, float], None]:
         """Return a function that parses a line of the tool's output, given its arrival time, and records it."""
         record = self._record
         began_s = record.load_began_s or 0.0
         indexes = self._indexes()
+        if self._tool.driver.is_own:
+            self._own = own = ClientOutput(record.requests, began_s, has_streams=bool(self._spec.stream))
+
+            def take_row(line: str, _arrived_s: float) -> None:
+                if (ended := own.take(line)) and ended[2] != OPEN:
+                    length.answer(ended[0], ended[1])
+                    tell()
+
+            return take_row
 
         def take(line: str, arrived_s: float) -> None:
             at_s = arrived_s - began_s
             if (response := self._tool.driver.parse_line(line)) is not None:
-                columns = [response.took_s, response.status, response.size_bytes, response.user]
-                if response.path and indexes:
-                    columns.append(indexes.get(response.path, len(indexes)))
-                append_row(record.transactions, round(at_s, 6), *columns)
+                index = indexes.get(response.path, -1) if indexes else 0
+                record.requests.add(
+                    LOAD,
+                    user=response.user,
+                    request=index,
+                    sent_s=at_s - response.took_s,
+                    ended_s=at_s,
+                    status=response.status,
+                    size_bytes=response.size_bytes,
+                    outcome=record.outcome_of(response.status, response.size_bytes, index),
+                )
                 length.answer(response.user, at_s)
                 tell()
             elif line.strip():
@@ -190,13 +212,26 @@ class LoadRun:
 
         return take
 
+    def _problems(self) -> list[str]:
+        return self._own.problems if self._own else []
+
+    def _let_begin(self, process: ManagedProcess) -> float:
+        """Send its order to the bench's own client, and return the CPU seconds that it had used by then."""
+        start_cpu_s = _cpu_s(process.pid) or 0.0
+        driver, stdin = self._tool.driver, process.stdin
+        assert stdin is not None
+        assert isinstance(driver, Client)
+        stdin.write(driver.order(self._spec, time.monotonic()))
+        stdin.flush()
+        return start_cpu_s
+
     def _indexes(self) -> dict[str, int]:
         """Return the index of each request by this index, which the bench's client reports, and by its path or URL.
 
         siege reports the path of a GET request, and otherwise the URL.
         """
-        indexes = {str(index): index for index in range(len(self._record.requests))}
-        for index, sent in sorted(enumerate(self._record.requests), key=lambda pair: pair[1].method != "GET"):
+        indexes = {str(index): index for index in range(len(self._record.mix))}
+        for index, sent in sorted(enumerate(self._record.mix), key=lambda pair: pair[1].method != "GET"):
             for reported in (sent.path,) if sent.method == "GET" else (self._spec.url_of(sent.path), sent.path):
                 indexes.setdefault(reported, index)
         return indexes
@@ -286,15 +321,6 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
         raise CaseFailedError(f"{name}_failed", f"{name} did not start")
 
 
-def _let_begin(process: ManagedProcess) -> float:
-    """Tell a waiting tool to begin, and return the CPU seconds that it had used by then."""
-    start_cpu_s = _cpu_s(process.pid) or 0.0
-    assert process.stdin is not None
-    process.stdin.write(b"go\n")
-    process.stdin.flush()
-    return start_cpu_s
-
-
 def _cpu_s(pid: int) -> float | None:
     try:
         return used_cpu_s(psutil.Process(pid))
@@ -360,6 +386,7 @@ async def compute_bare(
             if process.ended():
                 raise await _death(process, errors)
             record.load_s = time.monotonic() - lines.began_s
+            close_loop(record.requests, case.users, record.load_s)
     finally:
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
@@ -387,11 +414,19 @@ class _BaselineLines:
         if begun := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
             self._record.load_began_s = self.began_s = float(begun[1])
         elif checked := _CHECK.fullmatch(line):
-            append_row(self._record.checks, self._at_s(checked[1]), self._at_s(checked[2]), "", "")
+            sent_s, ended_s = self._at_s(checked[1]), self._at_s(checked[2])
+            self._record.requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome="correct")
         elif done := _TASK.fullmatch(line):
-            user, at_s = int(done[1]), self._at_s(done[3])
-            took_s = round(float(done[3]) - float(done[2]), 6)
-            append_row(self._record.transactions, at_s, took_s, 200, int(done[4]), user)
+            user, at_s, size_bytes = int(done[1]), self._at_s(done[3]), int(done[4])
+            self._record.requests.add(
+                LOAD,
+                user=user,
+                sent_s=self._at_s(done[2]),
+                ended_s=at_s,
+                status=200,
+                size_bytes=size_bytes,
+                outcome=self._record.outcome_of(200, size_bytes),
+            )
             self._length.answer(user, at_s)
             self._tell()
 

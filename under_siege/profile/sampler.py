@@ -28,7 +28,8 @@ from under_siege.host.process_tree import descendants
 from under_siege.load.pings import in_background
 from under_siege.paths import ROOT
 from under_siege.record.files import read_limited
-from under_siege.record.record import LARGEST_INDEX, CaseFailedError, Frames, Profile, Stacks, append_row
+from under_siege.record.record import CaseFailedError, Frames, Profile, Stacks, append_row
+from under_siege.record.requests import LARGEST_INDEX
 
 RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start of py-spy 13 ms
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}

@@ -9,23 +9,31 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.record.case import ARRIVALS, PAUSE, Case, Value, case_of
+from under_siege.record.requests import (
+    CHECK,
+    CORRECT,
+    FAILED_OUTCOMES,
+    LARGEST,
+    LARGEST_INDEX,
+    LONGEST_S,
+    Count,
+    Index,
+    Moment,
+    Outcome,
+    Requests,
+    Status,
+    outcome_of,
+)
 
-UNANSWERED = 0  # status of a request that was unanswered when the load ended
-FAILED_OUTCOMES = ("lost", "late", "wrong")
-# Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
-LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
+LONGEST_CLOCK_S = 1e10
 
 SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
-Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
-Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
-Status = Annotated[int, Meta(ge=0, le=999)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
-Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # seconds since the load began; may be negative
 Clock = Annotated[float, Meta(ge=-LONGEST_CLOCK_S, le=LONGEST_CLOCK_S)]
 Cpus = Annotated[float, Meta(ge=0, le=LARGEST_INDEX)]
 Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
@@ -47,17 +55,6 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
 
 
-class Transactions(msgspec.Struct, frozen=True):
-    """The responses that the load tool reported."""
-
-    finished_s: list[Seconds] = []  # when the tool's line about the response arrived
-    took_s: list[Seconds] = []  # response times as reported; siege rounds to 10 ms
-    status: list[Status] = []  # UNANSWERED only if users pause or in an open loop
-    size_bytes: list[Count] = []
-    user: list[Index] = []
-    request: list[Index] = []  # index in `Record.requests`, if the load has several requests and the tool names them
-
-
 class SentRequest(msgspec.Struct, frozen=True):
     """One of several requests of a load. If the tool reports only paths, all requests for a path are one."""
 
@@ -67,25 +64,10 @@ class SentRequest(msgspec.Struct, frozen=True):
     alone_s: Seconds | None = None  # response time of the idle server
 
 
-Microseconds = Annotated[int, Meta(ge=-1, le=10**12)]  # -1: none
-
-
-class Streams(msgspec.Struct, frozen=True):
-    """The responses whose events the bench's client read one by one, including those that the load's end cut off."""
-
-    user: list[Index] = []
-    sent_s: list[Moment] = []
-    ended_s: list[Moment] = []  # the end of the response or, if it was cut off, of the load
-    first_us: list[Microseconds] = []  # from the request to the first event
-    gaps_us: list[list[Microseconds]] = []  # between its events
-    outcome: list[str] = []  # empty: correct; `open`: cut off by the end of the load; `failed`
-    late_s: Seconds | None = None  # how late the client noticed that it could read, 99th percentile
-
-
 class RequestTotals(msgspec.Struct, frozen=True):
     """The totals of one of several requests in a burst."""
 
-    index: Index  # in `Record.requests`
+    index: Index  # in `Record.mix`
     requests: Count
     failed: Count
     p50_s: Seconds
@@ -120,24 +102,6 @@ class Ports(msgspec.Struct, frozen=True):
 
     at_s: list[Moment] = []
     taken: list[SmallCount] = []  # number of ports in use, including those in TIME_WAIT
-
-
-class Pings(msgspec.Struct, frozen=True):
-    """The health checks, sent at a fixed rate (open loop)."""
-
-    due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # differs from `due_s` only if the bench was late
-    waited_s: list[Seconds] = []  # latency: time between `due_s` and the response or the timeout
-    problem: list[str] = []  # empty if the response was correct
-
-
-class Checks(msgspec.Struct, frozen=True):
-    """The bench's own requests during the load. Each response is compared with the expected response."""
-
-    sent_s: list[Moment] = []
-    answered_s: list[Moment] = []  # time of the response or the timeout
-    code: list[str] = []  # the problem, for programs; empty if the response was correct
-    problem: list[str] = []  # the problem, for people
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -184,47 +148,6 @@ class TracedRequests(msgspec.Struct, frozen=True):
     # without CPU seconds is derived from Server-Timing.
     ran_s: list[list[tuple[float, float, float | None]]] = []
     events_s: list[list[Moment]] = []  # the arrivals of the events of each response; empty if they are no streams
-
-
-class Requests(msgspec.Struct, frozen=True):
-    """The requests of the load before, during and after a fault."""
-
-    sent_s: list[Moment] = []
-    ended_s: list[Moment] = []
-    # Empty if the response was correct; `refused`: status 503 with Retry-After; `lost`: no response or an incomplete
-    # response; `late`: timeout; `wrong`: any other response.
-    outcome: list[str] = []
-
-
-class Recovery(msgspec.Struct, frozen=True):
-    """The requests that check whether the server has recovered from a fault."""
-
-    sent_s: list[Moment] = []
-    ended_s: list[Moment] = []
-    outcome: list[str] = []  # as in `Requests`
-    process: list[str] = []  # the process id in the header `X-Worker`; empty without this header
-
-    def is_passed(self, answers: int, processes: int) -> bool:
-        """Return whether no request failed and the check ended with enough consecutive correct responses.
-
-        Args:
-            answers: the required number of consecutive correct responses.
-            processes: the required number of distinct processes that sent these responses.
-        """
-        streak_start = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
-        streak = self.process[streak_start:]
-        is_complete = len(streak) >= answers and len({*streak} - {""}) >= processes
-        return is_complete and not any(outcome in FAILED_OUTCOMES for outcome in self.outcome)
-
-
-class Arrivals(msgspec.Struct, frozen=True):
-    """The requests of a step. In an open loop, each was sent when it was due, even if others were unanswered."""
-
-    due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # differs from `due_s` only if the generator was late
-    ended_s: list[Moment] = []  # time of the response or the timeout
-    # As in `Requests`; `limited`: refused with status 429; `unanswered`: no response before the load ended.
-    outcome: list[str] = []
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -302,7 +225,7 @@ class Record(_CaseMeasurement, kw_only=True):
     other_statuses: list[Status] = []  # other statuses of correct responses, if requests differ
     content_encoding: str = ""  # of the response, such as `gzip`; empty if it is not compressed
     browser_encoding: str | None = None  # the same for the Accept-Encoding of browsers; None: not asked
-    requests: list[SentRequest] = []  # the requests, if there are several
+    mix: list[SentRequest] = []  # the requests, if there are several
     ready_s: Seconds | None = None  # time between the start of the server and its first correct ping response
     warm_s: Seconds | None = None  # time between the start of the server and the end of its workers' warm-up
     warm_up_answers: Count = 0  # responses during the warm-up
@@ -314,10 +237,12 @@ class Record(_CaseMeasurement, kw_only=True):
     listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
-    transactions: Transactions = msgspec.field(default_factory=Transactions)
-    socket_failures: Count = 0  # requests without a response, as reported by the tool
-    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report only totals
-    streams: Streams | None = None  # None: the responses were not read event by event
+    requests: Requests = msgspec.field(default_factory=Requests)
+    unlisted_losses: Count = 0  # requests without a response that the tool reports only as a total
+    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces the rows of tools that report only totals
+    stream: str = ""  # how the events of responses were read: `sse`, `lines` or `chunks`; empty: not event by event
+    client_stalls_s: list[Seconds] = []  # the longest times for which the bench's client could not run
+    reconnected: Count = 0  # requests that the client repeated, because the server had closed an idle connection
     # The arrivals of the events of a stream of the idle server, since the request: to the load, and to a browser.
     idle_events_s: list[Seconds] = []
     browser_events_s: list[Seconds] = []
@@ -336,8 +261,6 @@ class Record(_CaseMeasurement, kw_only=True):
     tool_cpu_s: Seconds | None = None
     bench_cpu_s: Seconds | None = None  # CPU time of the bench during the load
     services_cpu_s: Seconds | None = None  # CPU time of services that were started for the server, such as PostgreSQL
-    pings: Pings = msgspec.field(default_factory=Pings)
-    checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: Seconds | None = None  # response time of the idle server
     sets_cookies: bool = False  # whether the idle server's response has the header Set-Cookie
     machine_before: Machine | None = None  # CPU time during start and warm-up
@@ -350,12 +273,21 @@ class Record(_CaseMeasurement, kw_only=True):
     alone_on_cpu: list[Index] = []  # the CPU on which the run ended
     beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
-    lone_pings: Pings = msgspec.field(default_factory=Pings)  # sent in a pause of the other pings
     samples: Samples = msgspec.field(default_factory=Samples)
     limits: LimitUsage | None = None  # None: neither the server nor the bench has limits
     memory_kind: str = ""  # "pss", or "rss" if the system has no PSS
     server_said: str = ""  # the end of the server's stderr
     failure: Failure | None = None
+
+    @property
+    def right_statuses(self) -> list[int]:
+        """Return the statuses of correct responses."""
+        return [self.answer_status, *self.other_statuses]
+
+    def outcome_of(self, status: int, size_bytes: int, request: int = -1) -> Outcome:
+        """Return the outcome of a response that a load tool reports; `request` is an index in `mix`, if it is known."""
+        statuses = [self.mix[request].status] if 0 <= request < len(self.mix) else self.right_statuses
+        return outcome_of(status, statuses, has_right_body=self.answer_bytes in (-1, size_bytes))
 
 
 class Trace(_CaseMeasurement, kw_only=True):
@@ -363,7 +295,7 @@ class Trace(_CaseMeasurement, kw_only=True):
 
     workers: Positive | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
-    pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first ping was due
+    pings: Requests = msgspec.field(default_factory=Requests)  # times in seconds since the first ping was due
     machine: Machine | None = None  # CPU time from the first request to the last response
     server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
     bench_cpu_s: Seconds | None = None
@@ -376,13 +308,12 @@ class Incident(_CaseMeasurement, kw_only=True):
     fault: str
     round: Positive
     workers: Positive | None = None
-    requests: Requests = msgspec.field(default_factory=Requests)
-    pings: Pings = msgspec.field(default_factory=Pings)
+    requests: Requests = msgspec.field(default_factory=Requests)  # before, during and after the fault
     fault_at_s: Moment | None = None
     ended_s: Moment = 0.0  # when the load ended
     idle_answer_s: Seconds | None = None  # response time of the idle server
     left_whole: bool | None = None  # whether the server recovered and can be reused; None: not checked
-    recovery: Recovery = msgspec.field(default_factory=Recovery)
+    processes: list[str] = []  # for each check: the process id in the header `X-Worker`; empty without this header
     recovery_answers: SmallCount = 0  # consecutive correct responses that count as a recovery
     recovery_processes: SmallCount = 0  # distinct processes that must send these responses
     seen: dict[str, Metric] = {}  # other metrics of the fault's effect, by name
@@ -391,9 +322,17 @@ class Incident(_CaseMeasurement, kw_only=True):
 
     @property
     def has_recovered(self) -> bool | None:
-        """Return whether the recovery check passed, or None if it sent no request."""
-        answers, processes = self.recovery_answers, self.recovery_processes
-        return self.recovery.is_passed(answers, processes) if self.recovery.outcome else None
+        """Return whether no check failed and the checks ended with enough consecutive correct responses.
+
+        Return None if no check was sent.
+        """
+        outcomes = self.requests.only(CHECK).outcome
+        if not outcomes:
+            return None
+        streak_start = max((index for index, outcome in enumerate(outcomes, 1) if outcome != CORRECT), default=0)
+        streak = self.processes[streak_start:]
+        is_complete = len(streak) >= self.recovery_answers and len({*streak} - {""}) >= self.recovery_processes
+        return is_complete and not any(outcome in FAILED_OUTCOMES for outcome in outcomes)
 
 
 class RateStep(msgspec.Struct, kw_only=True):
@@ -403,7 +342,6 @@ class RateStep(msgspec.Struct, kw_only=True):
     goals: list[str]  # as the user wrote them
     arrivals_per_s: Rate  # in a closed loop: the rate of correct responses
     closed_users: SmallCount = 0  # number of users in a closed loop; 0: open loop
-    arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
     seen_until_s: Moment = 0.0  # end of the measurement; later responses are right-censored
     generator_awake: Cpus | None = None  # number of CPUs that the generator used or waited for
 

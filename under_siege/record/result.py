@@ -16,11 +16,7 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES
 from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
 from under_siege.record.record import (
-    LARGEST,
-    LARGEST_INDEX,
     LONGEST_CLOCK_S,
-    LONGEST_S,
-    Count,
     Cpus,
     Incident,
     Positive,
@@ -29,11 +25,12 @@ from under_siege.record.record import (
     Record,
     Trace,
 )
+from under_siege.record.requests import LARGEST, LARGEST_INDEX, LONGEST_S, Count
 from under_siege.secrets import masked, without_variables
 
 T = TypeVar("T")
 
-SCHEMA = 5
+SCHEMA = 6
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
 _SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
@@ -45,8 +42,9 @@ _OPTIONAL_COLUMNS = (
     "odd_bytes",
     "wrong_contents",
     "waited_s",
-    "request",
     "requests",
+    "first_us",
+    "gaps_us",
 )  # columns that may be empty
 
 

@@ -62,7 +62,7 @@ def of_tradeoff(cases: Sequence[Summary]) -> str:
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
     """Return a headline that compares the longest pings of the cases in the first round, which the chart shows."""
-    longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
+    longest = [case[0].pings.longest_s() or 0.0 for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
         return f"No ping of the first round took longer than {formatting.seconds(longest[worst])}"

@@ -59,7 +59,7 @@ def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: f
         marks_each: marks per case; each represents an equal share of the pings.
     """
     names = names_of(cases, list(map(_percentiles, cases)), "ping_p99_s")
-    waited_s = [np.maximum(_LEAST_S, np.concatenate([run.record.pings.waited_s for run in case])) for case in rounds]
+    waited_s = [np.maximum(_LEAST_S, np.concatenate([run.pings.waited_s for run in case])) for case in rounds]
     found = [(name, values) for name, values in zip(names, waited_s, strict=True) if len(values)]
     shares = (np.arange(marks_each) + 0.5) * 100 / marks_each
     marks = [
@@ -111,7 +111,7 @@ def moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_st
     names = names_of(cases, list(map(_rate_and_longest, first)), "rate_per_s", letters=_LETTERS * 2)
     end_s = max(run.record.load_s or run.record.time_s for run in first)
     most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
-    longest_s = max([0.001, *(value for run in first for value in run.record.pings.waited_s)])
+    longest_s = max([0.001, *(value for run in first for value in run.pings.waited_s.tolist())])
     rows = [row for name, run in zip(names, first, strict=True) for row in _course(name, run, end_s, most_steps)]
     # Responses climb from a common zero line, and pings hang below it.
     up = {"domain": [-_DROP * most, most], "nice": False}
@@ -146,7 +146,7 @@ def _course(name: str, run: Round, end_s: float, most_steps: int) -> Rows:
     """Return the points of the curve, with at most `most_steps` steps, and the pings."""
     came = _by_then(run, end_s)
     steps = [*came[:-1][:: 1 + len(came) // most_steps], came[-1]]
-    due = zip(run.record.pings.due_s, run.record.pings.waited_s, strict=True)
+    due = zip(run.ping_rows.due_s.tolist(), run.ping_rows.waited_s.tolist(), strict=True)
     return [
         *({"row": name, "at_s": at_s, "responses": count} for at_s, count in steps),
         *({"row": name, "at_s": at_s, "ping_s": ping_s} for at_s, ping_s in due if at_s <= end_s),
@@ -331,16 +331,16 @@ def _in_two_digits(value_ms: float) -> str:
 
 def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
     """Return the points of the curve, as (seconds, responses so far), from the start to the end of the load."""
-    finished_s = sorted(at for at in run.record.transactions.finished_s if at <= end_s)
+    finished_s = sorted(at_s for at_s in run.spans.ended_s.tolist() if at_s <= end_s)
     lasted_s = min(end_s, run.record.load_s or run.record.time_s)
     points = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
     return [*points, (max(lasted_s, points[-1][0]), len(finished_s))]
 
 
 def _rate_and_longest(run: Round) -> str:
-    waited_s = run.record.pings.waited_s
+    longest_s = run.pings.longest_s()
     rate = f", {formatting.rate(run.rate.per_s)}/s as measured" if run.rate.per_s else ""
-    longest = f"longest ping {formatting.seconds(max(waited_s))}" if waited_s else "no pings"
+    longest = f"longest ping {formatting.seconds(longest_s)}" if longest_s is not None else "no pings"
     return f"{run.completed} response{'s'[: run.completed != 1]}{rate}; {longest}"
 
 

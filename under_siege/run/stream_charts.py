@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from under_siege import formatting
-from under_siege.judge.censored_samples import CensoredSamples, together
+from under_siege.judge.estimators import Waits, together
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import EventTimes, Summary
 from under_siege.run.charts import in_rows, names_of
@@ -51,7 +51,7 @@ def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], ma
     )
 
 
-def _quantiles(samples: CensoredSamples, count: int) -> list[float]:
+def _quantiles(samples: Waits, count: int) -> list[float]:
     """Return evenly spaced quantiles, as far as they were reached."""
     shares = (np.arange(count) + 0.5) * 100 / count
     return [max(_LEAST_S, value) for share in shares if (value := samples.percentile(float(share))) is not None]

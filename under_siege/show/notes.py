@@ -107,7 +107,7 @@ def _of_requests(comparison: Comparison) -> Iterator[tuple[str, str]]:
     records = [
         rounds[0].record for case, rounds in zip(comparison.cases, comparison.rounds, strict=True) if case in silent
     ]
-    for tool in dict.fromkeys(record.tool for record in records if record.requests):
+    for tool in dict.fromkeys(record.tool for record in records if record.mix):
         yield "requests", f"{tool} reports only totals of all requests; siege, locust and client report each request"
 
 
@@ -160,7 +160,7 @@ def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         name = full_name(case.case, cases_of(comparison.cases))
         if replaced := sum(run.record.workers_replaced for run in rounds):
-            lost = sum(run.record.socket_failures for run in rounds)
+            lost = sum(run.lost for run in rounds)
             yield (
                 name,
                 f"{replaced} {'worker was' if replaced == 1 else 'workers were'} replaced under load, and {lost:,} "
@@ -257,10 +257,10 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _of_lone_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each server with few pings, or with a single ping that takes much longer than frequent ones."""
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
-        count = sum(len(run.record.pings.due_s) for run in rounds)
+        count = sum(len(run.ping_rows) for run in rounds)
         if 0 < count < min(FEW_PINGS, sum(run.load_s for run in rounds) / FREQUENT_S):
             yield case.server, f"only {count} pings were sent, so p99 is the longest of them"
-        alone_s = [wait_s for run in rounds for wait_s in run.record.lone_pings.waited_s]
+        alone_s = [wait_s for run in rounds for wait_s in run.lone_pings.waited_s]
         p99_s = case.ping_s.p99 if case.ping_s else None
         if alone_s and p99_s is not None and np.median(alone_s) > max(SLOW_ALONE_S, MUCH_SLOWER_ALONE * p99_s):
             yield (
@@ -284,9 +284,9 @@ def _of_memory(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _late_s(rounds: Sequence[Round]) -> float:
     """Return the 99th percentile of the delays with which the bench sent pings, or 0 if it sent none."""
-    pings = [run.record.pings for run in rounds]
-    delays_s = [sent_s - due_s for each in pings for sent_s, due_s in zip(each.sent_s, each.due_s, strict=True)]
-    return float(np.percentile(delays_s, 99)) if delays_s else 0.0
+    pings = [run.ping_rows for run in rounds]
+    delays_s = np.concatenate([each.sent_s - each.due_s for each in pings])
+    return float(np.percentile(delays_s, 99)) if len(delays_s) else 0.0
 
 
 def of_siege(result: Result, cases: Sequence[Summary]) -> str:

@@ -5,6 +5,7 @@ from statistics import median
 
 from under_siege import formatting
 from under_siege.judge.case_names import cases_of, full_name
+from under_siege.judge.estimators import lateness_s
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.stream_statistics import is_buffered
@@ -57,7 +58,7 @@ def _compressed(rounds: Sequence[Round], _: float | None) -> str:
 
 
 def _late(rounds: Sequence[Round], gap_p99_s: float | None) -> str:
-    late_s = max(run.streams.late_s for run in rounds if run.streams)
+    late_s = max(lateness_s(run.record.client_stalls_s, run.load_s, 99) for run in rounds)
     if gap_p99_s is None or late_s <= max(LATE_S, LATE_SHARE * gap_p99_s):
         return ""
     late = f"the client read 1 % of events at least {formatting.seconds(late_s)} late, so gaps are shorter than shown"

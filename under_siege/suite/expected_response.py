@@ -15,7 +15,7 @@ from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, Stream, as_json
+from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, RightAnswer, Stream, as_json
 from under_siege.load.streams import EventCheck, StreamResponse
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
@@ -81,6 +81,13 @@ class Expectation:
         """Return the size of a correct body, or -1 if correct bodies may have different sizes."""
         is_known = self.rule.mode == SAME and not (self.files or self.mix or self.stream)
         return len(self.answer) if is_known else -1
+
+    @property
+    def right(self) -> RightAnswer:
+        """Return what a client needs to verify responses itself."""
+        return RightAnswer(
+            self.status, self.rule, self.answer, self.headers, self.stream, self.events, self.event_count
+        )
 
     def each(self, url: str) -> "list[tuple[str, Expectation]]":
         """Return the URL and the expected response of each request of the mix, or of the only request."""

@@ -202,8 +202,8 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
             drawn.append(timeline._replace(failure=failure))
             continue
         zero_s = min(trace.requests.sent_s)
-        pairs = sorted(zip(trace.pings.due_s, trace.pings.waited_s, strict=True))
-        pings = tuple(PingSpan(due_s - zero_s, waited_s) for due_s, waited_s in pairs)
+        pairs = sorted(zip(trace.pings.due_s, trace.pings.ended_s, strict=True))
+        pings = tuple(PingSpan(due_s - zero_s, ended_s - due_s) for due_s, ended_s in pairs)
         share = other_work(trace) if is_crowded(trace) else None
         drawn.append(timeline._replace(lanes=_lanes(trace, zero_s), pings=pings, other_work=share))
     return drawn

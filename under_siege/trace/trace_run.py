@@ -23,7 +23,8 @@ from under_siege.measure.server import Server, running
 from under_siege.measure.session import Keep, run_and_save, traced_case
 from under_siege.measure.warm_up import verify, warm_up
 from under_siege.record.case import Case
-from under_siege.record.record import LONGEST_S, CaseFailedError, Failure, Trace
+from under_siege.record.record import CaseFailedError, Failure, Trace
+from under_siege.record.requests import LONGEST_S
 from under_siege.record.result import Result
 from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import SERVICES

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
-
 from under_siege.judge.censored_samples import CensoredSamples, together
+
 from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
 from under_siege.report import formatted

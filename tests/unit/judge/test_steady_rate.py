@@ -6,9 +6,9 @@ from statistics import fmean
 import pytest
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 from simulated_record import record_of
+from under_siege.judge.steady_rate import spans_of, steady_rate
 
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.steady_rate import spans_of, steady_rate
 from under_siege.record.record import Transactions
 
 WITHIN = 0.02

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from command import invoke
 from conftest import LIMIT_S, TESTS
+from under_siege.subprocess_scripts.open_load import OpenLoad
 
 from under_siege.drill.loaded_server import WRONG, Users
 from under_siege.load.http_client import client
 from under_siege.measure.plan import make_plan
 from under_siege.record.record import Recovery
-from under_siege.subprocess_scripts.open_load import OpenLoad
 from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import CAPACITY, DRILL, RUN_TRACE, TRACE, refuse_unsupported, suite_of
 

@@ -1,0 +1,380 @@
+"""Turn rows of requests into figures: waits, rates and availability, each with what is known about its accuracy.
+
+No figure that is shown is computed anywhere else: the table, requests of a mix, streams, pings, steps of `capacity` and
+incidents of `drill` call these functions.
+
+The rate of a load has three cases:
+
+* A saturated closed loop, in which users send a request as soon as the previous one is answered (`saturated_rate`).
+* A closed loop whose users pause (`paced_rate`): correct responses in a window, divided by its length. Users start at a
+  random moment of their first pause, so the load is stationary from the beginning, except for its longest responses.
+* Arrivals at a given rate (`rate_of_arrivals`): the same, because what a server answers is not what it is asked.
+
+Each is the number of correct responses, or events of streams, that a stationary load gets per second. If the load was
+too short to know it, there is no rate, but a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from under_siege.record.requests import CORRECT, OPEN, Requests
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int_]
+SHORTEST_S = 1e-6  # a gap between events that arrive together, because the logarithm of 0 is not finite
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Requests of one sender, in arrays of the same length; see `Requests` for the columns."""
+
+    user: Integers
+    request: Integers
+    due_s: Floats
+    sent_s: Floats
+    ended_s: Floats
+    status: Integers
+    size_bytes: Integers
+    outcome: NDArray[np.str_]
+    problem: NDArray[np.object_]  # texts
+    first_s: Floats  # time to the first event of a stream; NaN: none
+    gaps_s: NDArray[Any]  # of objects: an array of the gaps between the events of each stream
+
+    @classmethod
+    def of(cls, requests: Requests, *senders: str) -> Rows:
+        """Return the rows of these senders."""
+        chosen = np.isin(np.asarray(requests.sender, dtype=str), senders)
+        first_us = np.asarray(requests.first_us or [-1] * len(requests), dtype=float)[chosen]
+        gaps_s = np.empty(int(chosen.sum()), dtype=object)
+        gaps_us = (
+            [gaps for gaps, is_in in zip(requests.gaps_us, chosen, strict=True) if is_in] if requests.gaps_us else []
+        )
+        for index in range(len(gaps_s)):
+            gaps_s[index] = np.asarray(gaps_us[index] if gaps_us else [], dtype=float) / 1e6
+        return cls(
+            np.asarray(requests.user, dtype=int)[chosen],
+            np.asarray(requests.request, dtype=int)[chosen],
+            np.asarray(requests.due_s, dtype=float)[chosen],
+            np.asarray(requests.sent_s, dtype=float)[chosen],
+            np.asarray(requests.ended_s, dtype=float)[chosen],
+            np.asarray(requests.status, dtype=int)[chosen],
+            np.asarray(requests.size_bytes, dtype=int)[chosen],
+            np.asarray(requests.outcome, dtype=str)[chosen],
+            np.asarray(requests.problem, dtype=object)[chosen],
+            np.where(first_us >= 0, first_us / 1e6, np.nan),
+            gaps_s,
+        )
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    def __getitem__(self, chosen: Flags | Integers | slice) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    @cached_property
+    def is_correct(self) -> Flags:
+        return np.asarray(self.outcome == CORRECT)
+
+    @cached_property
+    def is_open(self) -> Flags:
+        return np.asarray(self.outcome == OPEN)
+
+    @cached_property
+    def waited_s(self) -> Floats:
+        """Return the time from when each request was due until it ended."""
+        return np.maximum(self.ended_s - self.due_s, 0.0)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Waiting times in seconds; `answered` is false for a wait without a correct response (right-censored)."""
+
+    waited_s: Floats
+    answered: Flags
+
+    def percentile(self, percent: float) -> float | None:
+        """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response.
+
+        Source: Kaplan and Meier, Journal of the American Statistical Association 53, 1958.
+        """
+        times, share = self._distribution
+        reached = int(share.searchsorted(percent / 100 - 1e-9))
+        return float(times[reached]) if reached < len(times) else None
+
+    def longest_s(self) -> float | None:
+        """Return the longest wait, whether or not it ended with a response, or None if there are no waits."""
+        finite_s = self.waited_s[np.isfinite(self.waited_s)]
+        return float(finite_s.max()) if len(finite_s) else None
+
+    def at_least_s(self, percent: float) -> float | None:
+        """Return a percentile or, if it was not reached, the longest wait, which is a lower bound."""
+        value_s = self.percentile(percent)
+        return self.longest_s() if value_s is None else value_s
+
+    @cached_property
+    def _distribution(self) -> tuple[Floats, Floats]:
+        """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
+        order = np.lexsort((~self.answered, self.waited_s))
+        at_risk = np.arange(len(order), 0, -1)
+        share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
+        return self.waited_s[order], np.asarray(share, dtype=np.float64)
+
+
+def together(several: Iterable[Waits]) -> Waits:
+    """Combine several sets of waits into one."""
+    several = list(several)
+    waited_s = np.concatenate([*(waits.waited_s for waits in several), np.empty(0)])
+    return Waits(waited_s, np.concatenate([*(waits.answered for waits in several), np.empty(0, dtype=bool)]))
+
+
+def waits(rows: Rows) -> Waits:
+    """Return how long each request waited from when it was due; a wait without a correct response is censored."""
+    return Waits(rows.waited_s, rows.is_correct)
+
+
+def first_events(rows: Rows) -> Waits:
+    """Return the time from each request to the first event of its stream, which includes the connection.
+
+    A stream without any event, or one that failed, is censored at its end.
+    """
+    has_event = np.isfinite(rows.first_s)
+    began_late_s = rows.sent_s - rows.due_s
+    return Waits(
+        np.where(has_event, rows.first_s + began_late_s, rows.waited_s), has_event & (rows.is_correct | rows.is_open)
+    )
+
+
+def gaps(rows: Rows) -> Waits:
+    """Return the times between two events of the same stream, of all streams.
+
+    The gap between the last event of an unfinished stream and its end is censored; that of a failed stream never ends.
+    """
+    ended_s = np.maximum(np.concatenate([*rows.gaps_s, np.empty(0)]), SHORTEST_S)
+    lasted_s = np.array([gaps_s.sum() for gaps_s in rows.gaps_s])
+    is_cut = ~rows.is_correct & np.isfinite(rows.first_s)
+    left_s = np.maximum((rows.ended_s - rows.sent_s - rows.first_s - lasted_s)[is_cut], 0.0)
+    left_s = np.where(rows.is_open[is_cut], left_s, np.inf)
+    answered = np.concatenate((np.ones(len(ended_s), dtype=bool), np.zeros(len(left_s), dtype=bool)))
+    return Waits(np.concatenate((ended_s, left_s)), answered)
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """How many requests got a correct response, of all that were not cut off by the end of the load."""
+
+    correct: int
+    counted: int
+
+    @property
+    def share(self) -> float | None:
+        return self.correct / self.counted if self.counted else None
+
+
+def availability(rows: Rows, unlisted_losses: int = 0) -> Availability:
+    """Return the availability; losses that a tool reports only as a total have no rows."""
+    return Availability(int(rows.is_correct.sum()), int((~rows.is_open).sum()) + unlisted_losses)
+
+
+def lateness_s(stalls_s: Sequence[float], load_s: float, percent: float) -> float:
+    """Return a percentile of the time until a client can run, at a random time of the load.
+
+    At a random time within a stall, the rest of the stall is left. A percentile of samples, of which a stall delays the
+    next one, would hide long stalls (coordinated omission).
+    """
+    left_s, longer_s, number = (1 - percent / 100) * load_s, 0.0, 0
+    for number, stall_s in enumerate(sorted(stalls_s, reverse=True), 1):
+        if longer_s - (number - 1) * stall_s >= left_s:
+            return (longer_s - left_s) / (number - 1)
+        longer_s += stall_s
+    return max(0.0, (longer_s - left_s) / number) if number else 0.0
+
+
+def line_through(x: Floats, y: Floats) -> tuple[float, float]:
+    """Return the slope and the intercept of the least-squares line; at least two points must differ in `x`."""
+    center, height = float(x.mean()), float(y.mean())
+    offsets = x - center
+    slope = float(offsets @ (y - height) / (offsets @ offsets))
+    return slope, height - slope * center
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Requests, in chronological order for each user; all times are in seconds since the siege began."""
+
+    began_s: Floats
+    ended_s: Floats
+    good: Flags  # whether the response was correct; other requests keep their user busy but don't count
+    first: Flags  # whether it is the first request of its user
+    last: Flags
+
+    @property
+    def duration_s(self) -> Floats:
+        return self.ended_s - self.began_s
+
+    def share_between(self, from_s: float, to_s: float) -> Floats:
+        """Return the share of each request's duration that lies between two times, or 0 if its response was wrong."""
+        inside_s = np.minimum(self.ended_s, to_s) - np.maximum(self.began_s, from_s)
+        counts = self.good & (inside_s > 0)
+        share: Floats = np.divide(inside_s, self.duration_s, out=np.zeros(len(inside_s)), where=counts)
+        return share
+
+
+def cycles_of(rows: Rows, step_s: float = 0.01) -> Spans:
+    """Return the requests of a closed loop that ended before it, sorted by user and time.
+
+    Each user is assumed to send a request as soon as the previous request has ended. The time at which the tool says
+    that a request was sent (with the resolution `step_s`) is used only for a user's first request, and for a request
+    whose predecessor has no row. If `step_s` is infinite, each cycle includes the pause before the request.
+    """
+    rows = rows[~rows.is_open]
+    order = np.lexsort((rows.ended_s, rows.user))
+    ended, took, users = rows.ended_s[order], (rows.ended_s - rows.sent_s)[order], rows.user[order]
+    changes = users[1:] != users[:-1]
+    first, last = np.ones(len(users), dtype=bool), np.ones(len(users), dtype=bool)
+    first[1:], last[:-1] = changes, changes
+    earlier = np.zeros(len(users))
+    earlier[1:] = np.where(changes, 0.0, ended[:-1])
+    began = np.where(ended - took - earlier > step_s, ended - took - step_s, earlier)
+    return Spans(np.maximum(began, earlier), ended, rows.is_correct[order], first, last)
+
+
+def single_spans(rows: Rows) -> Spans:
+    """Return requests that do not wait for each other, as if each came from a different user."""
+    each = np.ones(len(rows), dtype=bool)
+    return Spans(rows.sent_s, rows.ended_s, rows.is_correct, each, each)
+
+
+def on_clock(spans: Spans, clock: Callable[[Floats], Floats]) -> Spans:
+    """Return the same requests with their times converted by `clock`."""
+    return replace(spans, began_s=clock(spans.began_s), ended_s=clock(spans.ended_s))
+
+
+def answered_s(*several: Spans) -> Floats:
+    """Return the sorted times of all correct responses."""
+    return np.sort(np.concatenate([spans.ended_s[spans.good] for spans in several]))
+
+
+_NONE = np.empty(0)
+NO_SPANS = Spans(_NONE, _NONE, _NONE.astype(bool), _NONE.astype(bool), _NONE.astype(bool))
+SETTLED_USERS = 0.9  # the steady part begins once this share of the users has had a response
+LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the mean response time
+# If the rate predicts more than this number of responses by the time the first one arrives,
+# the tasks are assumed to share the CPUs.
+MOST_AT_ONCE = 3.0
+FEWEST_ANSWERS = 4  # minimum number of responses for a fitted line
+# Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
+FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyRate:
+    """The rate over the steady part of a siege."""
+
+    per_s: float | None
+    from_s: float  # start of the steady part
+    evenly: bool = False  # whether responses arrived evenly, not in bursts
+    too_short: str = ""  # why there is no rate
+    is_settled: bool = True  # whether the siege reached its steady part; otherwise the rate may be far too low
+
+
+def steady_rate(
+    spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS, *, has_pauses: bool = False
+) -> SteadyRate:
+    """Return the rate of correct responses over the steady part of a closed loop.
+
+    The steady part begins once nine of ten users have had a response. If responses arrive evenly, the rate is the slope
+    of the least-squares line through them. If they arrive in bursts or with pauses, each request counts as the share of
+    its duration that lies in the steady part, and requests in flight at the end count as their expected share. In the
+    long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
+    over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
+    the line through all responses, provided that they span at least a third of the time.
+
+    If users pause, `spans` are cycles of a pause and a request. Their order repeats, so no line is fitted to responses.
+    `users` includes users without any response. `besides` holds completed requests from outside the loop.
+    """
+    firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
+    settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
+    answers = answered_s(spans, besides)
+    answers = answers[answers <= end_s]
+    steady = answers[answers >= settled_s]
+    mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
+    line = steady if mostly_steady else answers
+    if not has_pauses and _covers(line, end_s) and is_even(line):
+        rate = _slope(line)
+        # If tasks share the CPUs, the first responses arrive late, and the others follow at shorter intervals.
+        is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
+        return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
+    late_s = spans.duration_s[spans.ended_s > settled_s]
+    if len(late_s) and end_s - settled_s >= LEAST_CYCLES * late_s.mean():
+        ended = float(spans.share_between(settled_s, end_s).sum() + besides.share_between(settled_s, end_s).sum())
+        return SteadyRate((ended + _in_flight(spans, settled_s, end_s)) / (end_s - settled_s), settled_s)
+    if _covers(answers, end_s):
+        return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
+    few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
+    return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
+
+
+def rate_of_arrivals(spans: Spans, end_s: float) -> SteadyRate:
+    """Return the rate of correct responses in an open loop: those between the first and the last, by their distance.
+
+    A count over the whole time would miss the responses to the last requests, which the load did not wait for.
+    """
+    answers = answered_s(spans)
+    answers = answers[answers <= end_s]
+    if len(answers) < FEWEST_ANSWERS or answers[-1] <= answers[0]:
+        few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
+        return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use --time")
+    return SteadyRate(float((len(answers) - 1) / (answers[-1] - answers[0])), 0.0)
+
+
+def _covers(answers: Floats, end_s: float) -> bool:
+    """Return whether the responses span at least a third of the time until the end."""
+    covered_s = float(answers[-1] - answers[0]) if len(answers) > 2 else 0.0
+    return covered_s > 0 and covered_s >= end_s / 3
+
+
+def _slope(answers: Floats) -> float:
+    return line_through(answers, np.arange(float(len(answers))))[0]
+
+
+def is_even(answers: Floats) -> bool:
+    """Return whether all responses are close to the least-squares line through them."""
+    numbers = np.arange(float(len(answers)))
+    slope, start = line_through(answers, numbers)
+    off = np.abs(start + slope * answers - numbers)
+    return len(off) >= FEWEST_ANSWERS and float(off.max()) <= max(FEW_OFF_LINE, PART_OFF_LINE * len(off))
+
+
+def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
+    """Estimate the work done on the requests in flight at `to_s`, as a number of requests.
+
+    Each in-flight request counts as its time inside the period, multiplied by the mean of 1/duration over all
+    requests that took longer than this request has taken so far. If no request took longer, this request is assumed to
+    end at `to_s`.
+    """
+    late = (spans.ended_s > from_s) & (spans.duration_s > 0)
+    longest_first = np.argsort(-spans.duration_s[late])
+    durations = spans.duration_s[late][longest_first]
+    sums = np.concatenate(([0.0], np.cumsum(spans.good[late][longest_first] / durations)))
+    began = spans.ended_s[spans.last]
+    began = began[began < to_s]
+    longer = np.searchsorted(-durations, -(to_s - began), side="left")
+    pace = np.where(longer > 0, sums[longer] / np.maximum(longer, 1), 1 / (to_s - began))
+    return float(((to_s - np.maximum(began, from_s)) * pace).sum())
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Return the median of the known values, or None if there are none."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

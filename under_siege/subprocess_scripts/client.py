@@ -1,0 +1,315 @@
+"""Load a server: users in a closed loop, who may pause, or requests at given times. Every load of the bench's own.
+
+The script prints `ready`, and reads one line of JSON:
+    requests        a list of requests, each with these keys:
+        url, method, headers, body  the body is base64
+        right                       the correct response: fields of `RightAnswer`, bytes as base64
+    order           indexes into `requests`, in the order in which they are sent; the order is repeated
+    begin_s         the start of the load, as a time of `time.monotonic`
+    users           the number of users in a closed loop; 0: open loop
+    due_s           in an open loop: the time from the start until each request is due
+    count           the number of requests of all users together, or null
+    pause           fields of `Pause`, or null
+    seed            seed of the pauses
+    stagger_s       users start at random within this time
+    timeout_s       timeout of a response; of a stream: of each of its events
+    failure_pause_s pause of a user after a request that was not answered correctly
+    keep_alive      whether connections stay open
+    posts_jobs      whether each request posts a job whose result is the response
+    is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
+
+It prints a line for each request, in the order in which they end, with times of `time.monotonic`:
+    USER,REQUEST,DUE,SENT,ENDED,STATUS,SIZE,OUTCOME|PROBLEM
+`OUTCOME` is that of the table of requests. Only the first problems have a text. Before the line of a stream, it prints
+the microseconds from its request to its first event, and between its events, in one or more lines:
+    events,USER,FIRST GAP GAP ...
+After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, prints their lines
+with the outcome `open`, and then:
+    reconnected,N       how many requests were repeated, because the server had just closed an idle connection
+    stalls,S S ...      the longest times in seconds for which the script could not run, the longest first
+"""
+
+import asyncio
+import base64
+import contextlib
+import gc
+import heapq
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from common.errors import one_line
+from under_siege.load.content_encoding import decoded
+from under_siege.load.http_client import client, open_request, read_response
+from under_siege.load.jobs import job_result
+from under_siege.load.request import Pause, Request, RightAnswer
+from under_siege.load.streams import BROKEN, EventCheck, read_events
+from under_siege.record.record import CaseFailedError
+from under_siege.record.requests import LARGEST_INDEX, outcome_of
+
+REPORT_INTERVAL_S = 0.05
+NICENESS = -10  # set if permitted; a precise load needs little CPU time, but must send requests on time
+MOST_BYTES = 64_000_000  # maximum size of a body; a request with a longer response counts as wrong
+MOST_PROBLEMS, LONGEST_PROBLEM = 20, 300
+EVENTS_PER_LINE = 1000
+LOOK_S = 0.005  # interval at which the script checks whether it keeps up
+MOST_STALLS, LEAST_STALL_S = 500, 0.0005
+REPEATABLE = ("GET", "HEAD")
+FIRST_ERROR = 300  # the lowest status of a response that is no stream
+
+
+class Load:
+    """The requests of one load, and the lines to print."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._given, self._order, self._left = order, order["order"], order["count"] or sys.maxsize
+        self._pause = Pause(*order["pause"]) if order["pause"] else None
+        self._requests = [_request(data) for data in order["requests"]]
+        self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
+        self._lines: list[str] = []
+        self._problems = self._reconnected = 0
+        self._stalls_s: list[float] = []  # a heap of the longest
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send requests until `stop` is set or all requests have ended, and print their lines."""
+        background = [asyncio.create_task(self._report()), asyncio.create_task(self._watch())]
+        users = range(self._given["users"])
+        everything = asyncio.gather(*map(self._visit, users)) if users else asyncio.ensure_future(self._arrive())
+        stopping = asyncio.create_task(stop.wait())
+        waiting: list[asyncio.Future[Any]] = [everything, stopping]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*background, *waiting):
+            task.cancel()
+        results = await asyncio.gather(*background, *waiting, return_exceptions=True)
+        stalls_s = " ".join(f"{stall_s:.4f}" for stall_s in sorted(self._stalls_s, reverse=True))
+        self._lines.append(f"reconnected,{self._reconnected}\nstalls,{stalls_s}\n")
+        self._flush()
+        for result in results:  # a fault of this script must not look like an idle server
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
+
+    async def _visit(self, user: int) -> None:
+        """Send one request after the other on a connection of this user."""
+        draw, begin = random.Random(f"{self._given['seed']} {user}"), user % len(self._order)  # noqa: S311
+        async with _client(self._given["keep_alive"]) as session:
+            await _until(self._given["begin_s"] + draw.random() * self._given["stagger_s"])
+            if self._pause:  # users who began together would all send their next requests together, too
+                await asyncio.sleep(self._pause.draw_rest_s(draw))
+            for index in itertools.cycle(self._order[begin:] + self._order[:begin]):
+                if self._left <= 0:
+                    return
+                self._left -= 1
+                outcome = await self._send(session, user, index, None)
+                if outcome != "correct":
+                    await asyncio.sleep(self._given["failure_pause_s"])
+                if self._pause:
+                    await asyncio.sleep(self._pause.draw_s(draw))
+
+    async def _arrive(self) -> None:
+        """Send each request when it is due, even if earlier requests are unanswered (open loop)."""
+        begin_s = self._given["begin_s"]
+        async with _client(self._given["keep_alive"]) as session, asyncio.TaskGroup() as sending:
+            for number, due_s in enumerate(self._given["due_s"]):
+                await _until(begin_s + due_s)
+                index = self._order[number % len(self._order)]
+                sending.create_task(self._send(session, number % LARGEST_INDEX, index, begin_s + due_s))
+
+    async def _send(self, session: aiohttp.ClientSession, user: int, index: int, due_s: float | None) -> str:
+        """Send a request and note its line; return its outcome."""
+        sent_s = time.monotonic()
+        exchange = Exchange(self, session, user, self._rights[index])
+        try:
+            await exchange.send(*self._requests[index], self._given["timeout_s"], posts_jobs=self._given["posts_jobs"])
+        finally:
+            ended_s = time.monotonic()
+            due_s = sent_s if due_s is None else due_s
+            exchange.note_events()
+            times = f"{due_s:.6f},{sent_s:.6f},{ended_s:.6f}"
+            line = f"{user},{index},{times},{exchange.status},{exchange.size_bytes},{exchange.outcome}|"
+            if exchange.problem and self._problems < MOST_PROBLEMS:
+                self._problems += 1
+                line += " ".join(exchange.problem.split())[:LONGEST_PROBLEM]
+            self._lines.append(line + "\n")
+        return exchange.outcome
+
+    def note_events(self, user: int, waits_us: Sequence[int]) -> None:
+        self._lines.append(f"events,{user},{' '.join(map(str, waits_us))}\n")
+
+    def note_reconnection(self) -> None:
+        self._reconnected += 1
+
+    async def _report(self) -> None:
+        """Write lines at intervals rather than one by one, so that the reader wakes up less often."""
+        while True:
+            await asyncio.sleep(REPORT_INTERVAL_S)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._lines:
+            output, self._lines = "".join(self._lines).encode(), []
+            while output:
+                output = output[os.write(1, output) :]
+
+    async def _watch(self) -> None:
+        """Note for how long the event loop does not resume a task that is due."""
+        while True:
+            due_s = time.monotonic() + LOOK_S
+            await asyncio.sleep(LOOK_S)
+            stall_s = time.monotonic() - due_s
+            if stall_s >= LEAST_STALL_S:
+                add = heapq.heappush if len(self._stalls_s) < MOST_STALLS else heapq.heappushpop
+                add(self._stalls_s, stall_s)
+
+
+class Exchange:
+    """One request and its response. If it is cancelled, its outcome is `open`, unless an event was already wrong."""
+
+    def __init__(self, load: Load, session: aiohttp.ClientSession, user: int, right: RightAnswer) -> None:
+        self._load, self._session, self._user, self._right = load, session, user, right
+        self.status, self.size_bytes, self.outcome, self.problem = 0, 0, "open", ""
+        self._check: EventCheck | None = None
+        self._waits_us: list[int] = []
+
+    async def send(self, url: str, request: Request, timeout_s: float, *, posts_jobs: bool) -> None:
+        try:
+            if self._right.stream:
+                await self._read_stream(url, request, timeout_s)
+            else:
+                async with asyncio.timeout(timeout_s):
+                    await (self._post_job(url, request) if posts_jobs else self._read(url, request))
+        except asyncio.CancelledError:
+            if self._check and (problem := self._check.problem_so_far()):
+                self.outcome, self.problem = "wrong", problem
+            raise
+        except CaseFailedError as failed:
+            self.outcome = "lost" if failed.code in (BROKEN, "no_answer") else "wrong"
+            self.problem = str(failed)
+        except TimeoutError:
+            self.outcome, self.problem = "late", f"{request.method} {url} was not answered within {timeout_s:.1f} s"
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            self.outcome, self.problem = "lost", f"{request.method} {url}: {one_line(error)}"
+
+    async def _open(self, url: str, request: Request, wait_s: float | None = None) -> aiohttp.ClientResponse:
+        """Send the request and return the response, whose body is still unread.
+
+        As browsers do, repeat a safe request if the server has just closed the idle connection (RFC 9110, 9.2.2).
+        """
+        context: dict[str, bool] = {}
+        try:
+            return await open_request(self._session, url, request, wait_s=wait_s, trace_request_ctx=context)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if request.method not in REPEATABLE or not context.get("is_reused"):
+                raise
+        self._load.note_reconnection()
+        return await open_request(self._session, url, request, wait_s=wait_s, trace_request_ctx={})
+
+    async def _read(self, url: str, request: Request) -> None:
+        async with await self._open(url, request) as response:
+            self.status = response.status
+            answer = await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
+        self.size_bytes = len(answer.body)
+        encodings = answer.headers.get("content-encoding", "")
+        self._judge(answer.status, decoded(answer.body, encodings) if encodings else answer.body, answer.headers)
+
+    async def _post_job(self, url: str, request: Request) -> None:
+        answer = await job_result(self._session, url, request, MOST_BYTES)
+        self.status, self.size_bytes = answer.status, len(answer.body)
+        self._judge(answer.status, answer.body, answer.headers)
+
+    def _judge(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.problem = self._right.problem(body, headers) if status == self._right.status else f"status {status}"
+        self.outcome = outcome_of(status, [self._right.status], has_right_body=not self.problem)
+
+    async def _read_stream(self, url: str, request: Request, timeout_s: float) -> None:
+        stream, last_s = self._right.stream, time.monotonic()
+        assert stream is not None
+        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream.kind)
+
+        def take(event: bytes) -> None:
+            nonlocal last_s
+            now_s = time.monotonic()
+            self._waits_us.append(round((now_s - last_s) * 1e6))
+            last_s = now_s
+            check.take(event)
+            if len(self._waits_us) >= EVENTS_PER_LINE:
+                self.note_events()
+
+        async with await self._open(url, request, timeout_s) as response:
+            self.status = response.status
+            if response.status >= FIRST_ERROR or response.status != self._right.status:
+                self.problem = f"status {response.status}"
+                self.outcome = outcome_of(response.status, [self._right.status], has_right_body=False)
+                return
+            self._check = check
+            try:
+                await read_events(response, stream, take)
+            finally:
+                self.size_bytes = check.size_bytes
+            self.problem = check.problem()
+            self.outcome = "wrong" if self.problem else "correct"
+
+    def note_events(self) -> None:
+        if self._waits_us:
+            self._load.note_events(self._user, self._waits_us)
+            self._waits_us = []
+
+
+async def _until(at_s: float) -> None:
+    await asyncio.sleep(at_s - time.monotonic())
+
+
+def _client(keep_alive: bool) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientSession]:
+    """Return a session that notes in the context of a request whether its connection was used before."""
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(_note_reuse)
+    return client(keep_alive=keep_alive, trace_configs=[tracing] if keep_alive else None)
+
+
+async def _note_reuse(_session: object, context: Any, _params: object) -> None:
+    context.trace_request_ctx["is_reused"] = True
+
+
+def _request(data: dict[str, Any]) -> tuple[str, Request]:
+    headers = tuple((name, value) for name, value in data["headers"])
+    return data["url"], Request(data["method"], headers, base64.b64decode(data["body"]))
+
+
+async def _main() -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    os.write(1, b"ready\n")
+    order = json.loads(await asyncio.to_thread(sys.stdin.readline) or "null")
+    if order is None:
+        return
+
+    def read() -> None:
+        if not os.read(0, 65536):
+            loop.remove_reader(0)
+            stop.set()
+
+    loop.add_reader(0, read)
+    gc.freeze()
+    if order["is_precise"]:
+        gc.disable()  # a collection would delay requests, and the process only runs for seconds
+        with contextlib.suppress(OSError):
+            os.nice(NICENESS)
+    await Load(order).run(stop)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(_main())
