@@ -272,45 +272,92 @@ LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the me
 # If the rate predicts more than this number of responses by the time the first one arrives,
 # the tasks are assumed to share the CPUs.
 MOST_AT_ONCE = 3.0
-FEWEST_ANSWERS = 4  # minimum number of responses for a fitted line
+FEWEST_ANSWERS = 4  # minimum number of responses for a rate
+LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted, as a multiple of the longest one
+LONG_TAIL = 8.0  # if a request takes this multiple of the median, it is much longer than most
+UNSETTLED = 0.1  # share of the load at its beginning that does not count, unless it settles earlier
 # Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyRate:
-    """The rate over the steady part of a siege."""
+    """The rate of a load in its steady part."""
 
     per_s: float | None
     from_s: float  # start of the steady part
     evenly: bool = False  # whether responses arrived evenly, not in bursts
     too_short: str = ""  # why there is no rate
     is_settled: bool = True  # whether the siege reached its steady part; otherwise the rate may be far too low
+    variance: float = 0.0  # of the logarithm of the rate, because the load is a sample of a random process
 
 
-def steady_rate(
-    spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS, *, has_pauses: bool = False
+def too_short(answers: int, end_s: float, why: str = "") -> SteadyRate:
+    few = f"{answers} response{'s'[: answers != 1]} in {end_s:.1f} s{why}"
+    return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
+
+
+def counted_rate(spans: Spans, from_s: float, end_s: float, open_since_s: Floats) -> SteadyRate:
+    """Return the number of correct responses in a window, divided by its length.
+
+    This is the rate of a stationary load, whatever the distribution of its durations, if the window begins when the
+    load is stationary, and is long enough. A load is taken to be stationary after the longest request that was seen,
+    and the rest must be LEAST_LONGEST times as long.
+
+    The variance is that of the number of events of a renewal process (Cox, Renewal Theory, 1962, § 4.2).
+
+    Args:
+        spans: the requests that ended, or the cycles of users who pause.
+        from_s: the earliest beginning of the window.
+        open_since_s: when the requests began that the end of the load cut off.
+    """
+    durations_s = spans.duration_s
+    longest_s = max([0.0, *durations_s.tolist(), *(end_s - open_since_s).tolist()])
+    from_s = max(from_s, longest_s)
+    answers = answered_s(spans)
+    count = int(np.count_nonzero((answers > from_s) & (answers <= end_s)))
+    if count < FEWEST_ANSWERS or end_s - from_s < LEAST_LONGEST * longest_s:
+        longest = f", of which the longest took {longest_s:.1f} s or more" if count >= FEWEST_ANSWERS else ""
+        return too_short(len(answers), end_s, longest)
+    variation = float(np.var(durations_s) / np.mean(durations_s) ** 2) if durations_s.any() else 0.0
+    return SteadyRate(count / (end_s - from_s), from_s, variance=variation / count)
+
+
+def paced_rate(rows: Rows, end_s: float) -> SteadyRate:
+    """Return the rate of users who pause. They start in the middle of a pause, so only responses have to settle."""
+    counted = counted_rate(single_spans(rows[~rows.is_open]), 0.0, end_s, rows.sent_s[rows.is_open])
+    cycles_s = cycles_of(rows, math.inf).duration_s
+    if counted.per_s is None or not len(cycles_s):
+        return counted
+    variation = float(np.var(cycles_s) / np.mean(cycles_s) ** 2)
+    return replace(counted, variance=variation / (counted.per_s * (end_s - counted.from_s)))
+
+
+def saturated_rate(
+    spans: Spans, users: int, end_s: float, besides: Spans = NO_SPANS, open_since_s: Floats = _NONE
 ) -> SteadyRate:
-    """Return the rate of correct responses over the steady part of a closed loop.
+    """Return the rate of correct responses over the steady part of a closed loop whose users do not pause.
 
     The steady part begins once nine of ten users have had a response. If responses arrive evenly, the rate is the slope
-    of the least-squares line through them. If they arrive in bursts or with pauses, each request counts as the share of
-    its duration that lies in the steady part, and requests in flight at the end count as their expected share. In the
-    long run, this estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration
-    over time is 1/mean duration (Cox, Renewal Theory, 1962, § 5). If the siege was too short, the rate is the slope of
-    the line through all responses, provided that they span at least a third of the time.
+    of the least-squares line through them. If they arrive in bursts, each request counts as the share of its duration
+    that lies in the steady part, and requests in flight at the end count as their expected share. In the long run, this
+    estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration over time is
+    1/mean duration (Cox, Renewal Theory, 1962, § 5). In a short siege it is not, if a few requests take much longer
+    than the others, so then `counted_rate` applies. If the siege was too short, the rate is the slope of the line
+    through all responses, provided that they span at least a third of the time.
 
-    If users pause, `spans` are cycles of a pause and a request. Their order repeats, so no line is fitted to responses.
     `users` includes users without any response. `besides` holds completed requests from outside the loop.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
     answers = answered_s(spans, besides)
     answers = answers[answers <= end_s]
+    if _has_long_tail(spans, end_s, open_since_s):
+        return counted_rate(spans, min(settled_s, end_s), end_s, open_since_s)
     steady = answers[answers >= settled_s]
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = steady if mostly_steady else answers
-    if not has_pauses and _covers(line, end_s) and is_even(line):
+    if _covers(line, end_s) and is_even(line):
         rate = _slope(line)
         # If tasks share the CPUs, the first responses arrive late, and the others follow at shorter intervals.
         is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
@@ -321,21 +368,31 @@ def steady_rate(
         return SteadyRate((ended + _in_flight(spans, settled_s, end_s)) / (end_s - settled_s), settled_s)
     if _covers(answers, end_s):
         return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
-    few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
-    return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
+    return too_short(len(answers), end_s)
 
 
-def rate_of_arrivals(spans: Spans, end_s: float) -> SteadyRate:
-    """Return the rate of correct responses in an open loop: those between the first and the last, by their distance.
+def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
+    """Return whether some requests took, or have already taken, much longer than most: a cache, or a mix."""
+    later_s = spans.duration_s[~spans.first]
+    if len(later_s) < FEWEST_ANSWERS:
+        return False
+    # Users who never got a response don't count: they are not served, which `littles_law` reports.
+    ages_s = end_s - open_since_s[open_since_s > 0]
+    longest_s = max(float(later_s.max()), *ages_s.tolist(), 0.0)
+    return bool(longest_s > LONG_TAIL * np.median(later_s))
 
-    A count over the whole time would miss the responses to the last requests, which the load did not wait for.
+
+def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:
+    """Return the rate of correct responses in an open loop.
+
+    A server that can't keep up answers less than it is asked: its waits grow, but its rate is stationary.
     """
-    answers = answered_s(spans)
-    answers = answers[answers <= end_s]
-    if len(answers) < FEWEST_ANSWERS or answers[-1] <= answers[0]:
-        few = f"{len(answers)} response{'s'[: len(answers) != 1]} in {end_s:.1f} s"
-        return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use --time")
-    return SteadyRate(float((len(answers) - 1) / (answers[-1] - answers[0])), 0.0)
+    ended = rows[rows.is_correct & (rows.ended_s <= end_s)]
+    if len(ended) < FEWEST_ANSWERS:
+        return too_short(len(ended), end_s)
+    from_s = min(float(np.median(ended.waited_s)), UNSETTLED * end_s)
+    count = int(np.count_nonzero(ended.ended_s > from_s))
+    return SteadyRate(count / (end_s - from_s), from_s)
 
 
 def _covers(answers: Floats, end_s: float) -> bool:

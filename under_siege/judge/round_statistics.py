@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
+    UNSETTLED,
     Flags,
     Floats,
     Rows,
@@ -25,9 +27,10 @@ from under_siege.judge.estimators import (
     line_through,
     median_of,
     on_clock,
+    paced_rate,
     rate_of_arrivals,
+    saturated_rate,
     single_spans,
-    steady_rate,
     waits,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
@@ -38,7 +41,7 @@ from under_siege.record.requests import CHECK, LOAD, LONE_PING, LOST, PING
 # A rate computed from only the first and the last response ignores the start of the siege (the share UNSETTLED), and
 # requires at least MANY_ANSWERS responses. With fewer, a burst of responses at the start, for example after a CPU quota
 # was used up, would distort the rate.
-UNSETTLED, MANY_ANSWERS = 0.1, 50
+MANY_ANSWERS = 50
 MOSTLY_THROTTLED = 0.5  # share of periods; if a server uses up its quota less often, the machine may be the limit
 
 
@@ -99,9 +102,14 @@ class Round:
             return self.streams.rate
         if self.totals:
             return self.totals.rate(self.checks)
+        return self._rate(self.cycles, self.checks, self.rows, self.load_s)
+
+    def _rate(self, cycles: Spans, checks: Spans, rows: Rows, end_s: float) -> SteadyRate:
         if self.record.is_open:
-            return rate_of_arrivals(self.spans, self.load_s)
-        return steady_rate(self.cycles, self.record.users, self.load_s, self.checks, has_pauses=self.record.is_paced)
+            return rate_of_arrivals(rows, end_s)
+        if self.record.is_paced:
+            return paced_rate(rows, end_s)
+        return saturated_rate(cycles, self.record.users, end_s, checks, rows.sent_s[rows.is_open])
 
     def rate_on(self, clock: Clock) -> float | None:
         """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""
@@ -114,7 +122,10 @@ class Round:
             edges_s = clock(np.array([self.rate.from_s, self.load_s]))
             return float(self.rate.per_s * (self.load_s - self.rate.from_s) / (edges_s[1] - edges_s[0]))
         spans, checks, end = on_clock(self.cycles, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
-        rate = steady_rate(spans, self.record.users, float(end[0]), checks, has_pauses=self.record.is_paced)
+        rows = replace(
+            self.rows, sent_s=clock(self.rows.sent_s), ended_s=clock(self.rows.ended_s), due_s=clock(self.rows.due_s)
+        )
+        rate = self._rate(spans, checks, rows, float(end[0]))
         answers = answered_s(spans, checks)
         answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
         # The noise is a random walk, so the first and the last response give a more accurate rate than a fitted line.

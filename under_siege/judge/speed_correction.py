@@ -116,7 +116,8 @@ class SpeedCorrection:
         if self._fit_of(run).kind is DOES_BOTH and dependence:
             # It is unknown how strongly the rate of a mixed workload depends on CPU time.
             of_kind = (DOES_BOTH.deviation / COMPUTES.value * self._lost(run) / dependence) ** 2
-        return dependence**2 * _variance_of_loss(run) + of_kind + self._variance_of_slope(self._fit_of(run).rate, run)
+        of_slope = self._variance_of_slope(self._fit_of(run).rate, run)
+        return dependence**2 * _variance_of_loss(run) + of_kind + of_slope + run.rate.variance
 
     def single_round_variance(self, run: Round) -> float:
         """Return the variance of a rate's logarithm that the machine may have caused if there is no other round.

@@ -21,7 +21,7 @@ _DELAY = re.compile(r"-d.*|--del(a|ay)?(=.*)?")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")  # siege colours errors even if its output is a pipe
 _ERROR = re.compile(r"^\[(?:warning|error|fatal|alert)\] (.+?)\s*$", re.MULTILINE)
 _PLACE = re.compile(r" \w+\.c:\d+|(?<=socket:) -?\d+(?= )")  # the line in siege's source, or the id of a thread
-_MARGIN_S = 30  # added to siege's own time limit, so that the bench stops siege first
+_MARGIN_S = 90  # added to siege's own time limit, so that the bench stops siege first
 
 
 class Siege(Driver):

@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import replace
+from statistics import median
 
 from common.workers import usable_cpus
-from under_siege.judge.estimators import SETTLED_USERS
+from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations
@@ -15,6 +16,7 @@ SHORTEST_SIEGE_S = 3.0
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
 LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
+LONGEST_WITH_A_TAIL_S = 60.0  # maximum length of a siege in which a few requests take much longer than most
 LONGEST_STREAM_S = 10.0  # longer streams don't make a siege longer
 FEWEST_PINGS = 5  # minimum number of pings in a siege, even if they are rare
 CYCLES_OF_A_BURST = 10  # minimum cycles of request and response in each of several bursts, if tasks run one at a time
@@ -34,7 +36,8 @@ class Length:
         self._least_s = max(SHORTEST_SIEGE_S, least_s)
         self._is_fixed = asked_s is not None
         self._needed = max(1, round(SETTLED_USERS * users))
-        self._answered: set[int] = set()
+        self._last_s: dict[int, float] = {}  # each user's last response
+        self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
         self.end_s = asked_s or max(
             self._least_s, LONGEST_OF_NEEDED * most_needed_s(users, expected)
@@ -46,11 +49,27 @@ class Length:
 
     def answer(self, user: int, at_s: float) -> None:
         """Record that a user got a response."""
-        if self._is_fixed or len(self._answered) >= self._needed:
+        if self._is_fixed:
             return
-        self._answered.add(user)
-        if len(self._answered) >= self._needed:
+        was_settled = len(self._last_s) >= self._needed
+        if user in self._last_s:
+            self._took_s.append(at_s - self._last_s[user])
+        self._last_s[user] = at_s
+        if len(self._last_s) >= self._needed and not was_settled:
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
+
+    def is_over(self, now_s: float) -> bool:
+        """Return whether the siege is over; make it longer if some requests take much longer than most.
+
+        The rate then needs a window that is much longer than the longest request; see `counted_rate`. Until such a
+        request has ended, it counts with its age.
+        """
+        if now_s >= self.end_s and not self._is_fixed and self._took_s:
+            longest_s = max(*self._took_s, now_s - min(self._last_s.values()))
+            if longest_s > LONG_TAIL * median(self._took_s):
+                needed_s = min(LONGEST_WITH_A_TAIL_S, (1.05 + LEAST_LONGEST) * longest_s)
+                self.end_s = max(self.end_s, needed_s)
+        return now_s >= self.end_s
 
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.

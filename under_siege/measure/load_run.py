@@ -155,7 +155,7 @@ class LoadRun:
 
         def is_over() -> bool:
             _check_memory(process.pid, most_bytes, record)
-            return process.ended() or time.monotonic() >= began_s + length.end_s
+            return process.ended() or length.is_over(time.monotonic() - began_s)
 
         with reading_lines(terminal, self._recorder(length, tell)) as read_the_rest:
             await until(is_over, math.inf, CALM_LOOK_S)
@@ -394,7 +394,7 @@ async def compute_bare(
 
 
 async def _until_over(process: ManagedProcess, lines: "_BaselineLines", length: Length) -> None:
-    await until(lambda: process.ended() or time.monotonic() >= lines.began_s + length.end_s, math.inf, CALM_LOOK_S)
+    await until(lambda: process.ended() or length.is_over(time.monotonic() - lines.began_s), math.inf, CALM_LOOK_S)
 
 
 async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
