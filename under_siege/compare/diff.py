@@ -258,7 +258,10 @@ class MetricChange:
     @property
     def as_measured(self) -> tuple[float | None, float | None]:
         """Return the metric as measured in each result, without speed adjustment."""
-        base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
+        base, new = (
+            None if case is None else case.measured_per_s if self.figure == "rate_per_s" else case.shown(self.figure)
+            for case in (self.base, self.new)
+        )
         return base, new
 
     @property

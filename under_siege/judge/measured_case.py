@@ -30,10 +30,9 @@ class MeasuredCase:
         return median_of(map(value_of, self.rounds))
 
     def usual_rate(self, estimate: Estimate | None) -> float | None:
-        """Return the rate at the usual speed of the machine or, if the rate was not adjusted, as measured."""
-        is_corrected = self.correction.coefficient(self.rounds[0]) != 0
+        """Return the rate at the usual speed of the machine, with the center of its interval as its mean."""
         measured_per_s = self.mean(lambda run: run.rate.per_s)
-        return estimate.mean if estimate and is_corrected and measured_per_s is not None else measured_per_s
+        return estimate.mean if estimate and measured_per_s is not None else measured_per_s
 
     def around_estimate(self, _: float, estimate: Estimate | None) -> Edges:
         """Return the interval of a speed-adjusted metric."""

@@ -71,8 +71,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     gil_enabled_by: str = ""  # extension module whose import enabled the GIL
     verdict: str = OK
     reasons: list[Reason] = []
-    rate_per_s: Interval | None = None  # the mean is as measured; the interval is speed-adjusted; of streams: events
-    rate_at_usual_speed_per_s: float | None = None  # the speed-adjusted mean; None if the rate was not adjusted
+    rate_per_s: Interval | None = None  # adjusted for CPU speed and lost CPU time if possible; of streams: events
+    measured_per_s: float | None = None  # the same without any adjustment
     ceiling_per_s: float | None = None
     of_ceiling: Interval | None = None
     availability_pct: float | None = None
@@ -101,9 +101,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return case_of(self.server, {**values, **self.parameters})
 
     @property
-    def usual_rate_per_s(self) -> float:
-        """Return the rate, speed-adjusted if possible, or 0 if there is no rate."""
-        return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
+    def rate(self) -> float:
+        """Return the mean rate, or 0 if there is no rate."""
+        return self.rate_per_s.mean if self.rate_per_s else 0.0
 
     @property
     def has_streams(self) -> bool:
@@ -119,10 +119,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def counted(self) -> str:
         """Return what the rate counts: `responses`, or `events` of streams."""
         return "events" if self.has_streams else "responses"
-
-    def as_measured(self, key: str) -> float | None:
-        """Return a metric as measured, without speed adjustment."""
-        return self.shown("rate_as_measured_per_s" if key == "rate_per_s" else key)
 
     def shown(self, key: str) -> float | None:
         """Return the value of a metric as tables show it, or None if it is unknown."""
@@ -159,21 +155,20 @@ def summary_of(
         transactions=sum(run.completed for run in rounds),
         speed=_speed(rounds, values, correction),
     )
-    return summary if summary.verdict == FAILED else _with_numbers(summary, rounds, values, correction)
+    return summary if summary.verdict == FAILED else _with_numbers(summary, rounds, values)
 
 
-def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Summary:
+def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values) -> Summary:
     rate, measured = values.get("rate_per_s"), _value(values, "rate_as_measured_per_s")
     share, memory_bytes = values.get("of_ceiling"), _value(values, "memory_bytes")
-    is_corrected = correction.coefficient(rounds[0]) != 0
-    per_s = None if rate is None or measured is None else Interval(measured, rate.low, rate.high)
+    per_s = None if rate is None or rate.value is None else Interval(rate.value, rate.low, rate.high)
     return msgspec.structs.replace(
         summary,
         rate_per_s=per_s,
         events_per_s=per_s if rounds[0].streams else None,
         first_event_s=_event_times("first_event", values),
         gap_s=_event_times("gap", values),
-        rate_at_usual_speed_per_s=rate.value if rate and is_corrected else None,
+        measured_per_s=measured,
         of_ceiling=None if share is None or share.value is None else Interval(share.value, share.low, share.high),
         availability_pct=_value(values, "availability_pct"),
         response_s=_latency("response", values),

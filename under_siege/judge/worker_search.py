@@ -44,9 +44,7 @@ def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> lis
 
 def _rates(comparison: Comparison) -> dict[Case, float | None]:
     """Return the rate of each measured case, or None if it failed."""
-    return {
-        summary.case: None if summary.verdict == FAILED else summary.usual_rate_per_s for summary in comparison.cases
-    }
+    return {summary.case: None if summary.verdict == FAILED else summary.rate for summary in comparison.cases}
 
 
 def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Case]]:

@@ -150,8 +150,8 @@ def check_interval_s(task_s: float) -> float:
 class AnswerCheck:
     """Request the task and verify the responses, because siege only counts their bytes.
 
-    In a saturated closed loop, the rate includes these requests, because they are also work for the server. The first of
-    them is sent when the users start, so that the queue doesn't grow in the middle of the measurement.
+    In a saturated closed loop, the rate includes these requests, because they are also work for the server. The first
+    is sent when the users start, so that the queue doesn't grow in the middle of the measurement.
     """
 
     def __init__(self, verify: Callable[[int], Awaitable[object]], requests: Requests, began_s: float) -> None:

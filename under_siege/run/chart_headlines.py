@@ -22,7 +22,7 @@ def of_throughput(cases: Sequence[Summary]) -> str:
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
         return "No case could be ranked by throughput"
-    rates = sorted(case.usual_rate_per_s for case in first)
+    rates = sorted(case.rate for case in first)
     counted = "events" if first[0].has_streams else "requests"
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
         return f"No significant difference: all serve {span(rates, formatting.rate)} {counted} per second"

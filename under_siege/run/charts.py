@@ -182,7 +182,7 @@ def _scatter(points: Rows, x: Chart, ceiling: Summary | None, best: str) -> Char
     for point, case in zip(points, cases, strict=True):
         star = "★ " if case.rank == 1 and best in case.best else ""
         point |= {"name": f"{star}{_name(case, cases)}", "number": short(case.server), **_rates(case)}
-        point |= {"y": min(most, case.usual_rate_per_s), "is_strong": case.rank == 1 or not ranked}
+        point |= {"y": min(most, case.rate), "is_strong": case.rank == 1 or not ranked}
     y = quantity(
         "y", title=f"{cases[0].counted} per second →{' · dashed: ceiling' if ceiling else ''}", scale=_up_to(most)
     )
@@ -300,13 +300,13 @@ def _up_to(most: float) -> Chart:
 def _rates(case: Summary) -> dict[str, Any]:
     interval = case.rate_per_s
     low, high = (None, None) if interval is None else (interval.low, interval.high)
-    return {"value": case.usual_rate_per_s or None, "low": None if low is None else max(0.0, low), "high": high}
+    return {"value": case.rate or None, "low": None if low is None else max(0.0, low), "high": high}
 
 
 def _rate_with_margin(case: Summary, most: float) -> str:
     width = half_width(case)
     margin = f" ± {formatting.margin(width)}" if width is not None else ""
-    return f"{formatting.rate(case.usual_rate_per_s)}/s{margin}{', off the scale' * (case.usual_rate_per_s > most)}"
+    return f"{formatting.rate(case.rate)}/s{margin}{', off the scale' * (case.rate > most)}"
 
 
 def _percentiles(case: Summary) -> str:

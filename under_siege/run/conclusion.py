@@ -98,7 +98,7 @@ class _Candidate:
     @property
     def range(self) -> str:
         """Return the interval of the throughput as text, such as `205/s to 902/s`, or the rate without an interval."""
-        edges = self.rate.interval() or (self.summary.usual_rate_per_s,)
+        edges = self.rate.interval() or (self.summary.rate,)
         return " to ".join(f"{formatting.rate(edge)}/s" for edge in edges)
 
     @property
@@ -108,7 +108,7 @@ class _Candidate:
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
         margin = "" if half is None else f" ± {formatting.margin(half)}"
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.rate(self.summary.usual_rate_per_s)}{margin} {unit}{share}"
+        return f"{formatting.rate(self.summary.rate)}{margin} {unit}{share}"
 
     @property
     def gaps(self) -> str:

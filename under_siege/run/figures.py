@@ -125,7 +125,7 @@ def _how(over: Metric, sweep: Sweep, comparison: Comparison) -> str:
 
 
 def _rate(case: Summary) -> str:
-    return f"{formatting.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict
+    return f"{formatting.rate(case.rate)}/s" if case.rate_per_s else case.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Field:
 
     def fastest(self, most: int = MOST_ON_SLIDE) -> Field:
         """Return a field with only the fastest cases, fastest first."""
-        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
+        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].rate)
         return Field(self.comparison, by_rate[:most], self.detail)
 
     @property

@@ -89,7 +89,7 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:
         return Cell("failed", Tone.BAD, in_terminal="failed ")
     best = "rate_per_s" in case.best
     mark = "*" if best else "?" if case.verdict != OK else " "
-    lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
+    lines = [f"{formatting.rate(case.rate)}{mark}"]
     if case.of_ceiling is not None and id(case) not in ceilings:
         lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
     lines += [f"{text_of(METRICS[key], case)} " for key in ("first_event_p99_s", "gap_p99_s") if case.has_streams]

@@ -24,7 +24,7 @@ def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) 
         return ""
     if any(case.verdict != OK or case.rank != 1 for case in cases):
         return ""
-    busy = [case.usual_rate_per_s * case.cpu_s_per_transaction for case in cases if case.cpu_s_per_transaction]
+    busy = [case.rate * case.cpu_s_per_transaction for case in cases if case.cpu_s_per_transaction]
     if len(busy) < len(cases) or max(busy) > IDLE_CPUS:
         return ""
     share = f"each uses at most {formatting.share(max(busy))} of a CPU"

@@ -114,7 +114,7 @@ def _text(case: Summary) -> str:
         return "failed"
     share = formatting.share(case.of_ceiling.mean) if case.of_ceiling is not None else ""
     star = " ★" if case.rank == 1 else ""
-    return f"{formatting.rate(case.usual_rate_per_s)}/s{star}\n{share if case.verdict == OK else case.verdict}"
+    return f"{formatting.rate(case.rate)}/s{star}\n{share if case.verdict == OK else case.verdict}"
 
 
 def _share(case: Summary) -> float:

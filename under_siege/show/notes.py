@@ -383,9 +383,9 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
 def _adjustment(comparison: Comparison) -> str:
     """Return a text that says how much the rates were adjusted for CPU speed, or an empty string if they were not."""
     shifts = [
-        abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
+        abs(case.rate / case.measured_per_s - 1)
         for case in (*comparison.ceilings, *comparison.cases)
-        if case.rate_at_usual_speed_per_s and case.rate_per_s
+        if case.rate and case.measured_per_s
     ]
     largest = formatting.share(max(shifts, default=0.0))
     name = "events/s" if any(case.has_streams for case in comparison.cases) else "trans/s"
