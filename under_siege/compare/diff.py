@@ -18,7 +18,7 @@ from common.errors import BadInputError
 from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import estimates_for_changes
-from under_siege.judge.metrics import METRICS, OF_STREAMS
+from under_siege.judge.metrics import METRICS, OF_STREAMS, SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone
@@ -142,7 +142,7 @@ class Changes:
 
     def _adjustment(self, name: str, case: Rounds) -> float:
         """Return the slope with which the metric has already been adjusted."""
-        if name.startswith("ping_"):
+        if name not in SPEED_CORRECTED:
             return 0.0
         is_cpu_time = name == "cpu_s_per_transaction"
         return (self._correction.cpu_coefficient if is_cpu_time else self._correction.coefficient)(case[0])
@@ -153,7 +153,7 @@ class Changes:
         In a closed queueing network, the elasticity of the rate with respect to the speed of a station is at most the
         utilization of the station (Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980).
         """
-        if name.startswith("ping_"):  # it is unknown whether pings wait for tasks
+        if name not in SPEED_CORRECTED:  # it is unknown whether pings and events wait for tasks
             return 0.0, MOST_SLOPE
         least = LEAST_SLOPE if all(map(self._correction.is_cpu_bound, rounds)) else 0.0
         if name == "cpu_s_per_transaction":
@@ -214,6 +214,9 @@ def _described(differences: Iterable[str]) -> str:
 
 
 def _load_differences(base: Result, new: Result) -> Iterator[str]:
+    kinds = [sorted({record.stream or "whole responses" for record in result.records}) for result in (base, new)]
+    if kinds[0] != kinds[1]:
+        yield f"kinds of responses ({' and '.join(', '.join(each) for each in kinds)})"
     loads = [{pair for record in result.records for pair in record.case.load} for result in (base, new)]
     for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)

@@ -5,13 +5,13 @@ from functools import cached_property
 
 import numpy as np
 
-from under_siege.judge.estimators import Flags, Floats, Rows, SteadyRate, Waits, first_events, gaps
+from under_siege.judge.estimators import UNSETTLED, Flags, Floats, Rows, SteadyRate, Waits, first_events, gaps, is_even
 
-UNSETTLED = 0.1  # share of the load at its beginning that does not count, because users start in it
 FEWEST_EVENTS = 20  # minimum number for a rate
-AT_ONCE = 0.1  # events arrive at once if the gap is shorter than this share of the mean gap
-BUFFERED_S, BUFFERED_SHARE = 0.1, 0.1  # a stream is buffered if it takes this long, but its events only this share
-FEWEST_IN_GROUPS = 3.0  # mean number of events that arrive at once; if it is as high, the stream is buffered
+LEAST_WINDOW = 0.5  # minimum length of the window in which events count, as a multiple of the longest stream
+AT_ONCE_S = 0.0005
+BUFFERED_S, FEWEST_BUFFERED = 0.1, 3  # shorter streams, and those with fewer events, are never called buffered
+FEWEST_IN_GROUPS = 5.0  # mean number of events that arrive at once; if it is as high, the stream is buffered
 
 
 class StreamStatistics:
@@ -39,26 +39,39 @@ class StreamStatistics:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the events per second after the start of the load."""
-        from_s = UNSETTLED * self.load_s
-        count = int(np.count_nonzero((self.events_at_s >= from_s) & (self.events_at_s <= self.load_s)))
-        if count < FEWEST_EVENTS:
-            return SteadyRate(None, 0.0, too_short=f"only {count} events arrived; use a longer --time")
+        """Return the events per second of a stationary load.
+
+        Users start at random times within the duration of a stream, so the load is stationary once the longest stream
+        could have ended. If the events of all streams together arrive evenly, it is stationary before.
+        """
+        from_s, events_s = UNSETTLED * self.load_s, self.events_at_s[self.events_at_s <= self.load_s]
+        late_s = events_s[events_s >= from_s]
+        if len(late_s) < FEWEST_EVENTS:
+            return SteadyRate(None, 0.0, too_short=f"only {len(late_s)} events arrived; use a longer --time")
+        if not is_even(late_s):
+            longest_s = float((self._sound.ended_s - self._sound.sent_s).max())
+            from_s = max(from_s, longest_s)
+            if self.load_s - from_s < LEAST_WINDOW * longest_s:
+                why = f"streams take {longest_s:.1f} s or more, and the load took {self.load_s:.1f} s"
+                return SteadyRate(None, 0.0, too_short=f"{why}; use a longer --time, or load.events to close streams")
+        count = int(np.count_nonzero(events_s >= from_s))
         return SteadyRate(count / (self.load_s - from_s), from_s)
 
     @cached_property
     def per_s(self) -> float | None:
-        """Return how many streams ended in each second."""
-        ended_s = self._sound.ended_s[~self._sound.is_open]
-        count, from_s = np.count_nonzero(ended_s >= UNSETTLED * self.load_s), UNSETTLED * self.load_s
-        return float(count / (self.load_s - from_s)) if self.load_s else None
+        """Return how many streams ended in each second of the steady part."""
+        ended_s, from_s = self._sound.ended_s[self._sound.is_correct], self.rate.from_s
+        count = np.count_nonzero((ended_s >= from_s) & (ended_s <= self.load_s))
+        return float(count / (self.load_s - from_s)) if self.load_s > from_s else None
 
     @cached_property
     def at_once(self) -> float | None:
-        """Return the mean number of streams that have had their first event and have not ended."""
-        begun_s = (self._sound.sent_s + self._sound.first_s)[self._has_event]
+        """Return the mean number of streams in the steady part that have had their first event and have not ended."""
+        from_s = self.rate.from_s
+        begun_s = np.maximum((self._sound.sent_s + self._sound.first_s)[self._has_event], from_s)
         ended_s = np.minimum(self._sound.ended_s[self._has_event], self.load_s)
-        return float(np.maximum(ended_s - begun_s, 0).sum() / self.load_s) if self.load_s else None
+        lasted_s = float(np.maximum(ended_s - begun_s, 0).sum())
+        return lasted_s / (self.load_s - from_s) if self.load_s > from_s else None
 
     @cached_property
     def first_events(self) -> Waits:
@@ -72,14 +85,14 @@ class StreamStatistics:
 def is_buffered(idle_events_s: Sequence[float]) -> bool:
     """Return whether the events of a stream of the idle server arrived in groups, or all at once at the end.
 
+    The events of a group arrive in one piece, so the client sees them within AT_ONCE_S. A server that sends a few events
+    in each step looks the same, so only larger groups count.
+
     Args:
         idle_events_s: the arrival of each event, in seconds since the request.
     """
     events_at_s = np.asarray(idle_events_s)
-    if len(events_at_s) < FEWEST_IN_GROUPS or events_at_s[-1] < BUFFERED_S:
+    if len(events_at_s) < FEWEST_BUFFERED or events_at_s[-1] < BUFFERED_S:
         return False
-    if events_at_s[-1] - events_at_s[0] < BUFFERED_SHARE * events_at_s[-1]:
-        return True
-    gaps_s = np.diff(events_at_s)
-    groups = 1 + np.count_nonzero(gaps_s > AT_ONCE * gaps_s.mean())
-    return bool(len(events_at_s) / groups >= FEWEST_IN_GROUPS)
+    groups = 1 + np.count_nonzero(np.diff(events_at_s) > AT_ONCE_S)
+    return bool(groups == 1 or len(events_at_s) / groups >= FEWEST_IN_GROUPS)

@@ -36,10 +36,13 @@ def decoded(body: bytes, encodings: str) -> bytes:
 
 def _inflated(body: bytes) -> bytes:
     is_raw = body[:2] != b"\x1f\x8b" and (body[0] & 0x0F != zlib.DEFLATED or int.from_bytes(body[:2]) % 31)
-    decompressor = zlib.decompressobj(_RAW if is_raw else _ZLIB_OR_GZIP)  # some servers send deflate without its header
-    found = decompressor.decompress(body, MOST_BYTES)
-    if not decompressor.eof:
-        raise EOFError(f"it is incomplete, or has more than {MOST_BYTES:,} bytes")
+    found = b""
+    while body:  # gzip may have several members (RFC 1952, 2.2)
+        member = zlib.decompressobj(_RAW if is_raw else _ZLIB_OR_GZIP)  # some servers send deflate without its header
+        found += member.decompress(body, MOST_BYTES - len(found) + 1)
+        if not member.eof or len(found) > MOST_BYTES:
+            raise EOFError(f"it is incomplete, or has more than {MOST_BYTES:,} bytes")
+        body = b"" if is_raw else member.unused_data
     return found
 
 

@@ -23,7 +23,7 @@ from under_siege.secrets import masked
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 IDLE_LIMIT_S = 3600.0  # idle time after which the client would close a connection
-MORE_BYTES = 65536  # bytes accepted beyond the expected size, so that an error can quote a wrong body
+MORE_BYTES = 4_000_000  # bytes accepted beyond the expected size, because correct bodies may have different sizes
 
 
 @dataclass(frozen=True, slots=True)

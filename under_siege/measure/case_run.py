@@ -179,7 +179,7 @@ class CaseRun:
             order=tuple(self.expected.mix.order) if self.expected.mix else (),
             seed=self.record.round,
             rights=tuple(each.right for _, each in self.expected.each("")),
-            stagger_s=min(self.expected.task_s, length.end_s / 10) if load.stream else 0.0,
+            stagger_s=min(self.expected.task_s, length.end_s / 3) if load.stream else 0.0,
             expected=b"" if self.expected.size_bytes < 0 or self.record.content_encoding else self.expected.answer,
         )
 

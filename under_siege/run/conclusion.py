@@ -116,9 +116,13 @@ class _Candidate:
 
     @property
     def longest_wait_s(self) -> float:
-        """Return the sum of the p99 of first events and gaps, or infinity if one of them was not reached."""
-        times = self.summary.first_event_s, self.summary.gap_s
-        return sum(each.p99 if each and each.p99 is not None else math.inf for each in times)
+        """Return the sum of the p99 of first events and gaps.
+
+        Streams of a single event have no gaps. A percentile that was not reached counts as the longest wait, which is a
+        lower bound.
+        """
+        times = filter(None, (self.summary.first_event_s, self.summary.gap_s))
+        return sum(each.max if each.p99 is None else each.p99 for each in times)
 
 
 class _SameLoad:
