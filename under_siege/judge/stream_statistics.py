@@ -85,8 +85,8 @@ class StreamStatistics:
 def is_buffered(idle_events_s: Sequence[float]) -> bool:
     """Return whether the events of a stream of the idle server arrived in groups, or all at once at the end.
 
-    The events of a group arrive in one piece, so the client sees them within AT_ONCE_S. A server that sends a few events
-    in each step looks the same, so only larger groups count.
+    The events of a group arrive in one piece, so the client sees them within AT_ONCE_S. A server that sends a few
+    events in each step looks the same, so only larger groups count.
 
     Args:
         idle_events_s: the arrival of each event, in seconds since the request.

@@ -303,6 +303,8 @@ def backlog(measured: Round, _: Evidence) -> str | None:
             f"s{longer}; {does_not_count}"
         )
     each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
+    if measured.streams and not each_s:
+        return None  # what the abandoned streams may cost is unknown
     each_s *= measured.streams.most_events if measured.streams else 1
     start_s = record.samples.cpu_s[0] / (1 + (record.workers or 1)) if record.samples.cpu_s else 0.0
     allowed_s = abandoned * each_s + min(drain.restarts, abandoned) * start_s

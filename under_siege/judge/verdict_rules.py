@@ -227,7 +227,7 @@ def _failure(measured: Round) -> tuple[str, str] | None:
         return record.failure.code, record.failure.message
     if wrong := _wrong_answer(measured):
         return "wrong_answer", wrong
-    has_events = measured.streams is not None and measured.streams.rate.per_s is not None
+    has_events = measured.streams is not None and len(measured.streams.events_at_s) > 0
     if not measured.completed and (measured.attempts or not has_events):  # a long stream may outlast the load
         wrong = f"; {measured.attempts} requests got no correct response" if measured.attempts else ""
         wrong += suspicions.errors_of_the_tool(measured)

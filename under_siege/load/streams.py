@@ -124,7 +124,7 @@ class StreamResponse(HttpResponse):
 
 
 def expander() -> Callable[[bytes], bytes]:
-    """Return a function that uncompresses the pieces of a body, which may consist of several members (RFC 1952, 2.2)."""
+    """Return a function that uncompresses pieces of a body, which may have several members (RFC 1952, 2.2)."""
     member = zlib.decompressobj(ZLIB_OR_GZIP)
 
     def expand(data: bytes) -> bytes:
