@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.judge.cpu_speed_over_time import speeds_of
-from under_siege.judge.estimators import SHORTEST_S, Rows, first_events, gaps
+from under_siege.judge.estimators import SHORTEST_S, Rows, Waits, first_events, gaps
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.round_statistics import Round
@@ -133,7 +133,7 @@ class StepMetrics:
             kind: `response`, `ping` or, of streams, `first_event` or `gap`.
         """
         waits = self._samples(kind)[1]
-        return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
+        return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(percent)
 
     def value(self, goal: Goal) -> float | None:
         """Return the value of the metric that the goal limits, or None if it is unknown."""
@@ -181,7 +181,7 @@ class StepMetrics:
         random = np.random.default_rng([self.record.round, len(values)])
         drawn = random.multinomial(count, np.full(count, 1 / count), REPLICATES)
         sums = (weights[block_of].cumsum() for weights in (np.ones(count, dtype=int), *drawn))
-        places = [min(int(counts.searchsorted(share * counts[-1], "right")), len(values) - 1) for counts in sums]
+        places = [min(int(counts.searchsorted(share * counts[-1] - 1e-9)), len(values) - 1) for counts in sums]
         logs = np.clip(np.log(values[places]), -MOST_EXCESS, MOST_EXCESS)
         deviation = SMOOTHING / math.sqrt(max(FEWEST_BEYOND, len(values) * (1 - share)))
         logs[1:] += random.normal(0.0, deviation, REPLICATES)

@@ -50,6 +50,11 @@ class Siege(Driver):
     step_s, least_s, start_s = 0.01, 0.0, 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
+        if spec.keep_alive:
+            return (
+                "siege counts a request as failed if the server has closed the idle connection, as servers do after "
+                "some requests; use client, wrk or locust, or set keep_alive = false"
+            )
         if spec.requests is not None and (spec.requests < spec.users or spec.requests % spec.users):
             return (
                 f"siege makes each user send the same number of requests: {spec.requests} can't be divided among "

@@ -21,6 +21,9 @@ _NO_CONNECTION = re.compile(r"^(unable to .+?)\s*$", re.MULTILINE)
 _BODY, _EXPECTED, _REQUEST, _PAUSE, _PAUSING = "body", "expected.lua", "request.lua", "pause.lua", "pausing.lua"
 
 
+CLOSING = 0.5  # read errors as a share of responses that do not announce the end of their connection
+
+
 class WrkTotals(msgspec.Struct, frozen=True):
     """The line that wrk_totals.lua prints."""
 
@@ -37,6 +40,7 @@ class WrkTotals(msgspec.Struct, frozen=True):
     body_bytes: Count
     asked_bytes: Count
     wrong_bodies: Count
+    unannounced: Count = 0  # responses without `Connection: close`
 
 
 class Wrk(Driver):
@@ -110,7 +114,7 @@ class Wrk(Driver):
         return Totals(
             right=answered - wrong,
             wrong_status=wrong,
-            unanswered=reported.connect + reported.read + reported.write,
+            unanswered=reported.connect + _lost(reported, spec) + reported.write,
             connect_errors=reported.connect,
             took_s=reported.duration_us / 1e6,
             p50_s=reported.p50_us / 1e6 if answered else None,
@@ -121,6 +125,16 @@ class Wrk(Driver):
             wrong_contents=contents,
             odd_bytes=_odd_bytes(reported, spec),
         )
+
+
+def _lost(reported: WrkTotals, spec: LoadSpec) -> int:
+    """Return how many requests were lost, without the errors of a server that closes connections as it was asked to.
+
+    If such a server does not announce it with `Connection: close`, wrk sends its next request on the closed connection
+    and counts a read error, so there is an error for nearly every response.
+    """
+    is_closing = not spec.keep_alive and reported.read >= CLOSING * reported.unannounced
+    return max(0, reported.read - reported.unannounced) if is_closing else reported.read
 
 
 def _request(request: Request) -> str:

@@ -8,8 +8,12 @@ delay = function()
   if begun == 1 then
     math.randomseed(number)
   end
-  if begun <= connections then
-    return math.floor(math.random() * (shortest_ms + longest_ms) / 2)
+  if begun <= connections and not is_exponential then
+    local length_ms
+    repeat -- the rest of a pause that is in progress at a random moment; see `Pause.draw_rest_s`
+      length_ms = shortest_ms + math.random() * (longest_ms - shortest_ms)
+    until math.random() * longest_ms <= length_ms
+    return math.floor(math.random() * length_ms)
   elseif is_exponential then
     return math.floor(-math.log(1 - math.random()) * longest_ms)
   end
