@@ -174,6 +174,7 @@ RULES = (  # the most serious first, because they explain the others
     Rule("too_cheap", SUSPECT, of_case=too_cheap),
     Rule("littles_law", SUSPECT, suspicions.littles_law),
     Rule("timer", SUSPECT, suspicions.timer),
+    Rule("overload", SUSPECT, suspicions.overload),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings),
     Rule("backlog", SUSPECT, suspicions.backlog),
