@@ -8,6 +8,7 @@ import numpy as np
 from under_siege.judge.estimators import UNSETTLED, Flags, Floats, Rows, SteadyRate, Waits, first_events, gaps, is_even
 
 FEWEST_EVENTS = 20  # minimum number for a rate
+EARLY = 0.1  # events that arrive evenly begin within this share of the window
 LEAST_WINDOW = 0.5  # minimum length of the window in which events count, as a multiple of the longest stream
 AT_ONCE_S = 0.0005
 BUFFERED_S, FEWEST_BUFFERED = 0.1, 3  # shorter streams, and those with fewer events, are never called buffered
@@ -48,7 +49,8 @@ class StreamStatistics:
         late_s = events_s[events_s >= from_s]
         if len(late_s) < FEWEST_EVENTS:
             return SteadyRate(None, 0.0, too_short=f"only {len(late_s)} events arrived; use a longer --time")
-        if not is_even(late_s):
+        begins_early = late_s[0] - from_s <= EARLY * (self.load_s - from_s)
+        if not (begins_early and is_even(late_s)):
             longest_s = float((self._sound.ended_s - self._sound.sent_s).max())
             from_s = max(from_s, longest_s)
             if self.load_s - from_s < LEAST_WINDOW * longest_s:
