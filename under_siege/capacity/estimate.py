@@ -25,6 +25,7 @@ IDLE = 2.0  # if the mean response time is below this multiple of that of the id
 # No higher share of the saturation rate is offered. It certainly misses the goals for responses, as the queue grows.
 OVERLOAD = 1.1
 LEAST_PER_S, LEAST_SHARE = 1.0, 0.05  # the lowest rate is the lower of 1/s and this share of the saturation rate
+MOST_OPEN = 1000  # requests at the same time that a step may have, even if the server keeps up
 MOST_PER_S = 2000.0  # what the load generator can offer
 SPEED_SHARE = 0.6  # share of the scatter of the CPU speed between steps that does not average out
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
@@ -48,9 +49,9 @@ class Capacity:
     @property
     def is_saturated(self) -> bool:
         """Return whether the users of the last siege, rather than the load generator, kept the server busy."""
-        if not self.sieges or self.sieges[-1].is_limited:
+        last = self.sieges[-1] if self.sieges else None
+        if last is None or last.is_limited or not last.right.any():
             return False
-        last = self.sieges[-1]
         return last.step.closed_users >= IDLE * (last.record.idle_answer_s or 0.0) * last.per_s
 
     @property
@@ -63,7 +64,9 @@ class Capacity:
         """Return the highest rate that may be offered."""
         by_server = OVERLOAD * (self.saturation_per_s or 0.0) if self.is_saturated else MOST_PER_S
         by_generator = self.limited.per_s / 2 if self.limited else MOST_PER_S
-        return max(LEAST_PER_S, min(MOST_PER_S, by_server, by_generator))
+        idle_s = max((siege.record.idle_answer_s or 0.0 for siege in self.sieges), default=0.0)
+        by_open = MOST_OPEN / idle_s if idle_s else MOST_PER_S
+        return max(self.least_per_s, min(MOST_PER_S, by_server, by_generator, by_open))
 
     @property
     def _bound_per_s(self) -> float:
@@ -118,8 +121,11 @@ class Capacity:
     def failure(self) -> str:
         """Return why there is no estimate, or an empty string if there is one."""
         why = "the load generator was too slow for every rate" if self.limited else "no rate was offered"
+        if self.sieges and not any(siege.right.any() for siege in self.sieges):
+            why = f"no request was answered correctly in {self.sieges[-1].step.seen_until_s:.0f} s; use a longer --time"
         failures = [step.failure for step in self.own if step.failure]
-        return next(iter([*failures, *([] if self.steps else [why])]), "")
+        has_rate = self.steps and any(siege.right.any() for siege in self.sieges)
+        return next(iter([*failures, *([] if has_rate else [why])]), "")
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:

@@ -41,10 +41,13 @@ CLOSING = 2 / 3  # share of the time after which the long steps begin at the lat
 ABOVE, BELOW = 1.1, 0.95
 FEWEST = 2  # minimum number of requests per step
 MORE_USERS, MOST_USERS = 4, 400  # factor for the users of the next closed loop; maximum number of users
+TIMES_TASK = 2.5  # minimum length of a siege, as a multiple of the response time of the idle server
+LONG_TASK_S = 1.0
 NOTHING_PER_S = 1e-3  # recorded as the saturation rate of a server that answered no request correctly
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
-STREAM_GOALS = ("first event p99 < 1s", "gap p99 < 200ms")  # the default of streams
+# The default of streams; the gap is at least TIMES_GAP times the mean gap of the idle server.
+FIRST_EVENT_GOAL, GAP_S, TIMES_GAP = "first event p99 < 1s", 0.2, 3.0
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling", "streams_per_s", "streams_at_once")
 
 
@@ -57,13 +60,17 @@ class StepLoad:
     users: int = 0  # 0: open loop
 
 
-def next_load(capacity: Capacity, budget_s: float) -> StepLoad | None:
-    """Return the load of the next step, or None if a step failed, the capacity is out of range, or the time is up."""
+def next_load(capacity: Capacity, budget_s: float, task_s: float = 0.0) -> StepLoad | None:
+    """Return the load of the next step, or None if a step failed, the capacity is out of range, or the time is up.
+
+    Args:
+        task_s: how long the idle server takes for one response.
+    """
     first_s = max(SHORTEST_S, STEP * budget_s)
     if any(step.failure for step in capacity.own):
         return None
-    if users := _users_of_next_siege(capacity):
-        return StepLoad(0.0, first_s, users)
+    if users := _users_of_next_siege(capacity, task_s):
+        return StepLoad(0.0, max(first_s, TIMES_TASK * task_s), users)
     used_s = sum(step.record.case_s or 0.0 for step in capacity.own)
     left_s = budget_s - used_s - max(step.startup_s for step in capacity.own) - TIMEOUT * longest_s(capacity.goals)
     if capacity.steps and left_s < first_s / 2:
@@ -79,10 +86,15 @@ def next_load(capacity: Capacity, budget_s: float) -> StepLoad | None:
     return None if is_known else StepLoad(rate, time_s)
 
 
-def _users_of_next_siege(capacity: Capacity) -> int:
-    """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed."""
+def _users_of_next_siege(capacity: Capacity, task_s: float) -> int:
+    """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed.
+
+    Sieges with more users would use up the time of a long task; the steps show what the server can do, too.
+    """
     if not capacity.sieges:
         return USERS
+    if task_s > LONG_TASK_S:
+        return 0
     last, users = capacity.sieges[-1], capacity.sieges[-1].step.closed_users
     return 0 if capacity.is_saturated or last.is_limited or users >= MOST_USERS else min(MOST_USERS, MORE_USERS * users)
 
@@ -140,6 +152,10 @@ def run_capacity(
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
+def _short(seconds: float) -> str:
+    return f"{float(f'{seconds:.2g}'):g}"
+
+
 @dataclass(frozen=True, slots=True)
 class CapacityRun:
     """A capacity search and its inputs."""
@@ -164,7 +180,7 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    load = next_load(Capacity(self.result, case), self._budget_s(case))
+                    load = next_load(Capacity(self.result, case), self._budget_s(case), self._task_s(case))
                     if load is None:
                         remaining.remove(case)
                         continue
@@ -178,14 +194,18 @@ class CapacityRun:
         if self.goals:
             return self.goals
         pings = [PING_GOAL] if self.plan.suite.ping else []
+        expected = self.expectations[case.work]
         if self.plan.load.stream:
-            return [*STREAM_GOALS, *pings]
-        limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
-        return [f"p99 < {float(f'{limit_s:.2g}'):g}s", *pings]
+            gap_s = max(GAP_S, TIMES_GAP * expected.task_s / max(1, len(expected.events)))
+            return [FIRST_EVENT_GOAL, f"gap p99 < {_short(gap_s)}s", *pings]
+        return [f"p99 < {_short(max(LIMIT_S, TIMES_ALONE * expected.task_s))}s", *pings]
 
     def _budget_s(self, case: Case) -> float:
         longest = longest_s([goal(text) for text in self._goals_of(case)])
         return self.time_s or BUDGET_S * min(MOST_TIMES, max(1.0, longest / LIMIT_S))
+
+    def _task_s(self, case: Case) -> float:
+        return self.plan.expected_of(case, self.expectations).task_s
 
     async def _measure_step(self, case: Case, load: StepLoad, number: int, probe: SpeedProbe) -> RateStep:
         record, due_s = new_record(self.plan, case, load.time_s, number), list[float]()

@@ -160,8 +160,9 @@ STOP_S = 0.5  # maximum time for a server to exit; short, because the server's r
 
 
 def longest_s(goals: Sequence[Goal]) -> float:
-    """Return the longest response-time limit of the goals, or `LIMIT_S` if they have none."""
-    return max((goal.limit for goal in goals if goal.figure.startswith("response_")), default=LIMIT_S)
+    """Return the longest limit of the goals for responses and events, or `LIMIT_S` if they have none."""
+    kinds = ("response_", "first_event_", "gap_")
+    return max((goal.limit for goal in goals if goal.figure.startswith(kinds)), default=LIMIT_S)
 
 
 @dataclass(frozen=True, slots=True)
