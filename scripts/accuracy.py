@@ -291,7 +291,7 @@ SITUATIONS = (
     _closed("pings of an idle loop", always(0.5), {"ping_p99_s": 0.002}, 6),
     _closed("streams, even: 20 events in 2 s", always(2.0), {"rate_per_s": 250.0, "gap_p50_s": 2.0 / 19}, 8,
             events=20),
-    _closed("streams, the first event after 8 of 10 s", always(10.0), {"rate_per_s": 50.0, "first_event_p50_s": 8.0}, 27,
+    _closed("streams, first event after 8 of 10 s", always(10.0), {"rate_per_s": 50.0, "first_event_p50_s": 8.0}, 27,
             events=20, first_event=0.8),
     _closed("streams, one at a time", always(0.5), {"rate_per_s": 40.0}, 14, workers=1, events=20),
     _closed("streams of 30 s, cut off", always(30.0), {"rate_per_s": 25 * 60 / 30, "gap_p50_s": 30.0 / 59}, 50,
@@ -394,8 +394,8 @@ def main() -> None:
                 rows.append(row)
                 covered = "-" if row.covered_pct is None else f"{row.covered_pct:.0f} %"
                 print(
-                    f"{'✗' if row.is_missed else ' '} {row.situation:<46}{row.figure:<20}{row.truth:9.4g}{row.mean:9.4g}"
-                    f"{row.bias_pct:+7.1f} %{covered:>7}{row.unknown:5}",
+                    f"{'✗' if row.is_missed else ' '} {row.situation:<46}{row.figure:<20}{row.truth:9.4g}"
+                    f"{row.mean:9.4g}{row.bias_pct:+7.1f} %{covered:>7}{row.unknown:5}",
                     flush=True,
                 )
     if options.page:

@@ -1,34 +1,28 @@
 """Send requests to a server from a separate load generator, and record the outcome, including failures."""
 
 import asyncio
-import contextlib
 import math
-import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 import aiohttp
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from common.errors import one_line
-from under_siege.host.machine_speed import script_process, watching_machine
-from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
-from under_siege.host.resource_usage import Wakefulness, sampling, used_cpu_s
+from under_siege.host.machine_speed import watching_machine
+from under_siege.host.resource_usage import sampling
 from under_siege.host.services import Services
 from under_siege.judge.goal import Goal, goal
-from under_siege.load.client import COMMAND, ClientOutput, order
 from under_siege.load.http_client import client
 from under_siege.load.pings import probing
+from under_siege.measure.generator import Generator, generator
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
-from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
-from under_siege.record.requests import OPEN
+from under_siege.record.record import CaseFailedError, Failure, RateStep
 from under_siege.suite.expected_response import Expectation
 
 Floats = NDArray[np.float64]
@@ -72,83 +66,6 @@ def usual_wait(busy: float, percent: float) -> float:
     decay = -float(lambertw(-busy * math.exp(-busy), -1).real) - busy  # busy * (e^decay - 1) = decay
     share = (1 - busy) / (busy * math.exp(decay) - 1)
     return busy * max(0.0, math.log(share / (1 - percent / 100)) / decay)
-
-
-START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
-
-
-class Generator:
-    """A process of the bench's own client that sends one series of requests and adds them to the table of a record."""
-
-    def __init__(self, process: ManagedProcess, errors: Tail) -> None:
-        self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
-        self._output: ClientOutput | None = None
-        self.ready, self.ended, self._asked = False, 0, 0
-
-    def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line that the generator printed."""
-        self.ready = self.ready or line == "ready"
-        if self._output and (ended := self._output.take(line)) and ended[2] != OPEN:
-            self.ended += 1
-
-    async def begin(
-        self, record: Record, url: str, expected: Expectation, due_s: Sequence[float], users: int, *, keep_alive: bool
-    ) -> None:
-        """Wait until the generator is ready, then start the load; raise CaseFailedError if it does not become ready."""
-        if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
-            raise CaseFailedError(
-                "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
-            )
-        self._asked, began_s = len(due_s), record.load_began_s or 0.0
-        self._output = ClientOutput(record.requests, began_s, has_streams=bool(expected.stream))
-        line = order(
-            [(each_url, each.request, each.right) for each_url, each in expected.each(url)],
-            began_s,
-            turns=expected.mix.order if expected.mix else (0,),
-            due_s=due_s,
-            users=users,
-            keep_alive=keep_alive,
-            is_precise=True,
-        )
-        await asyncio.to_thread(self._stdin.write, line)
-        await asyncio.to_thread(self._stdin.flush)
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        stdin: IO[bytes] | None = self._process.stdin
-        assert stdin is not None
-        return stdin
-
-    def sample(self) -> None:
-        """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
-        self.awake.sample()
-        if self._process.ended():
-            quoted = last_line(self._errors.text())
-            raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
-
-    def cpu_s(self) -> float | None:
-        """Return the CPU time that the generator has used since it started, or None if it is unknown."""
-        with contextlib.suppress(psutil.Error):
-            return used_cpu_s(psutil.Process(self._process.pid))
-        return None
-
-    async def end(self) -> None:
-        """Tell the generator to abandon unanswered requests, report them and exit."""
-        self._stdin.close()
-        await until(self._process.ended, END_S)
-        await until(lambda: self.ended >= self._asked, LAST_LINES_S)
-
-
-@contextlib.asynccontextmanager
-async def generator() -> AsyncIterator[Generator]:
-    """Start the load generator, and stop it when the context ends."""
-
-    def take(line: str, arrived_s: float) -> None:
-        load_generator.take(line, arrived_s)
-
-    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False) as process:
-        load_generator = Generator(process, Tail(process.stderr))
-        yield load_generator
 
 
 TIMEOUT = 1.1  # how long a step waits for its last responses, as a multiple of the longest limit
@@ -198,7 +115,15 @@ class Offer:
         goals = [goal(text) for text in self.step.goals]
         record.load_began_s = began_s = time.monotonic() + LEAD_S
         record.stream = self.expected.stream.kind if self.expected.stream else ""
-        await sending.begin(record, server.load_url, self.expected, self.due_s, users, keep_alive=load.keep_alive)
+        await sending.begin(
+            record.requests,
+            began_s,
+            server.load_url,
+            self.expected,
+            due_s=self.due_s,
+            users=users,
+            keep_alive=load.keep_alive,
+        )
         cpu_s = sending.cpu_s() or 0.0
         timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
         pings = probing(session, server.url, server.ping, timeout_s, record.requests, began_s, PING_EVERY_S)

@@ -100,18 +100,14 @@ def _cpu_s(process: psutil.Process) -> float:
 async def stop(context: FaultContext) -> None:
     """Send one request per user, then SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
-    server, requests, seen = context.server, context.incident.requests, context.incident.seen
-    before = context.started_tasks()
-    context.began_s = time.monotonic()
-    asking = [
-        asyncio.create_task(context.users.send(requests, context.began_s, timeout_s=3 * GRACE_S)) for _ in range(USERS)
-    ]
-    await until(lambda: context.started_tasks() > before, 1.0)
-    await asyncio.sleep(STOP_CPU_S / 4)
-    fault_at_s = context.mark_fault()
-    context.signal(signal.SIGTERM)
-    await until(lambda: not server.alive(), 3 * GRACE_S)
-    outcomes = await asyncio.gather(*asking)
+    server, seen, before = context.server, context.incident.seen, context.started_tasks()
+    async with context.sending_at_once(USERS, 3 * GRACE_S) as outcomes_of_all:
+        await until(lambda: context.started_tasks() > before, 1.0)
+        await asyncio.sleep(STOP_CPU_S / 4)
+        fault_at_s = context.mark_fault()
+        context.signal(signal.SIGTERM)
+        await until(lambda: not server.alive(), 3 * GRACE_S)
+        outcomes = await outcomes_of_all()
     context.incident.ended_s = context.now_s()
     answered, begun = outcomes.count(CORRECT), context.started_tasks() - before if context.has_builtin_tasks else USERS
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
@@ -212,13 +208,11 @@ async def _last_busy_s(context: FaultContext, cpus: float = IDLE_CPUS) -> float 
 
 async def overload(context: FaultContext) -> None:
     """Send FLOOD requests at once, then single requests until one is quick again."""
-    requests, seen = context.incident.requests, context.incident.seen
+    seen = context.incident.seen
     context.set_task_cpu(FLOOD_CPU_S)
-    context.began_s = time.monotonic()
-    context.mark_fault()
-    users = context.users
-    flood = [users.send(requests, context.began_s, timeout_s=FLOOD_LIMIT_S) for _ in range(FLOOD)]
-    outcomes = await asyncio.gather(*flood)
+    async with context.sending_at_once(FLOOD, FLOOD_LIMIT_S) as outcomes_of_all:
+        context.mark_fault()
+        outcomes = await outcomes_of_all()
     seen["done_s"] = context.now_s()
     for name, outcome in (
         ("answered", CORRECT),

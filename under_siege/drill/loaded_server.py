@@ -5,22 +5,25 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
 
 from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
+from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client, fetch, open_request, read_response
-from under_siege.load.pings import cancel, probing
+from under_siege.load.pings import probing
 from under_siege.load.request import Request
 from under_siege.load.streams import BROKEN, read_stream
+from under_siege.measure.generator import END_S, Generator, generator
 from under_siege.measure.plan import Plan, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
@@ -64,14 +67,14 @@ class Users:
         fresh: aiohttp.ClientSession | None = None,
     ) -> None:
         self._session, self._fresh, self._url = session, fresh or session, url
-        self.expected, self._timeout_s, self._turns = expected, timeout_s, itertools.count()
+        self.expected, self.timeout_s, self._turns = expected, timeout_s, itertools.count()
 
     async def send(
         self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None
     ) -> Outcome:
         """Send one request and return its outcome."""
         sent_s = time.monotonic()
-        outcome, _ = await self._outcome(self._session, timeout_s or self._timeout_s)
+        outcome, _ = await self._outcome(self._session, timeout_s or self.timeout_s)
         if requests is not None:
             requests.add(LOAD, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
         return outcome
@@ -79,7 +82,7 @@ class Users:
     async def send_check(self, incident: Incident, began_s: float) -> None:
         """Send one request of the recovery check, and record its outcome and the process that answered."""
         sent_s = time.monotonic()
-        outcome, process = await self._outcome(self._fresh, self._timeout_s)
+        outcome, process = await self._outcome(self._fresh, self.timeout_s)
         incident.requests.add(CHECK, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
         incident.processes.append(process)
 
@@ -129,21 +132,6 @@ class Users:
             return LATE
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
-
-    @contextlib.asynccontextmanager
-    async def load(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
-        """Run users while the context is active; each user sends one request after another."""
-
-        async def user() -> None:
-            while True:
-                if await self.send(requests, began_s) != CORRECT:
-                    await asyncio.sleep(PAUSE_S)
-
-        tasks = [asyncio.create_task(user()) for _ in range(users)]
-        try:
-            yield
-        finally:
-            await cancel(tasks)
 
     @contextlib.asynccontextmanager
     async def incomplete_requests(self, count: int, sent: bytes) -> AsyncIterator[None]:
@@ -204,6 +192,7 @@ class FaultContext:
     folder: Path  # directory shared with the tasks
     warm: Record  # its warm-up
     processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
+    keep_alive: bool
     incident: Incident
     began_s: float = field(default_factory=time.monotonic)
 
@@ -243,14 +232,47 @@ class FaultContext:
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
         """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
-        incident, self.began_s = self.incident, time.monotonic()
-        pinging = probing(
-            self.session, self.server.url, self.server.ping, 1.0, incident.requests, self.began_s, PING_EVERY_S
+        incident = self.incident
+        async with generator() as sending:
+            await sending.until_ready()
+            self.began_s = time.monotonic()
+            pinging = probing(
+                self.session, self.server.url, self.server.ping, 1.0, incident.requests, self.began_s, PING_EVERY_S
+            )
+            async with pinging:
+                await self._begin(sending, users=USERS)
+                await asyncio.sleep(BEFORE_FAULT_S)
+                yield
+                incident.ended_s = self.now_s()
+                await sending.end()
+
+    @contextlib.asynccontextmanager
+    async def sending_at_once(
+        self, count: int, timeout_s: float
+    ) -> AsyncIterator[Callable[[], Awaitable[list[Outcome]]]]:
+        """Send requests at the same moment; yield a function that waits until all have ended, and returns outcomes."""
+        requests, before = self.incident.requests, len(self.incident.requests)
+
+        async def outcomes() -> list[Outcome]:
+            await until(lambda: sending.ended >= count, timeout_s + END_S)
+            return requests.rows(range(before, len(requests))).only(LOAD).outcome
+
+        async with generator() as sending:
+            await sending.until_ready()
+            self.began_s = time.monotonic()
+            await self._begin(sending, due_s=[0.0] * count, timeout_s=timeout_s)
+            yield outcomes
+
+    async def _begin(self, sending: Generator, **load: Any) -> None:
+        await sending.begin(
+            self.incident.requests,
+            self.began_s,
+            self.server.load_url,
+            self.users.expected,
+            keep_alive=self.keep_alive,
+            failure_pause_s=PAUSE_S,
+            **{"timeout_s": self.users.timeout_s, **load},
         )
-        async with pinging, self.users.load(USERS, incident.requests, self.began_s):
-            await asyncio.sleep(BEFORE_FAULT_S)
-            yield
-            incident.ended_s = self.now_s()
 
     def mark_fault(self) -> float:
         """Record and return the time of the fault."""
@@ -362,7 +384,8 @@ async def warm_server(
     async with contextlib.AsyncExitStack() as stack:
         folder = stack.enter_context(_task_folder())
         fresh = await stack.enter_async_context(client())
-        session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
+        keep_alive = plan.load_of(case).keep_alive
+        session = await stack.enter_async_context(client(keep_alive=keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
         processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
@@ -371,7 +394,7 @@ async def warm_server(
 
         def context_of(incident: Incident) -> FaultContext:
             incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s
-            context = FaultContext(server, session, users, folder, record, len(processes), incident)
+            context = FaultContext(server, session, users, folder, record, len(processes), keep_alive, incident)
             context.set_task_cpu(STEADY_CPU_S)
             return context
 

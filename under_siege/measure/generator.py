@@ -1,0 +1,119 @@
+"""Run the bench's own client in a process of its own, for loads that are not part of a siege."""
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from typing import IO
+
+import psutil
+
+from under_siege.host.machine_speed import script_process
+from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
+from under_siege.host.resource_usage import Wakefulness, used_cpu_s
+from under_siege.load.client import AFTER_A_FAILURE_S, COMMAND, ClientOutput, order
+from under_siege.record.record import CaseFailedError
+from under_siege.record.requests import OPEN, Requests
+from under_siege.suite.expected_response import Expectation
+
+NO_LIMIT_S = 3600.0
+START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
+
+
+class Generator:
+    """A process of the bench's own client that sends one series of requests and adds them to the table of a record."""
+
+    def __init__(self, process: ManagedProcess, errors: Tail) -> None:
+        self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
+        self._output: ClientOutput | None = None
+        self.ready, self.ended, self._asked = False, 0, 0
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """Parse a line that the generator printed."""
+        self.ready = self.ready or line == "ready"
+        if self._output and (ended := self._output.take(line)) and ended[2] != OPEN:
+            self.ended += 1
+
+    async def until_ready(self) -> None:
+        """Wait until the generator can start the load; raise CaseFailedError if it does not become ready."""
+        if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
+            raise CaseFailedError(
+                "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
+            )
+
+    async def begin(
+        self,
+        requests: Requests,
+        began_s: float,
+        url: str,
+        expected: Expectation,
+        *,
+        due_s: Sequence[float] = (),
+        users: int = 0,
+        keep_alive: bool = False,
+        timeout_s: float = NO_LIMIT_S,
+        failure_pause_s: float = AFTER_A_FAILURE_S,
+    ) -> None:
+        """Start the load, and add its requests to the table.
+
+        Args:
+            began_s: the start of the load, as a time of `time.monotonic`.
+            due_s: when each request of an open loop is due; empty for a closed loop of `users`.
+            timeout_s: timeout of a response; of a stream: of each of its events.
+
+        Raises:
+            CaseFailedError: the generator does not start.
+        """
+        await self.until_ready()
+        self._asked = len(due_s)
+        self._output = ClientOutput(requests, began_s, has_streams=bool(expected.stream))
+        line = order(
+            [(each_url, each.request, each.right) for each_url, each in expected.each(url)],
+            began_s,
+            turns=expected.mix.order if expected.mix else (0,),
+            due_s=due_s,
+            users=users,
+            keep_alive=keep_alive,
+            timeout_s=timeout_s,
+            failure_pause_s=failure_pause_s,
+            is_precise=True,
+        )
+        await asyncio.to_thread(self._stdin.write, line)
+        await asyncio.to_thread(self._stdin.flush)
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        stdin: IO[bytes] | None = self._process.stdin
+        assert stdin is not None
+        return stdin
+
+    def sample(self) -> None:
+        """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
+        self.awake.sample()
+        if self._process.ended():
+            quoted = last_line(self._errors.text())
+            raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU time that the generator has used since it started, or None if it is unknown."""
+        with contextlib.suppress(psutil.Error):
+            return used_cpu_s(psutil.Process(self._process.pid))
+        return None
+
+    async def end(self) -> None:
+        """Tell the generator to abandon unanswered requests, report them and exit."""
+        self._stdin.close()
+        await until(self._process.ended, END_S)
+        await until(lambda: self.ended >= self._asked, LAST_LINES_S)
+
+
+@contextlib.asynccontextmanager
+async def generator() -> AsyncIterator[Generator]:
+    """Start the load generator, and stop it when the context ends."""
+
+    def take(line: str, arrived_s: float) -> None:
+        load_generator.take(line, arrived_s)
+
+    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False) as process:
+        load_generator = Generator(process, Tail(process.stderr))
+        yield load_generator
