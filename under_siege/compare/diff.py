@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.errors import BadInputError
-from under_siege.judge.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, ratio, student_at
+from under_siege.judge.estimates import ACCURACY, Estimate, chance_of, level, ratio, student_at
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import estimates_for_changes
 from under_siege.judge.metrics import METRICS, OF_STREAMS, SPEED_CORRECTED
@@ -235,7 +235,6 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
         yield f"amounts of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 
 
-LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds any significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # judgements of cases that are in only one of the results
 COMPARED = tuple(metric.key for metric in METRICS.values() if metric.is_compared)
@@ -255,7 +254,7 @@ class MetricChange:
     base: Summary | None
     new: Summary | None
     change: Change | None = None
-    step: Step | None = None  # test result after the Holm correction, or None if the change was not tested
+    tests: int = 0  # how many changes are tested together; 0 if this one is not
     is_judged: bool = False  # whether both cases are `ok`
 
     @property
@@ -278,6 +277,13 @@ class MetricChange:
         return self.is_judged and self.change is not None and self.change.ratio.degrees > 0
 
     @property
+    def p(self) -> float | None:
+        """Return the p-value, corrected for the number of tests (Bonferroni), or None if the change was not tested."""
+        if not self.tests or self.change is None:
+            return None
+        return min(1.0, self.tests * chance_of(self.change.smallest_possible))
+
+    @property
     def fraction(self) -> float | None:
         """Return the relative change, such as -0.5 if the metric was halved, or None if it is unknown."""
         base, new = self.values
@@ -286,23 +292,23 @@ class MetricChange:
     @property
     def smallest_visible(self) -> float | None:
         """Return the smallest relative change that would have been significant, or None if there was no test."""
-        return self.change.smallest_visible(self.step.level) if self.step and self.change else None
+        return self.change.smallest_visible(level(self.tests)) if self.tests and self.change else None
 
     @property
     def may_be_due_to_speed(self) -> bool:
         """Return whether the change would be significant if the machine had had the same speed in both results."""
-        return self.judgement == UNDECIDED and self.step is not None
+        return self.judgement == UNDECIDED and self.tests > 0
 
     @property
     def judgement(self) -> str | None:
         """Return the judgement, or None if neither case has this metric or if a case is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
-        if self.step is None or self.change is None:
+        if not self.tests or self.change is None:
             return UNDECIDED
-        if self.step.adjusted < LEVEL and abs(self.change.smallest_fraction) > ACCURACY:
+        if self.p is not None and self.p < level(1) and abs(self.change.smallest_fraction) > ACCURACY:
             return BETTER if (self.change.fraction > 0) == METRICS[self.figure].more_is_better else WORSE
-        is_significant_without_speed = chance_of(self.change.ratio) < self.step.level
+        is_significant_without_speed = chance_of(self.change.ratio) < level(self.tests)
         return UNDECIDED if is_significant_without_speed and abs(self.change.fraction) > ACCURACY else SAME
 
 
@@ -370,7 +376,7 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
     figures = figures_of([*before.cases, *after.cases])
     pairs = [_pair(case, old.get(case), now.get(case), changes, figures) for case in dict.fromkeys([*now, *old])]
     required = [*judged_alone(after), *_judge_relative(after, old, ignored, changes)]
-    return ResultComparison(base, new, adjusted_for_tests(pairs), is_common, required)
+    return ResultComparison(base, new, tested_together(pairs), is_common, required)
 
 
 def compare_revisions(result: Result) -> ResultComparison:
@@ -391,7 +397,7 @@ def compare_revisions(result: Result) -> ResultComparison:
     alone = [check for check in judged_alone(whole) if not _is_base(check.case.case, result)]
     required = [*alone, *_judge_relative(whole, base, [REVISION], changes)]
     return ResultComparison(
-        result, result, adjusted_for_tests(pairs), has_common_speed=True, in_one_run=whole, required=required
+        result, result, tested_together(pairs), has_common_speed=True, in_one_run=whole, required=required
     )
 
 
@@ -447,13 +453,11 @@ def _change(figure: str, base: _Side, new: _Side, found: Changes) -> Change | No
     return found.change(figure, base[1], new[1])
 
 
-def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
-    """Apply Holm's correction for multiple testing to the p-values of all changes."""
-    changes = [change for case in cases for change in case.changes]
-    chances = [chance_of(change.change.smallest_possible) for change in changes if change.change and change.is_testable]
-    steps = iter(holm(chances, LEVEL))
+def tested_together(cases: Sequence[CasePair]) -> list[CasePair]:
+    """Note with each change how many changes are tested, which determines the significance level."""
+    tests = sum(change.is_testable for case in cases for change in case.changes)
 
-    def with_step(change: MetricChange) -> MetricChange:
-        return replace(change, step=next(steps)) if change.is_testable else change
+    def noted(change: MetricChange) -> MetricChange:
+        return replace(change, tests=tests) if change.is_testable else change
 
-    return [replace(case, changes=tuple(map(with_step, case.changes))) for case in cases]
+    return [replace(case, changes=tuple(map(noted, case.changes))) for case in cases]

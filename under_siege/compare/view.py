@@ -19,7 +19,7 @@ Each figure, with null for unknown values:
     {base, new, change, low, high, p, smallest_visible, judgement}
     base, new: the means over all rounds, at the same CPU speed
     change, low, high: the relative change from base to new (-0.5 means half), and its 95 % confidence interval
-    p: p-value corrected for all tests of the comparison (Holm); a change is significant if p < 0.05
+    p: p-value corrected for all tests of the comparison (Bonferroni); a change is significant if p < 0.05
     smallest_visible: the smallest relative change that would have been significant
     judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`, or both values are null
 
@@ -64,7 +64,7 @@ from under_siege.show.view import Cell, Column, Medium, Note, Paragraph, Row, Ta
 
 LEGEND = (
     "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",
-    "better, worse: a change of more than 2 % that is significant at 5 % after Holm's correction for multiple testing",
+    "better, worse: a change of more than 2 % that is significant at 5 % after Bonferroni's correction for multiple testing",
 )
 UNDECIDED_LEGEND = "?: undecided: only one round, a missing value, or a change that may be due to the machine's speed"
 SHARPER = "to compare two revisions, measure both in one run with --against"
@@ -326,7 +326,7 @@ def _figure(change: MetricChange) -> dict[str, float | str | None]:
         "change": change.fraction,
         "low": low,
         "high": high,
-        "p": change.step.adjusted if change.step else None,
+        "p": change.p,
         "smallest_visible": change.smallest_visible,
         "judgement": change.judgement,
     }

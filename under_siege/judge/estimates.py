@@ -49,27 +49,13 @@ def beyond_f(degrees: float, others: float, f: float) -> float:
     return float(special.fdtrc(degrees, others, f))
 
 
-class Step(NamedTuple):
-    """The result of one of several tests: the adjusted p-value, and the significance level for the raw p-value."""
+def level(comparisons: int) -> float:
+    """Return the significance level of each of several comparisons (Bonferroni).
 
-    adjusted: float
-    level: float
-
-
-def holm(chances: Sequence[float], level: float) -> list[Step]:
-    """Adjust p-values by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979).
-
-    The probability of any false positive is at most `level`, even if the tests depend on each other. `Step.adjusted` is
-    below `level` if and only if the p-value is below `Step.level`.
+    The probability that any of them finds a difference where there is none is at most 1 - CONFIDENCE, even if the
+    comparisons depend on each other. All comparisons of this program use this level.
     """
-    steps, highest, stopped_at = [Step(1.0, level)] * len(chances), 0.0, None
-    for rank, index in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
-        left = len(chances) - rank
-        highest = max(highest, min(1.0, left * chances[index]))
-        if stopped_at is None and highest >= level:
-            stopped_at = left
-        steps[index] = Step(highest, level / (stopped_at or left))
-    return steps
+    return (1 - CONFIDENCE) / max(1, comparisons)
 
 
 def share_between(hits: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
@@ -295,11 +281,10 @@ def chance_of(between: Estimate) -> float:
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
     """Return whether two estimates differ significantly and by more than `ACCURACY`.
 
-    The level is adjusted for the number of comparisons (Šidák, JASA 62, 1967), so that at most 5 % of all results
-    report any difference between equal cases.
+    At most 5 % of all results report any difference between equal cases.
     """
-    between, level = ratio(one, other), 1 - CONFIDENCE ** (1 / max(1, comparisons))
-    return bool(abs(np.expm1(between.log)) > ACCURACY) and chance_of(between) < level
+    between = ratio(one, other)
+    return bool(abs(np.expm1(between.log)) > ACCURACY) and chance_of(between) < level(comparisons)
 
 
 def is_below(one: Estimate, best: Estimate, alpha: float) -> bool:

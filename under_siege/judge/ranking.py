@@ -13,7 +13,7 @@ from statistics import median
 import msgspec
 import numpy as np
 
-from under_siege.judge.estimates import CONFIDENCE, Estimate, estimates, is_below, ratio
+from under_siege.judge.estimates import Estimate, estimates, is_below, level, ratio
 from under_siege.judge.metric import Metric, MetricValue
 from under_siege.judge.metric_estimates import Estimates, estimates_of, pooled_estimates, shares_of_ceiling, values_of
 from under_siege.judge.metrics import ESTIMATED
@@ -48,20 +48,20 @@ def ranks(
     for load in dict.fromkeys(load for load in loads if load is not None):
         pairs = enumerate(zip(loads, values, strict=True))
         field = {index: value for index, (own, value) in pairs if own == load and value and value.degrees}
-        alpha = level(len(field), looks)
+        alpha = rank_level(len(field), looks)
         for index, value in field.items():
             better = (is_worse(value, other, alpha, more_is_better=more_is_better) for other in field.values())
             case_ranks[index] = 1 + sum(better)
     return case_ranks
 
 
-def level(cases: int, looks: int = 1) -> float:
-    """Return the significance level of each comparison, given the number of cases.
+def rank_level(cases: int, looks: int = 1) -> float:
+    """Return the significance level of each comparison of a case with another one, given the number of cases.
 
     With fewer than eleven cases, use the level for eleven cases. With the level for the actual number of cases, about
     one in ten results would give different ranks to three equal servers.
     """
-    return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
+    return level(looks * max(LEAST_COMPARISONS, cases - 1))
 
 
 def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bool = True) -> bool:

@@ -11,7 +11,7 @@ from itertools import permutations
 
 from under_siege.judge.estimates import ratio
 from under_siege.judge.goal import goal
-from under_siege.judge.ranking import LOOKS, Comparison, is_worse, level, summarize
+from under_siege.judge.ranking import LOOKS, Comparison, is_worse, rank_level, summarize
 from under_siege.judge.requirement_check import UNDECIDED, judged
 from under_siege.judge.verdict_rules import FAILED, OK, UNCLEAR
 from under_siege.record.case import Case
@@ -44,13 +44,13 @@ def _contenders(comparison: Comparison) -> Iterator[Case]:
             for summary, rate in zip(comparison.cases, rates, strict=True)
             if comparison.load(summary) == load and summary.verdict in (OK, UNCLEAR) and rate is not None
         }
-        alpha = level(len(field), LOOKS)
+        alpha = rank_level(len(field), LOOKS)
         unbeaten = {
             case: rate
             for case, rate in field.items()
             if not any(is_worse(rate, other, alpha) for other in field.values())
         }
-        probability = 1 - level(len(unbeaten), LOOKS)
+        probability = 1 - rank_level(len(unbeaten), LOOKS)
         differences = [ratio(one, other).bound(probability) for one, other in permutations(unbeaten.values(), 2)]
         if differences and max(differences) > ALIKE:
             yield from unbeaten

@@ -8,7 +8,7 @@ where `alone`, `contention` and `coherency` are Gunther's lambda, sigma and kapp
 of the rates, weighted by the inverse of their variances.
 
 A difference is reported only if it exceeds two kinds of noise. It must be significant relative to the noise between
-rounds, after a Holm correction for all differences. It must also exceed every difference between identical cases with
+rounds, at the level for all differences together. It must also exceed every difference between identical cases with
 different names, such as Python 3.14.5 and Python 3.14.5.0.
 """
 
@@ -26,12 +26,11 @@ from packaging.version import InvalidVersion, Version
 from common.errors import BadInputError
 from under_siege.judge.estimates import (
     ACCURACY,
-    CONFIDENCE,
     Estimate,
     beyond_f,
     chance_of,
     differ,
-    holm,
+    level,
     ratio,
     student_at,
 )
@@ -293,11 +292,10 @@ def _differences(
             base = Case(case.server, tuple((key, first if key == axis else value) for key, value in case.values))
             if base != case and base in cases and (change := _ratio(comparison, name, index, cases.index(base))):
                 ratios[name, index] = change
-    steps = holm([chance_of(change) for change in ratios.values()], 1 - CONFIDENCE)
     return {
         (name, index): float(np.expm1(change.log))
-        for ((name, index), change), step in zip(ratios.items(), steps, strict=True)
-        if step.adjusted < 1 - CONFIDENCE
+        for (name, index), change in ratios.items()
+        if chance_of(change) < level(len(ratios))
         and abs(math.expm1(change.log)) > ACCURACY
         and abs(change.log) > math.log1p(noise.get(name, 0.0))
     }

@@ -19,7 +19,7 @@ from under_siege.judge.case_names import (
 )
 from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, student_at
 from under_siege.judge.metrics import METRICS
-from under_siege.judge.ranking import Comparison, is_worse, level
+from under_siege.judge.ranking import Comparison, is_worse, rank_level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import EventTimes, Summary, half_width
@@ -142,7 +142,7 @@ class _SameLoad:
         self._has_streams = any(summary.has_streams for summary in self._summaries)
         # Streams last as long as their events take, so users often limit the rate; the gaps still differ.
         self._shared_limit, self._limit_of_streams = ("", limit) if self._has_streams else (limit, "")
-        self._alpha = level(len(candidates), comparison.looks)
+        self._alpha = rank_level(len(candidates), comparison.looks)
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
         summary = comparison.cases[index]
