@@ -64,7 +64,7 @@ from under_siege.show.view import Cell, Column, Medium, Note, Paragraph, Row, Ta
 
 LEGEND = (
     "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",
-    "better, worse: a change of more than 2 % that is significant at 5 % after Bonferroni's correction for multiple testing",
+    "better, worse: a change of more than 2 % that is significant at 5 % for all tests together (Bonferroni)",
 )
 UNDECIDED_LEGEND = "?: undecided: only one round, a missing value, or a change that may be due to the machine's speed"
 SHARPER = "to compare two revisions, measure both in one run with --against"

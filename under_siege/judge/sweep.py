@@ -26,6 +26,7 @@ from packaging.version import InvalidVersion, Version
 from common.errors import BadInputError
 from under_siege.judge.estimates import (
     ACCURACY,
+    CONFIDENCE,
     Estimate,
     beyond_f,
     chance_of,
