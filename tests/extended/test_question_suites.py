@@ -1,19 +1,15 @@
 """Run the quick profile of each suite in suites/questions/: only servers that break on purpose fail."""
 
-import asyncio
-import importlib
 import itertools
 import shlex
 import shutil
 import tomllib
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import invoke
 from conftest import ROOT
-from fastapi import HTTPException
 
 from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
@@ -53,26 +49,3 @@ def test_only_servers_that_break_on_purpose_fail_in_a_question_suite(suite: Path
     records = load(tmp_path / "result.json").records
     failures = {record.server: record.failure.message for record in records if record.failure}
     assert {server: why for server, why in failures.items() if server not in breaks} == {}
-
-
-def test_the_recipe_for_background_jobs_limits_them_and_reports_a_broken_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "suites" / "questions" / "03-background-tasks"))
-    limited = importlib.import_module("limited")
-
-    async def start_jobs() -> None:
-        jobs, may_end = limited.LimitedJobs(1), asyncio.Event()
-        await jobs.start(may_end.wait)
-        second = asyncio.create_task(jobs.start(break_pool))
-        for _ in range(20):  # the event loop needs a few iterations to start a job
-            await asyncio.sleep(0)
-        assert not second.done()  # it waits for the first job
-        may_end.set()
-        await second
-        await jobs.finish()
-        with pytest.raises(HTTPException, match="the process pool is broken"):
-            await jobs.start(may_end.wait)
-
-    async def break_pool() -> None:
-        raise BrokenProcessPool
-
-    asyncio.run(start_jobs())
