@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from command import CommandResult, invoke
+from golden_file import assert_section
 from leftover_processes import Look, described, end, marking
 from other_pythons import ALL_PYTHONS, other_pythons
 from scheduling import OrderedScheduling, ordered
@@ -120,6 +121,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OrderedSc
 @pytest.fixture
 def renew(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--renew"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, renew: bool) -> Callable[..., None]:
+    """Return a function that compares texts with the section of this test in tests/golden/MODULE.txt."""
+    module = request.path.stem.removeprefix("test_")
+    return functools.partial(assert_section, module, request.node.name, renew=renew)
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
