@@ -14,7 +14,7 @@ The steps of a path, from left to right; a later step replaces what an earlier o
     /status/404             respond with this status
     /bytes/1000             respond with a body of this size
     /text/TEXT              respond with this text
-    /echo                   respond with the method, path, headers and body of the request, as JSON
+    /echo                   respond with the method, path, number, headers and body of the request, as JSON
     /digest                 respond with the SHA-256 of the request's body
     /header/NAME/VALUE      send this header
     /gzip                   compress the response, with another time in each header, if the client accepts gzip
@@ -27,6 +27,7 @@ The steps of a path, from left to right; a later step replaces what an earlier o
     /drop                   close the connection instead of responding
     /reset                  reset the connection instead of responding
     /never                  never respond
+    /exit/3                 end the server's process with this status
     /stream/20/0.05         send 20 server-sent events, with 0.05 s before each
     /lines/20/0.05          send 20 lines of JSON in the same way
     /pause/8/0.7            wait 0.7 s more before event 8 of this stream, counted from 0
@@ -44,6 +45,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -75,6 +77,7 @@ class Request:
     at: float
     connection: int
     is_first: bool  # on its connection
+    number: int  # among the requests for its path
 
     @property
     def is_from_the_bench(self) -> bool:
@@ -93,6 +96,7 @@ class Request:
             "bench": self.is_from_the_bench,
             "at": self.at,
             "connection": self.connection,
+            "number": self.number,
             "headers": self.headers,
             "body": self.body[:LOGGED].decode("latin-1"),
             "sha256": hashlib.sha256(self.body).hexdigest() if self.body else "",
@@ -126,19 +130,20 @@ async def read_request(
     if headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Request(method, path, version, headers, body, time.monotonic(), connection, is_first)
+    seen[path.partition("?")[0]] += 1
+    number = seen[path.partition("?")[0]]
+    return Request(method, path, version, headers, body, time.monotonic(), connection, is_first, number)
 
 
 async def respond(request: Request) -> Response:
     path = request.path.partition("?")[0]
-    seen[path] += 1
     try:
-        return await response_to(request, seen[path], deque(map(unquote, path.strip("/").split("/"))))
+        return await response_to(request, deque(map(unquote, path.strip("/").split("/"))))
     except (IndexError, ValueError) as error:
         return Response(404, f"{path}: {error}".encode())
 
 
-async def response_to(request: Request, number: int, steps: deque[str]) -> Response:
+async def response_to(request: Request, steps: deque[str]) -> Response:
     response = Response()
     while steps:
         match step := steps.popleft():
@@ -150,10 +155,10 @@ async def response_to(request: Request, number: int, steps: deque[str]) -> Respo
             case "block":
                 time.sleep(float(steps.popleft()))  # noqa: ASYNC251 (blocks on purpose)
             case "after":
-                if number <= int(steps.popleft()):
+                if request.number <= int(steps.popleft()):
                     break
             case "every":
-                if number % int(steps.popleft()):
+                if request.number % int(steps.popleft()):
                     break
             case "kept":
                 if request.is_first:
@@ -169,7 +174,8 @@ async def response_to(request: Request, number: int, steps: deque[str]) -> Respo
                 response.body = steps.popleft().encode()
             case "echo":
                 told = {"method": request.method, "path": request.path, "headers": request.headers}
-                response.body = json.dumps({**told, "body": request.body.decode("latin-1")}).encode()
+                told |= {"body": request.body.decode("latin-1"), "number": request.number}
+                response.body = json.dumps(told).encode()
                 response.content_type = "application/json"
             case "digest":
                 response.body = hashlib.sha256(request.body).hexdigest().encode()
@@ -197,6 +203,8 @@ async def response_to(request: Request, number: int, steps: deque[str]) -> Respo
                 response.pauses_s[int(steps.popleft())] = float(steps.popleft())
             case "break":
                 response.break_after = int(steps.popleft())
+            case "exit":
+                os._exit(int(steps.popleft()))
             case "ping":
                 response.body = b"pong"
             case "":
@@ -305,8 +313,8 @@ class Running:
 def received(folder: Path) -> list[dict[str, object]]:
     """Return the logged requests in the order in which they arrived.
 
-    Their keys are method, path, bench (whether the bench itself sent it), at (on the monotonic clock), connection (a
-    number), headers, body (its beginning) and sha256 (of the whole body; empty without a body).
+    Their keys are method, path, number (among the requests for this path), bench (whether the bench itself sent it), at
+    (on the monotonic clock), connection (a number), headers, body (its beginning), and sha256 (of the body, if any).
     """
     log = folder / LOG
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
