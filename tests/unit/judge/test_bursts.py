@@ -1,21 +1,16 @@
 """Rates, percentiles and verdicts for load tools that report totals per burst instead of single responses."""
 
 import pytest
-from simulated_bursts import COUNT, burst_record_of
+from simulated_bursts import burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
 from under_siege.measure.duration import Length
-from under_siege.record.record import Machine, Ports, Record
+from under_siege.record.record import Machine, Ports
 from under_siege.record.result import load, save
 from under_siege.report import formatted
-from under_siege.show.notes import notes
 from under_siege.suite.expected_response import Expectation
-
-
-def message_of(record: Record) -> str:
-    return judged(record).reasons[0].message
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -69,28 +64,22 @@ def test_wrong_statuses_and_missing_responses_lower_availability() -> None:
     case = judged(burst_record_of("1_x", wrong_status=5, unanswered=5))
     assert codes(case) == ["availability"]
     assert case.availability_pct == pytest.approx(50)
-    assert f"{10 * COUNT} of {20 * COUNT} requests got no correct response" in case.reasons[0].message
 
 
 def test_a_case_without_correct_responses_fails() -> None:
     case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
     assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
-    assert f"{9 * COUNT} requests got no correct response" in case.reasons[0].message
 
 
 @pytest.mark.parametrize("each", [0, 3, 8])
 def test_responses_of_an_unexpected_length_fail_the_case(each: int) -> None:
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
-    assert f"{each}.0 bytes long on average instead of 4" in message_of(record)
 
 
 def test_responses_whose_contents_a_script_rejects_fail_the_case() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
-    assert f"{2 * COUNT} of {13 * COUNT} responses under load had the right status but wrong contents" in message_of(
-        record
-    )
 
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
@@ -104,9 +93,6 @@ def test_received_bytes_may_deviate_by_one_response_in_flight_per_user(more: int
 def test_a_busy_load_tool_is_reported_as_the_bottleneck(tool: str) -> None:
     record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     assert codes(judged(record)) == ["generator"]
-    assert message_of(record).startswith(
-        f"the load tool was the limit, because the only thread of {tool} was busy 93 %"
-    )
     assert codes(judged(burst_record_of("1_x", tool=tool, tool_awake=0.6))) == []
     threads = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     threads.tool_cpus = 2
@@ -118,7 +104,6 @@ def test_one_busy_locust_worker_is_reported_as_the_bottleneck() -> None:
     assert codes(judged(record)) == []
     record.tool_report = "Worker box_1 (index 0) exceeded cpu threshold (will only log this once per worker)"
     assert codes(judged(record)) == ["generator"]
-    assert "one of Locust's workers" in message_of(record)
 
 
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
@@ -165,16 +150,6 @@ def test_exhausted_local_ports_are_detected() -> None:
     assert judged_with(9000, reused=False, errors=1) == ["availability"]
 
 
-def test_connections_closed_despite_keep_alive_cause_a_note() -> None:
-    for kept, notes_expected in ((0, 1), (10, 0), (None, 0)):
-        record = burst_record_of("1_x", kept_alive=kept)
-        record.keep_alive = True
-        result = result_of([bare_record(), record])
-        found = [message for _, message in notes(summarize(result)) if "keep connections alive" in message]
-        assert len(found) == notes_expected
-        assert summarize(result).cases[0].verdict == "ok"
-
-
 def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     checked = burst_record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
@@ -183,6 +158,7 @@ def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     assert more == pytest.approx(1 / TIME_S, rel=0.05)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_result_with_bursts_can_be_saved_loaded_and_shown(tmp_path) -> None:
     result = result_of([bare_record(), burst_record_of("1_x"), burst_record_of("2_x", p50_s=None, p99_s=None)])
     save(result, tmp_path / "r.json")
