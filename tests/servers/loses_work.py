@@ -1,35 +1,39 @@
-"""A server that loses its jobs when it is killed, unless the environment variable REMEMBERS is set."""
+"""A server that loses work: half of its jobs if it is killed, and the task that it runs if it gets SIGTERM.
+
+It runs one task at a time, and answers pings meanwhile.
+"""
 
 import argparse
+import itertools
 import os
-import time
+import signal
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from common.task import perform
+
 options = argparse.ArgumentParser()
-for name in ("--host", "--port", "--task"):
+for name in ("--host", "--port", "--task", "--workers"):
     options.add_argument(name)
 arguments = options.parse_args()
-TAKES_S = 0.2
-jobs: dict[str, float] = {}
+numbers, accepted, one_at_a_time = itertools.count(), set[str](), threading.Lock()
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/ping":
             self.answer(200, "pong")
-        elif not self.path.startswith("/jobs/"):
-            time.sleep(0.1)
+        elif self.path == "/":
+            with one_at_a_time:
+                self.answer(200, perform(arguments.task).answer)
+        elif self.path in accepted or int(self.path.removeprefix("/jobs/")) % 2:
             self.answer(200, "done")
-        elif self.path not in jobs and "REMEMBERS" not in os.environ:
-            self.answer(404, "never heard of it")
-        elif time.monotonic() < jobs.setdefault(self.path, 0.0) + TAKES_S:
-            self.answer(202, "later", {"Retry-After": "1"})
         else:
-            self.answer(200, "done")
+            self.answer(404, "never heard of it")
 
     def do_POST(self) -> None:
-        place = f"/jobs/{time.monotonic_ns()}"
-        jobs[place] = time.monotonic()
+        place = f"/jobs/{next(numbers)}"
+        accepted.add(place)
         self.answer(202, "taken", {"Location": place})
 
     def answer(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
@@ -47,4 +51,5 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 Server((arguments.host, int(arguments.port)), Handler).serve_forever()
