@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 
 
 def assert_golden(name: str, text: str, renew: bool) -> None:
@@ -22,7 +23,7 @@ def sections(path: Path) -> dict[str, str]:
 
 def assert_section(module: str, test: str, *texts: str, renew: bool) -> None:
     """Compare the texts with the section of a test in the golden file of its module, or update the section."""
-    path, text = GOLDEN / f"{module}.txt", "".join(f"{text}\n" for text in (*texts, ""))
+    path, text = GOLDEN / f"{module}.txt", "".join(f"{text}\n" for text in (*texts, "")).replace(str(ROOT), "ROOT")
     known = sections(path)
     if renew and known.get(test) != text:
         known[test] = text
