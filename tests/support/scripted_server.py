@@ -52,7 +52,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -331,19 +331,24 @@ def running(folder: Path) -> Iterator[Running]:
             process.kill()
 
 
-def write_suite(folder: Path, path: str | Mapping[str, str], load: str = "users = 2", more: str = "") -> Path:
+def write_suite(
+    folder: Path, path: str | Mapping[str, str] | Sequence[object], load: str = "users = 2", more: str = ""
+) -> Path:
     """Write a suite that loads this path of the scripted server, which logs to `folder`; return its path.
 
-    `path` may also have several servers by name, each with the path that it gets. `load` has further keys of [load],
-    and `more` further tables.
+    `path` may also have several servers by name, each with the path that it gets, or a list of the requests of a mix.
+    `load` has further keys of [load], and `more` further tables.
     """
     suite, command = folder / "suite.toml", f"'{sys.executable} {__file__} {{port}} {folder / LOG}'"
+    servers = f"[servers.scripted]\ncommand = {command}\n"
     if isinstance(path, str):
-        servers = f"[servers.scripted]\ncommand = {command}\n"
         load += f'\npath = "{path}"'
-    else:
+    elif isinstance(path, Mapping):
         tables = (f'[servers.{name}]\ncommand = {command}\npath = "{one}"\n' for name, one in path.items())
         servers = "".join(tables)
+    else:
+        (folder / "requests.jsonl").write_text("".join(f"{json.dumps(request)}\n" for request in path))
+        load += '\nrequests_file = "requests.jsonl"'
     suite.write_text(f'[load]\n{load}\n[ping]\npath = "/ping"\n{servers}{more}')
     return suite
 
