@@ -18,7 +18,9 @@ from simulated_results import a_result
 from under_siege.record.result import Required, load, save
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
-GITHUB, GITLAB = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+TEXTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+GITHUB, GITLAB = map(yaml.safe_load, TEXTS)
+ACTIONLINT = shutil.which("actionlint", path=Path(sys.executable).parent)
 MARKDOWN = ("--format", "markdown")
 JOB, OTHER_JOB = GITHUB["jobs"]["compare"], GITLAB["performance"]
 STEPS = {step["name"]: step["run"] for step in JOB["steps"] if "run" in step}
@@ -152,6 +154,12 @@ def test_the_gitlab_job_posts_the_comparison_to_the_merge_request_with_a_token(c
     assert name == "body"
     assert (clone / "comparison.md").read_text().startswith(note)
     assert "**missed**" in (clone / "comparison.md").read_text()
+
+
+@pytest.mark.skipif(not ACTIONLINT, reason="actionlint is not installed; scripts/setup builds it with Go")
+def test_the_github_workflow_is_valid() -> None:
+    checked = subprocess.run([ACTIONLINT, "-"], input=TEXTS[0], capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout) == (0, "")
 
 
 def test_all_workflow_steps_except_the_comparison_only_set_up_the_project() -> None:

@@ -1,13 +1,11 @@
 """The environment of a user's application: how it is found, and the versions that its lock files name."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sample_applications import empty_venv, write
-from uv import find_uv_bin
+from sample_applications import empty_venv
 
 from under_siege.host.environments import locked_requirements
 from under_siege.host.interpreter import UserEnvironment, user_environment
@@ -61,11 +59,3 @@ def test_a_pipfile_becomes_requirements(tmp_path: Path) -> None:
     assert locked_requirements(tmp_path / "Pipfile.lock") == "flask[async]==3.1.2; python_version >= '3.9'"
     assert locked_requirements(tmp_path / "Pipfile") == "flask>=3\nh11"
     assert locked_requirements(tmp_path / "requirements.txt") is None
-
-
-def test_an_environment_from_uv_lock_has_the_locked_versions(tmp_path: Path) -> None:
-    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["h11"]\n'
-    write(tmp_path, {"pyproject.toml": project})
-    uv = find_uv_bin()
-    subprocess.run([uv, "lock", "--quiet", "--upgrade-package", "h11==0.14.0"], cwd=tmp_path, check=True)
-    assert locked_requirements(tmp_path / "uv.lock") == "h11==0.14.0\n"

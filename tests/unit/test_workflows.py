@@ -1,12 +1,8 @@
-"""Workflows, pre-commit hooks, issue forms and .editorconfig are valid, and agree with the checks of run_tests.sh."""
+"""The workflow, pre-commit hooks, issue forms and .editorconfig agree with the checks of run_tests.sh."""
 
 import configparser
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,50 +10,16 @@ import yaml
 from conftest import ROOT
 
 WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
-ACTIONLINT = shutil.which("actionlint", path=Path(sys.executable).parent)
 PRE_COMMIT = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
 HOOKS = {hook["id"]: hook for repository in PRE_COMMIT["repos"] for hook in repository["hooks"]}
 RUN_TESTS = (ROOT / "run_tests.sh").read_text()
-needs_actionlint = pytest.mark.skipif(
-    ACTIONLINT is None, reason="actionlint is not installed; scripts/setup builds it with Go"
-)
-
-
-def actionlint(text: str) -> subprocess.CompletedProcess[str]:
-    """Check the text of a workflow with actionlint."""
-    return subprocess.run([ACTIONLINT, "-"], input=text, capture_output=True, text=True)
-
-
-@needs_actionlint
-def test_the_workflow_in_the_docs_is_valid() -> None:
-    example = re.search(r"```yaml\n(name: performance\n.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)[1]
-    checked = actionlint(example)
-    assert (checked.returncode, checked.stdout) == (0, "")
-
-
-@needs_actionlint
-@pytest.mark.parametrize(
-    ("correct", "broken", "error"),
-    [
-        ("runs-on: ubuntu-latest", "runs-on: ubuntu-latset", 'label "ubuntu-latset" is unknown'),
-        ("matrix.python }}", "matrix.pyhton }}", 'property "pyhton" is not defined'),
-        ("timeout-minutes", "timeout-hours", 'unexpected key "timeout-hours"'),
-        ("contents: read", "contents: reed", '"reed" is invalid'),
-    ],
-)
-def test_an_invalid_workflow_is_rejected(correct: str, broken: str, error: str) -> None:
-    assert actionlint(WORKFLOW.read_text()).returncode == 0
-    checked = actionlint(WORKFLOW.read_text().replace(correct, broken))
-    assert checked.returncode == 1
-    assert error in checked.stdout
 
 
 def test_the_workflow_tests_every_supported_python() -> None:
     job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["tests"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14", "3.15"]
     assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
-    commands = [step.get("run") for step in job["steps"]]
-    assert commands[-2:] == ["./run_tests.sh", "./run_tests.sh -m slow"]
+    assert "./run_tests.sh" in [step.get("run") for step in job["steps"]]
 
 
 def test_pre_commit_runs_the_same_checks_as_run_tests() -> None:
