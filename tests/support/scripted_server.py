@@ -200,7 +200,8 @@ async def response_to(request: Request, steps: deque[str]) -> Response:
                 response.interval_s = float(steps.popleft())
                 response.content_type = "application/x-ndjson" if step == "lines" else "text/event-stream"
             case "pause":
-                response.pauses_s[int(steps.popleft())] = float(steps.popleft())
+                before = int(steps.popleft())
+                response.pauses_s[before] = float(steps.popleft())
             case "break":
                 response.break_after = int(steps.popleft())
             case "exit":
