@@ -11,7 +11,6 @@ from under_siege.record.result import load
 RUNS, TIES_WANTED = 20, 19
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server", ["2_async", "4_async_processexecutor"])
 def test_a_server_ties_with_a_copy_of_itself(run_cli, tmp_path, server) -> None:
