@@ -1,13 +1,11 @@
-"""Overload and the end of every server: `--queue` alone refuses requests, and no process and no port is left."""
+"""Servers that are killed leave no process and no port, and `--queue` alone refuses requests."""
 
 import contextlib
-import os
 import select
-import signal
 from pathlib import Path
 
 import pytest
-from conftest import LIMIT_S, ROOT, SERVERS, Served, gone, is_free, printed, receive, serving, wait_until
+from conftest import LIMIT_S, ROOT, Served, gone, is_free, receive, serving, wait_until
 
 WORK = """
 import time
@@ -30,25 +28,6 @@ TASK_S = {
     "13_gunicorn_dirty": 1,
 }
 OF_EACH_FRAMEWORK = ["3_async_threadexecutor", "5_asyncio", "6_gevent", "11_fastapi"]
-
-
-@pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
-def test_ctrl_c_ends_a_busy_server_with_exit_code_0_and_without_a_process_or_port(
-    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """test_server_contract.py does the same with SIGTERM."""
-    begun = tmp_path / "begun"
-    monkeypatch.setenv("BEGUN", str(begun))
-    with serving(script, "--workers", "2", "--task", "sample_tasks:a_moment_of_computing") as served:
-        for _ in range(4):
-            served.send("/")
-        # Two workers have started: Ctrl-C would kill a process that is still starting.
-        wait_until(lambda: begun.exists() and len(begun.read_text()) >= 2)
-        family = served.family()
-        os.killpg(served.process.pid, signal.SIGINT)  # as a terminal does
-        output, errors = served.process.communicate(timeout=LIMIT_S)
-        assert (served.process.returncode, output, printed(errors)) == (0, "", [])
-        wait_until(lambda: all(map(gone, family)) and is_free(served.port))
 
 
 @pytest.mark.parametrize("name", TASK_S)

@@ -1,12 +1,13 @@
 """The server contract, tested for all files in servers/, including new ones.
 
 Most tests share one server for each strategy, and choose the task before each request. With --all, each Python on the
-PATH runs each strategy. test_overload_and_shutdown.py tests Ctrl-C, kill and --queue.
+PATH runs each strategy. test_overload_and_shutdown.py tests killed servers and --queue.
 """
 
 import functools
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from under_siege.host.interpreter import Interpreter
 from under_siege.host.programs import unmet
 from under_siege.suite.strategies import read_strategy
 
+every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 FAILING_TASKS = {
     "raises": "ValueError: the first line and a second one",
     "raises_later": "KeyError: 'later'",
@@ -70,6 +72,7 @@ def choose(begun: Path) -> Iterator[Choose]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("CHOSEN", str(chosen))
         patched.setenv("BEGUN", str(begun))
+        patched.setenv("TOLD", str(begun.with_name("told")))
         yield chosen.write_text
 
 
@@ -100,9 +103,15 @@ def server(request: pytest.FixtureRequest, choose: Choose) -> Iterator[Served]:
         yield served
 
 
+def workers_of(served: Served) -> int:
+    """Return the number of workers of a server that was started with `--workers 2`."""
+    return 1 if "server_options()" in served.script.read_text() else 2
+
+
 @pytest.fixture(autouse=True)
-def reset_to_a_short_task(choose: Choose) -> None:
+def reset_to_a_short_task(choose: Choose, begun: Path) -> None:
     choose("short")
+    begun.with_name("told").unlink(missing_ok=True)
 
 
 def test_a_server_prints_one_line_when_it_listens(server: Served) -> None:
@@ -128,8 +137,7 @@ def test_health_checks_succeed_and_contain_the_number_of_workers(server: Served)
     ping, ready = server.request("/ping"), server.request("/ready")
     assert (ping.status, ping.body, ready.status, ready.body) == (200, "pong", 200, "ready")
     assert {one.headers["content-type"].partition(";")[0] for one in (ping, ready)} == {"text/plain"}
-    takes_workers = "server_options()" not in server.script.read_text()
-    assert int(ping.headers["x-workers"]) == (2 if takes_workers else 1)
+    assert int(ping.headers["x-workers"]) == workers_of(server)
 
 
 def test_unknown_paths_return_404_and_unsupported_methods_405(server: Served) -> None:
@@ -182,22 +190,41 @@ def test_an_exception_in_the_task_causes_a_one_line_500_response_and_the_server_
         assert server.request("/").status == 200
 
 
+def end_while_busy(served: Served, begun: Path, end: Callable[[], None]) -> None:
+    """End the server while all its workers perform tasks; check that it exits with code 0 and leaves nothing behind.
+
+    A worker that is still starting would print a traceback at Ctrl-C.
+    """
+
+    def all_workers_are_busy() -> bool:
+        served.send("/")  # again and again: requests sent before a worker has started may all wait for another one
+        return begun.exists() and len(begun.read_text()) >= workers_of(served)
+
+    begun.unlink(missing_ok=True)
+    wait_until(all_workers_are_busy)
+    family = served.family()
+    end()
+    begun.with_name("told").touch()  # the tasks end
+    output, errors = served.process.communicate(timeout=LIMIT_S)
+    assert (served.process.returncode, output, printed(errors)) == (0, "", [])
+    wait_until(lambda: all(map(gone, family)) and is_free(served.port))
+
+
 def test_sigterm_ends_a_busy_server_with_an_idle_client_and_leaves_no_process_and_no_port(
     server: Served, choose: Choose, begun: Path
 ) -> None:
-    """This test is the last one, because it ends the server that the other tests use."""
-    choose("a_moment_of_computing")
-    begun.unlink(missing_ok=True)
+    """This test is the last one with this server, because it ends the server."""
     idle = server.send("/ping")
     assert idle.getresponse().read() == b"pong"
-    for _ in range(4):
-        server.send("/")
-    wait_until(lambda: begun.exists() and len(begun.read_text()) >= 2)
-    family = server.family()
-    server.process.terminate()
-    output, errors = server.process.communicate(timeout=LIMIT_S)
-    assert (server.process.returncode, output, printed(errors)) == (0, "", [])
-    wait_until(lambda: all(map(gone, family)) and is_free(server.port))
+    choose("computes_until_told")
+    end_while_busy(server, begun, server.process.terminate)
+
+
+@every_server
+def test_ctrl_c_ends_a_busy_server_and_leaves_no_process_and_no_port(script: Path, choose: Choose, begun: Path) -> None:
+    choose("computes_until_told")
+    with serving(script, "--task", "sample_tasks:chosen", "--workers", "2") as served:
+        end_while_busy(served, begun, lambda: os.killpg(served.process.pid, signal.SIGINT))  # as a terminal does
 
 
 def test_invalid_options_an_unknown_host_and_a_taken_port_cause_a_one_line_error() -> None:

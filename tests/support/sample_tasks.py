@@ -105,6 +105,13 @@ def _hold_gil_for(seconds):
     return "computed"
 
 
+def computes_until_told():
+    record_start()
+    while not Path(os.environ["TOLD"]).exists():
+        _hold_the_gil(3000)
+    return "told"
+
+
 def _use_cpu(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
