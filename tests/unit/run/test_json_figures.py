@@ -15,7 +15,7 @@ INTERVALS = ("p50_low", "p50", "p50_high"), ("p99_low", "p99", "p99_high")
 def test_json_figures_match_the_raw_values() -> None:
     result = load(FILE)
     cases = json.loads(formatted(result, "json"))["cases"]
-    assert len(cases) > 10
+    compared = []
     for case in cases:
         records = [record for record in result.records if record.server == case["server"]]
         statuses = [status for record in records for status in record.transactions.status]
@@ -23,13 +23,12 @@ def test_json_figures_match_the_raw_values() -> None:
         waited = sorted(wait for record in records for wait in record.pings.waited_s)
         assert case["ping_s"]["max"] == waited[-1]
         assert waited[len(waited) // 2 - 1] <= case["ping_s"]["p50"] <= waited[len(waited) // 2]
-        answered = [
-            (len(record.transactions.status) + sum(at < record.load_s for at in record.checks.answered_s))
-            / record.load_s
-            for record in records
-        ]
-        # This estimate is rough: it leaves out the requests that are unanswered when the load ends.
-        assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)
+        length_s = sum(record.load_s for record in records)
+        checks = sum(at < record.load_s for record in records for at in record.checks.answered_s)
+        if case["response_s"]["p99"] < length_s / 4:  # few responses come before the rate is steady
+            assert case["rate_per_s"]["mean"] == pytest.approx((len(statuses) + checks) / length_s, rel=0.1)
+            compared.append(case["server"])
+    assert len(compared) > 3
 
 
 def test_json_intervals_contain_their_figure() -> None:
