@@ -1,11 +1,8 @@
 """Reports of results whose ceiling failed or was not measured."""
 
-import io
 import itertools
 
 import pytest
-from conftest import each_kind_drawn_once
-from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare import diff
@@ -15,7 +12,7 @@ from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Failure, Record, Trace
 from under_siege.record.result import Result
 from under_siege.report import formatted
-from under_siege.show.formats.table import renderable
+from under_siege.show.formats.table import rendered
 
 ROUNDS = (1, 2, 3)
 WHY = (
@@ -46,8 +43,6 @@ def died_on_the_way(round_: int, task: str) -> Record:
 
 
 FAILED = (never_began, died_at_once, died_on_the_way)
-SOME_OR_ALL = ((2,), ROUNDS)
-DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # together, these results have every kind of chart
 
 
 def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
@@ -74,27 +69,22 @@ def text_of(result: Result, format_: str) -> str:
     return " ".join(formatted(result, format_).split())
 
 
-@pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
-@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
-@pytest.mark.parametrize("make", FAILED)
-def test_every_output_format_shows_a_result_with_a_failed_ceiling(make, rounds, tasks, request) -> None:
-    result = result_with(with_failed(make, rounds), *tasks)
-    if (make, rounds, len(tasks)) not in DRAWN:
-        request.getfixturevalue("undrawn")
-    page = len(tasks) == 1 or (make, rounds) == (never_began, ROUNDS)
-    for format_ in FORMATS if page else sorted({*FORMATS} - {"html"}):
-        with each_kind_drawn_once():
-            shown = text_of(result, format_)
+@pytest.mark.parametrize(
+    ("make", "tasks"), [(never_began, ("primes", "digest")), *((make, ("primes",)) for make in FAILED)]
+)
+def test_every_output_format_shows_a_result_with_a_failed_ceiling(make, tasks, undrawn) -> None:
+    result = result_with(with_failed(make, ROUNDS), *tasks)
+    for format_ in FORMATS:
+        shown = text_of(result, format_)
         assert "4_two" in shown or format_ == "timeline"
         assert "out of luck" in shown or format_ not in FOR_READERS
     assert [one.verdict for one in summarize(result).ceilings] == ["failed"] * len(tasks)
 
 
-@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
-@pytest.mark.parametrize("format_", FORMATS)
-def test_every_output_format_shows_a_result_with_a_missing_ceiling(format_, rounds, undrawn) -> None:
-    result = result_with({number: measured for number in ROUNDS if number not in rounds})
-    assert "4_two" in formatted(result, format_) or format_ == "timeline"
+def test_every_output_format_shows_a_result_without_a_ceiling(undrawn) -> None:
+    result = result_with({})
+    for format_ in FORMATS:
+        assert "4_two" in text_of(result, format_) or format_ == "timeline"
 
 
 @pytest.mark.parametrize("make", FAILED)
@@ -114,15 +104,12 @@ def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
     assert [",failed,died," in row for row in rows if row.startswith("bare")] == [False, True, False]
 
 
-@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
-@pytest.mark.parametrize("make", [*FAILED, None])
+@pytest.mark.parametrize(("make", "rounds"), [(never_began, (2,)), (died_on_the_way, ROUNDS), (None, ROUNDS)])
 def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) -> None:
     complete, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
     for base, new in ((complete, broken), (broken, complete), (broken, broken)):
-        page = io.StringIO()
         found = diff.compare_results(base, new)
-        Console(file=page, width=150).print(renderable(view(found)))
-        assert "20.0 → 20.0" in page.getvalue()
+        assert "20.0 → 20.0" in rendered(view(found))
         assert not any(case.judgement == "worse" for case in found.cases)
 
 
