@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
+from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, thorough, wait_until
 
 from under_siege.host import programs
 from under_siege.host.programs import path_of, remedy, unmet
@@ -90,6 +90,7 @@ def test_the_celery_server_runs_tasks_and_jobs_with_an_external_broker_and_worke
         external = ExternalCelery(stack, tmp_path_factory.mktemp("r"))
         monkeypatch.setenv("CELERY_BROKER_URL", external.address)
         external.start_worker()
+        wait_until(lambda: len(external.processes()) == 2)
         with serving(SERVER, "--task", "sample_tasks:chosen") as served:
             check_that_tasks_run_in_the_worker_processes(served, external)
             check_that_the_task_of_a_killed_process_is_rerun(served, external, chosen, tmp_path)
@@ -101,9 +102,10 @@ def test_the_celery_server_runs_tasks_and_jobs_with_an_external_broker_and_worke
             served.process.terminate()
             assert served.process.wait(timeout=20) == 0
             assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
-        with serving(SERVER, "--task", "sample_tasks:chosen") as another:
-            assert send_request(another, "GET", job, wait_s=10).body == "at last"
-        check_that_a_task_that_the_worker_cannot_import_fails(tmp_path)
+        (tmp_path / "only_here.py").write_text("def work():\n    return 1\n")
+        with serving(SERVER, "--task", "only_here:work", cwd=tmp_path) as another:
+            assert result_of(another, job).body == "at last"
+            check_that_a_task_that_the_worker_cannot_import_fails(another)
 
 
 def check_that_tasks_run_in_the_worker_processes(served: Served, external: ExternalCelery) -> None:
@@ -156,6 +158,18 @@ def send_request(served: Served, method: str, path: str, wait_s: int = 0) -> Ans
     return receive(connection)
 
 
+def result_of(served: Served, job: str) -> Answer:
+    """Wait until the job is complete, and return its result."""
+    answers: list[Answer] = []
+
+    def is_complete() -> bool:
+        answers.append(send_request(served, "GET", job, wait_s=10))
+        return answers[-1].status != 202
+
+    wait_until(is_complete)
+    return answers[-1]
+
+
 def check_the_states_of_a_job(served: Served, chosen: Path, folder: Path) -> None:
     (folder / "told").unlink()
     chosen.write_text("waits_for_file")
@@ -166,7 +180,7 @@ def check_the_states_of_a_job(served: Served, chosen: Path, folder: Path) -> Non
     answer = send_request(served, "GET", job)
     assert (answer.status, answer.headers["retry-after"]) == (202, "1")
     (folder / "told").touch()
-    answer = send_request(served, "GET", job, wait_s=10)
+    answer = result_of(served, job)
     assert (answer.status, answer.body) == (200, "told")
     assert send_request(served, "GET", job).body == "told"
     assert send_request(served, "GET", "/jobs/0123").status == 404
@@ -175,22 +189,19 @@ def check_the_states_of_a_job(served: Served, chosen: Path, folder: Path) -> Non
 
 def check_that_a_failed_job_has_a_one_line_error(served: Served, chosen: Path) -> None:
     chosen.write_text("raises")
-    answer = send_request(served, "GET", send_request(served, "POST", "/jobs").headers["location"], wait_s=10)
+    answer = result_of(served, send_request(served, "POST", "/jobs").headers["location"])
     assert (answer.status, answer.body) == (500, "ValueError: the first line and a second one")
 
 
-def check_that_a_task_that_the_worker_cannot_import_fails(folder: Path) -> None:
-    (folder / "only_here.py").write_text("def work():\n    return 1\n")
-    with serving(SERVER, "--task", "only_here:work", cwd=folder) as served:
-        answer = served.request("/")
+def check_that_a_task_that_the_worker_cannot_import_fails(served: Served) -> None:
+    answer = served.request("/")
     assert (answer.status, "\n" in answer.body) == (500, False)
-    assert "can't import task 'only_here:work' from " in answer.body
+    assert "only_here:work" in answer.body
 
 
 @needs_redis
-@pytest.mark.parametrize("name", ["Redis", "Celery worker"])
 def test_the_readiness_check_fails_after_the_broker_or_worker_started_by_the_server_is_killed(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with tempfile.TemporaryDirectory() as temporary:  # Unix sockets need a short path
         monkeypatch.setenv("TMPDIR", temporary)
@@ -199,17 +210,19 @@ def test_the_readiness_check_fails_after_the_broker_or_worker_started_by_the_ser
             broker = next(one for one in family if "redis" in one.name())
             worker = next(one for one in family if one.children())
             served.send("/")
-            (broker if name == "Redis" else worker).kill()
-            reason = f"the server's own {name} has exited; restart the server"
-            wait_until(lambda: served.request("/ready").body == reason)
-            assert (served.request("/ready").status, served.request("/ping").body) == (503, "pong")
+            for name, process in (("Celery worker", worker), ("Redis", broker)):
+                process.kill()
+                wait_until(lambda name=name: f"own {name} has exited" in served.request("/ready").body)
+                assert (served.request("/ready").status, served.request("/ping").body) == (503, "pong")
             served.process.terminate()
             assert served.process.wait(timeout=LIMIT_S) == 0
             wait_until(lambda: all(map(gone, family)))
             assert not list(Path(temporary).glob("under-siege-*"))
 
 
-@pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "address", thorough(["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"], quick=["redis://127.0.0.1:1/0"])
+)
 def test_the_celery_server_exits_with_an_error_if_the_broker_is_unreachable(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +230,7 @@ def test_the_celery_server_exits_with_an_error_if_the_broker_is_unreachable(
     process = start(SERVER, "--port", "0")
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
-    assert f"CELERY_BROKER_URL='{address}'" in errors
+    assert address in errors
 
 
 def test_a_missing_redis_server_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
