@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -18,10 +19,14 @@ USERS = 6
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandResult, Path, Result]:
-    """Run two strategies with an I/O-bound task; return the completed command, its result file and the result."""
+    """Run two strategies with a task of the current directory; return the command, its result file and the result.
+
+    The task prints text without a newline, which must not corrupt the measured results.
+    """
     folder = tmp_path_factory.mktemp("measured")
+    shutil.copy(SUPPORT / "sample_tasks.py", folder / "my_jobs.py")
     words = ("run", "2", "4", "--rounds", "1", "--time", "1s", "--users", str(USERS), "--workers", "2")
-    ran = invoke(*words, "--task", "sample_tasks:a_blink", folder=folder, env={"PYTHONPATH": str(SUPPORT)})
+    ran = invoke(*words, "--task", "my_jobs:prints", folder=folder)
     (file,) = (folder / "results").glob("*.json")
     return ran, file, load(file)
 
@@ -56,11 +61,11 @@ def test_the_result_file_contains_the_raw_values_of_each_server_and_of_the_ceili
     records = measured[2].records
     assert sorted(record.server for record in records) == ["2_async", "4_async_processexecutor", "bare"]
     for record in records:
-        assert record.failure is None
+        assert (record.failure, record.case.task) == (None, "my_jobs:prints")
         columns = [getattr(record.transactions, name) for name in record.transactions.__struct_fields__]
         assert len({len(column) for column in columns if column is not record.transactions.request}) == 1
         assert set(record.transactions.user) <= set(range(USERS))
-        assert set(record.transactions.size_bytes) == {record.answer_bytes} == {len("done")}
+        assert set(record.transactions.size_bytes) == {record.answer_bytes} == {len("after printing")}
         assert set(record.checks.code) == {""}
         assert record.load_s >= 1
         assert_the_machine_was_watched(record)
