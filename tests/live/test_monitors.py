@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -130,11 +131,13 @@ def test_output_and_errors_of_the_task_are_not_recorded_as_baseline_runs(monkeyp
     assert perform("no_such:task").alone_wall_s == []
 
 
-def test_a_task_that_hangs_is_not_run_again(monkeypatch) -> None:
+def test_a_task_that_hangs_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
-    began_s = time.monotonic()
-    assert perform("sample_tasks:half_a_minute", times=3, timeout_s=0.5).alone_wall_s == []
-    assert time.monotonic() - began_s < 15
+    begun = tmp_path / "begun"
+    begun.touch()
+    monkeypatch.setenv("BEGUN", str(begun))
+    assert perform("sample_tasks:half_a_minute", times=3, timeout_s=2.0).alone_wall_s == []
+    assert begun.read_text() in ("", "x")  # empty on a machine that needs 2 s to import the task
 
 
 def test_the_cpu_time_of_a_process_has_a_resolution_finer_than_10_ms() -> None:
@@ -181,10 +184,10 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
     assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
 
 
-@pytest.mark.parametrize("module", ["cpu_speed_loop", "time_task_alone"])
-def test_subprocess_scripts_import_no_large_third_party_packages(module: str) -> None:
+def test_subprocess_scripts_import_no_large_third_party_packages() -> None:
     """The scripts run with the Python of the servers, which may lack all other packages."""
-    script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
+    modules = "from under_siege.subprocess_scripts import cpu_speed_loop, time_task_alone"
+    script = f"import sys; {modules}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):
-        assert heavy not in loaded.stdout.split()
+    assert "under_siege.subprocess_scripts.time_task_alone" in loaded.stdout.split()
+    assert not {"numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"} & set(loaded.stdout.split())
