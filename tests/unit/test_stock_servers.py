@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SERVERS
+from conftest import ROOT, SERVERS, TESTS
 from source_code import lines_of_code
 
 COMMON = sorted((ROOT / "common").rglob("*.py"))
@@ -142,3 +142,9 @@ def test_at_most_six_lines_differ_between_the_servers_with_threads_and_with_proc
     threads, processes = (SERVERS[number - 1].read_text().splitlines() for number in (3, 4))
     changes = difflib.SequenceMatcher(None, threads, processes, autojunk=False).get_opcodes()
     assert sum(max(b - a, d - c) for kind, a, b, c, d in changes if kind != "equal") <= 6
+
+
+def test_the_stock_variants_are_short_and_do_not_use_the_code_of_the_servers() -> None:
+    for path in (TESTS / "suites" / "stock").glob("*.py"):
+        assert "common" not in path.read_text(), path
+        assert lines_of_code(path) <= 30, path
