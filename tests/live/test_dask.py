@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,30 +9,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, SUPPORT, Served, receive, serving, start, wait_until
+from conftest import ROOT, Served, receive, serving, start, wait_until
+from external_program import started
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))
 
 
-@contextlib.contextmanager
-def dask(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a Dask command; kill its process group at the end."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
-    process = subprocess.Popen(
-        [DASK, *words, "--no-dashboard"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+def dask(*words: str) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+    return started(DASK, *words, "--no-dashboard")
 
 
 class Cluster:
@@ -50,7 +33,7 @@ class Cluster:
         self.address = json.loads(file.read_text())["address"]
         wait_until(lambda: all(self._is_connected(worker) for worker in self.workers), 60)
 
-    def _is_connected(self, worker: subprocess.Popen[str]) -> bool:
+    def _is_connected(self, worker: subprocess.Popen[bytes]) -> bool:
         port = int(self.address.rpartition(":")[2])
         connections = psutil.Process(worker.pid).net_connections("tcp")
         return any(one.raddr and one.raddr.port == port and one.status == "ESTABLISHED" for one in connections)
