@@ -31,6 +31,7 @@ users = [2]
 time = "0.5s"
 [ping]
 path = "/ping"
+ready_within = "60s"
 [require]
 all = ["availability >= 50%", "rate >= 0.1 of base"]
 [servers.scripted]
