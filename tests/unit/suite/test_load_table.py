@@ -29,7 +29,7 @@ def suite_with(tmp_path: Path) -> Callable[..., Suite]:
 
     def read(keys: str, requests: str = MIX) -> Suite:
         (tmp_path / FILE).write_text(requests)
-        (tmp_path / "upload.bin").write_bytes(b"\0\n\xff")
+        (tmp_path / "upload.bin").write_bytes(b"\0\n\xff\n")
         path = tmp_path / "suite.toml"
         path.write_text(f'[load]\n{keys}\n[ping]\npath = "/ping"\n[servers.one]\ncommand = "serve {{port}}"\n')
         return read_suite(path)
@@ -81,7 +81,7 @@ def test_a_form_becomes_the_body_with_the_bytes_of_its_file(suite_with) -> None:
     form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + request.body, policy=policy.HTTP)
     file, note = form.iter_parts()
     assert (request.method, form.get_content_type()) == ("POST", "multipart/form-data")
-    assert (file.get_filename(), file.get_payload(decode=True)) == ("upload.bin", b"\0\n\xff")
+    assert (file.get_filename(), file.get_payload(decode=True)) == ("upload.bin", b"\0\n\xff\n")
     assert (note.get_filename(), note.get_payload(decode=True)) == (None, b"@x")
 
 
