@@ -6,9 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tarfile
 import venv
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 import scripted_server
 from conftest import thorough
 from fake_load import SilentWatcher
+from minimal_wheel import write_source_distribution, write_wheel
 from plans import plan_of
 from sample_applications import write
 from uv import find_uv_bin
@@ -23,7 +22,7 @@ from uv import find_uv_bin
 from common.errors import BadInputError
 from under_siege.host import environments
 from under_siege.host.environments import locked_requirements
-from under_siege.host.interpreter import Interpreter, interpreter, with_unique_versions
+from under_siege.host.interpreter import Interpreter, interpreter
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
 from under_siege.measure.plan import new_record
@@ -49,17 +48,11 @@ def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, l
     return asyncio.run(environments.with_packages(interpreter(str(path)), messages.append, needed)), messages
 
 
-def test_the_python_of_the_bench_needs_no_virtual_environment() -> None:
-    assert prepared(Path(sys.executable)) == (interpreter(), [])
-
-
-def test_an_environment_is_created_once_and_again_if_its_python_is_removed(
-    user_python: Path,
-) -> None:
+def test_an_environment_is_created_once_and_again_if_its_python_is_removed(user_python: Path) -> None:
+    assert prepared(Path(sys.executable)) == (interpreter(), [])  # the Python of the bench needs no environment
     python, messages = prepared(user_python)
     assert python.path != str(user_python)
     assert len(messages) == 1
-    assert "this is done once" in messages[0]
     script = "import their_package; print(their_package.ANSWER)"
     assert subprocess.run([python.path, "-c", script], capture_output=True, text=True, check=True).stdout == "42\n"
     assert prepared(user_python) == (python, [])
@@ -124,74 +117,24 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield server.url
 
 
-def test_a_missing_package_is_named_and_the_others_are_installed(user_python: Path, tmp_path: Path, index) -> None:
-    (tmp_path / "dependencies.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
-    python, messages = prepared(user_python)
-    assert "no-such-package-of-under-siege" in messages[-1]
-    assert "no-such-package-of-under-siege" in python.why_missing("no-such-package-of-under-siege")
-    assert python.why_missing("tornado") == ""
-    again, messages = prepared(user_python)
-    assert again == python
-    assert len(messages) == 1  # the environment was not recreated
-
-
-def test_unneeded_packages_are_neither_installed_nor_reported_as_missing(
-    user_python, tmp_path, monkeypatch, index
+def test_packages_are_installed_or_built_and_those_that_are_missing_are_named(
+    user_python: Path, tmp_path: Path, monkeypatch, index
 ) -> None:
-    (tmp_path / "dependencies.txt").write_text("at_hand[extra]==1\nfar_away\n")
+    (tmp_path / "dependencies.txt").write_text("at_hand[extra]==1\nfrom_source\nfar_away\n")
     write_wheel(tmp_path, "at_hand")
+    write_source_distribution(tmp_path, "from_source")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     lean, messages = prepared(user_python, needed={"at_hand"})
     assert (len(messages), lean.missing) == (1, ())
-    everything, messages = prepared(user_python)
-    assert (len(messages), [name for name, _ in everything.missing]) == (3, ["far_away"])
-
-
-def write_wheel(folder: Path, name: str) -> None:
-    """Write a minimal wheel."""
-    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", "")
-        wheel.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-        wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{name}-1.dist-info/RECORD", "")
-
-
-BACKEND = """
-import zipfile
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    name = "from_source-1-py3-none-any.whl"
-    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
-        wheel.writestr("from_source.py", "")
-        wheel.writestr("from_source-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: from_source\\nVersion: 1\\n")
-        wheel.writestr("from_source-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr("from_source-1.dist-info/RECORD", "")
-    return name
-"""
-
-
-def write_source_distribution(folder: Path) -> None:
-    files = {
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-        "backend.py": BACKEND,
-        "PKG-INFO": "Metadata-Version: 2.1\nName: from_source\nVersion: 1\n",
-    }
-    with tarfile.open(folder / "from_source-1.tar.gz", "w:gz") as archive:
-        for name, text in files.items():
-            (folder / name).write_text(text)
-            archive.add(folder / name, f"from_source-1/{name}")
-
-
-def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "dependencies.txt").write_text("from_source\n")
-    write_source_distribution(tmp_path)
-    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     python, messages = prepared(user_python)
-    assert python.missing == ()
-    assert messages[1:] == [
-        "no compatible wheel for from_source; trying to build it from source, which can take minutes"
-    ]
-    subprocess.run([python.path, "-c", "import from_source"], check=True)
+    assert [name for name, _ in python.missing] == ["far_away"]
+    assert python.why_missing("far_away")
+    assert not python.why_missing("tornado")
+    assert ["from_source" in message for message in messages] == [True, True, False, False]
+    assert "far_away" in messages[-1]
+    subprocess.run([python.path, "-c", "import at_hand, from_source"], check=True)
+    again, messages = prepared(user_python)
+    assert (again, len(messages)) == (python, 1)  # the environment was not recreated
 
 
 @pytest.mark.parametrize("trouble", thorough(["no listener", "unreachable proxy", "503"], ["no listener"]))
@@ -232,12 +175,6 @@ def test_the_packages_of_each_python_are_recorded(user_python, tmp_path, monkeyp
     ours, theirs = (case.python for case in plan.cases)
     assert versions[ours]["flask"] == importlib.metadata.version("flask")
     assert versions[theirs] == {"flask": "1"}
-
-
-def test_pythons_of_the_same_version_get_unique_names(user_python: Path) -> None:
-    both = with_unique_versions([interpreter(), interpreter(str(user_python))])
-    assert len({one.version for one in both}) == 2
-    assert with_unique_versions([interpreter()]) == [interpreter()]
 
 
 def test_the_error_of_a_server_names_its_missing_package(tmp_path: Path) -> None:

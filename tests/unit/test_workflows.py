@@ -1,11 +1,9 @@
-"""The workflow, pre-commit hooks, issue forms and .editorconfig agree with the checks of run_tests.sh."""
+"""The workflow, pre-commit hooks and .editorconfig agree with the checks of run_tests.sh."""
 
 import configparser
 import re
 import tomllib
-from typing import Any
 
-import pytest
 import yaml
 from conftest import ROOT
 
@@ -42,27 +40,3 @@ def test_editors_and_ruff_use_the_same_line_length() -> None:
     editor.read_string("[DEFAULT]\n" + (ROOT / ".editorconfig").read_text())
     ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
     assert editor["*.py"]["max_line_length"] == str(ruff["line-length"])
-
-
-def form(name: str) -> dict[str, Any]:
-    """Read the issue form of this name."""
-    return yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text())
-
-
-@pytest.mark.parametrize("name", ["bug_report", "feature_request"])
-def test_an_issue_form_has_the_keys_that_github_requires(name: str) -> None:
-    """docs.github.com lists these keys in "Syntax for issue forms" and "Syntax for GitHub's form schema"."""
-    read = form(name)
-    assert read["name"]
-    assert read["description"]
-    fields = [field for field in read["body"] if field["type"] != "markdown"]
-    assert {field["type"] for field in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
-    assert all(field["attributes"]["label"] for field in fields)
-    assert len({field["id"] for field in fields}) == len(fields)
-    assert any(field["validations"]["required"] for field in fields)
-
-
-def test_the_bug_report_form_asks_for_the_command_and_the_result_file() -> None:
-    labels = [field["attributes"]["label"] for field in form("bug_report")["body"] if field["type"] != "markdown"]
-    for needed in ("Command", "bench.py doctor", "Result file"):
-        assert any(needed in label for label in labels), needed

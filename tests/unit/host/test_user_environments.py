@@ -1,5 +1,6 @@
 """The environment of a user's application: how it is found, and the versions that its lock files name."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from sample_applications import empty_venv
 
 from under_siege.host.environments import locked_requirements
-from under_siege.host.interpreter import UserEnvironment, user_environment
+from under_siege.host.interpreter import UserEnvironment, interpreter, user_environment, with_unique_versions
 
 ENVIRONMENTS = {  # files and directories → how the environment is found, and its requirements
     "a virtual environment": ({".venv"}, ".venv", ()),
@@ -59,3 +60,9 @@ def test_a_pipfile_becomes_requirements(tmp_path: Path) -> None:
     assert locked_requirements(tmp_path / "Pipfile.lock") == "flask[async]==3.1.2; python_version >= '3.9'"
     assert locked_requirements(tmp_path / "Pipfile") == "flask>=3\nh11"
     assert locked_requirements(tmp_path / "requirements.txt") is None
+
+
+def test_pythons_of_the_same_version_get_unique_names() -> None:
+    both = with_unique_versions([interpreter(), dataclasses.replace(interpreter(), prefix="/other")])
+    assert len({one.version for one in both}) == 2
+    assert with_unique_versions([interpreter()]) == [interpreter()]
