@@ -32,6 +32,7 @@ from common.workers import exit_with_server
 
 ROOT = Path(__file__).parents[1]
 START_LIMIT_S, POLL_INTERVAL_S = 20.0, 0.01
+OWN_START_LIMIT_S = 60.0  # for a worker that this server starts, because its imports are slow on a busy machine
 LOOK_S = 0.5  # how often a thread that waits for a result checks whether the server is shutting down
 POSTED = "POSTED"  # state of a job that no worker has started; Celery itself can't tell it from an unknown id
 T = TypeVar("T")
@@ -126,7 +127,7 @@ async def job_queue(options: Options) -> AsyncIterator[JobQueue]:
 
 def _wait_for_worker(ended: Callable[[], str]) -> None:
     """Exit with a one-line error unless a worker answers in time."""
-    deadline_s = time.monotonic() + START_LIMIT_S
+    deadline_s = time.monotonic() + (START_LIMIT_S if _URL else OWN_START_LIMIT_S)
     try:
         while not app.control.ping(timeout=1.0, limit=1):
             if ended() or time.monotonic() > deadline_s:

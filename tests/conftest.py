@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from command import CommandResult, invoke
+from golden_file import assert_section
 from leftover_processes import Look, described, end, marking
 from other_pythons import ALL_PYTHONS, other_pythons
 from scheduling import OrderedScheduling, ordered
@@ -33,7 +34,7 @@ from under_siege.show import html_page
 from under_siege.show.view import Figure
 from under_siege.suite.strategies import read_strategy
 
-pytest_plugins = ("cpu_costs",)
+pytest_plugins = ("cpu_costs", "pure_tests")
 
 TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
@@ -120,6 +121,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OrderedSc
 @pytest.fixture
 def renew(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--renew"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, renew: bool) -> Callable[..., None]:
+    """Return a function that compares texts with the section of this test in tests/golden/MODULE.txt."""
+    module = request.path.stem.removeprefix("test_")
+    return functools.partial(assert_section, module, request.node.name, renew=renew)
 
 
 def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
@@ -343,8 +351,11 @@ def no_leftovers_of_fixtures() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_leftovers(no_leftovers_of_fixtures: None) -> Iterator[None]:
+def no_leftovers(request: pytest.FixtureRequest, no_leftovers_of_fixtures: None) -> Iterator[None]:
     """Check after every test that it left no processes behind."""
+    if request.path.relative_to(TESTS).parts[0] == "unit":  # pure_tests.py refuses processes
+        yield
+        return
     with marking() as left:
         yield
         _check_leftovers(left)

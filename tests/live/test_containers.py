@@ -2,24 +2,22 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from command import invoke
-from conftest import ROOT, SUPPORT, wait_until
+from conftest import ROOT, SUPPORT, bench_command, wait_until
 
 from under_siege.host.limits import own_controllers
+from under_siege.host.process_tree import is_running
 from under_siege.record.result import load
 
-BALLAST_MB = 150
+BALLAST_MB = 60
 SERVER = f"""
-import sys
+import os, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 ballast = bytearray({BALLAST_MB}_000_000)
 ballast[::4096] = b"x" * len(ballast[::4096])
@@ -37,8 +35,11 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
+with open(__file__ + ".pid", "w") as file:
+    file.write(str(os.getpid()))
 Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
+FEW = ("--rounds", "1", "--time", "1s", "--quiet", "--out", "r.json")
 
 
 @pytest.fixture
@@ -59,30 +60,22 @@ def docker(tmp_path: Path) -> Iterator[dict[str, str]]:
         daemon.wait(30)
 
 
-def free_port() -> int:
-    """Return a port for the server inside, because other tests of containers may run at the same time."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
-def write_suite(folder: Path, options: str = "--rm --cpus 0.5") -> None:
+def write_suite(folder: Path, **commands: str) -> None:
+    """Write a suite with these servers; each command is the part before the published port, such as `docker run`."""
+    folder.mkdir(exist_ok=True)
     (folder / "server.py").write_text(SERVER)
-    inside = free_port()
-    command = (
-        f"docker run {options} -p 127.0.0.1:{{port}}:{inside} image {sys.executable} {folder / 'server.py'} {inside}"
+    servers = "".join(
+        f"[servers.{name}]\ncommand = '{command} -p 127.0.0.1:{{port}}:1{{port}} image "
+        f"{sys.executable} {folder / 'server.py'} 1{{port}}'\n"
+        for name, command in commands.items()
     )
-    (folder / "suite.toml").write_text(
-        f"[load]\nusers = 4\n[ping]\npath = '/ping'\n[servers.contained]\ncommand = \"{command}\"\n"
-    )
+    (folder / "suite.toml").write_text(f"[load]\nusers = 4\n[ping]\npath = '/ping'\n{servers}")
 
 
-def left_over(folder: Path) -> list[int]:
-    return [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if (process.info["cmdline"] or [])[1:2] == [str(folder / "server.py")]
-        and process.status() != psutil.STATUS_ZOMBIE
-    ]
+def server_is_running(folder: Path) -> bool:
+    """Return whether the server inside the container is running."""
+    pid = folder / "server.py.pid"
+    return pid.exists() and pid.read_text() != "" and is_running(int(pid.read_text()))
 
 
 def can_limit() -> bool:
@@ -92,109 +85,70 @@ def can_limit() -> bool:
 
 @pytest.mark.skipif(not can_limit(), reason="no cgroup can be created here")
 def test_a_container_is_measured_by_its_own_processes_and_cgroup(docker: dict[str, str], tmp_path: Path) -> None:
-    write_suite(tmp_path)
-    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "2s", "--out", "r.json", folder=tmp_path, env=docker)
+    write_suite(tmp_path, contained="docker run --rm --cpus 0.5")
+    ran = invoke("run", "suite.toml", *FEW, folder=tmp_path, env=docker)
     (record,) = load(tmp_path / "r.json").records
     assert record.failure is None, ran.stderr
     assert max(record.samples.memory_bytes) > BALLAST_MB * 1e6
     assert record.samples.cpu_s[-1] - record.samples.cpu_s[0] > 0
     assert record.limits is not None
     assert record.limits.cpus == 0.5
-    assert record.limits.throttled_periods > 0
-    assert left_over(tmp_path) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_container_is_left_when_the_bench_is_stopped(
-    number: signal.Signals, docker: dict[str, str], tmp_path: Path
-) -> None:
-    write_suite(tmp_path, "--rm")
-    command = [sys.executable, str(ROOT / "bench.py"), "run", "suite.toml", "--rounds", "1", "--time", "60s"]
-    bench = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **docker}, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: bool(left_over(tmp_path)))
-        bench.send_signal(number)
-        bench.wait(60)
-        wait_until(lambda: not left_over(tmp_path))
-    finally:
-        bench.kill()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_container_with_an_id_file_and_a_daemon_of_the_suite_is_removed(
-    number: signal.Signals, docker: dict[str, str], tmp_path: Path
-) -> None:
-    """The path of the file is relative to the folder of the suite, and only the suite knows the daemon."""
-    suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
-    suite.mkdir()
-    elsewhere.mkdir()
-    write_suite(suite, "--rm --cidfile id")
-    with (suite / "suite.toml").open("a") as file:
-        file.write(f"environment = {{ FAKE_DOCKER = '{docker['FAKE_DOCKER']}' }}\n")
-    command = [sys.executable, str(ROOT / "bench.py"), "run", str(suite / "suite.toml"), "--rounds", "1"]
-    environment = {**os.environ, "PATH": docker["PATH"]}
-    bench = subprocess.Popen(
-        [*command, "--time", "60s"],
-        cwd=elsewhere,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_until(lambda: bool(left_over(suite)))
-        bench.send_signal(number)
-        bench.wait(60)
-        wait_until(lambda: not left_over(suite) and not (suite / "id").exists())
-    finally:
-        bench.kill()
-
-
-def test_a_container_that_the_run_did_not_start_is_kept(docker: dict[str, str], tmp_path: Path) -> None:
-    write_suite(tmp_path, "--rm")
-    words = tomllib.loads((tmp_path / "suite.toml").read_text())["servers"]["contained"]["command"].split()
-    words = [f"{tmp_path}/bin/docker", "run", "--cidfile", str(tmp_path / "id"), *words[2:]]
-    other = subprocess.Popen([word.format(port=free_port()) for word in words], env={**os.environ, **docker})
-    try:
-        wait_until(lambda: bool(left_over(tmp_path)))
-        write_suite(tmp_path, "--rm --cidfile id")
-        assert "id exists already" in failure_of(tmp_path, docker)
-        assert left_over(tmp_path)
-        assert (tmp_path / "id").exists()
-    finally:
-        other.terminate()
-        other.wait(30)
-
-
-def failure_of(folder: Path, environment: dict[str, str]) -> str:
-    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=folder, env=environment)
-    assert "Traceback" not in ran.stderr
-    assert ran.returncode in (1, 2)
-    return ran.stdout + ran.stderr
-
-
-def test_a_daemon_that_can_not_be_reached_is_named(docker: dict[str, str], tmp_path: Path) -> None:
-    write_suite(tmp_path)
-    text = failure_of(tmp_path, {**docker, "FAKE_DOCKER": str(tmp_path / "none")})
-    assert "Cannot connect to the Docker daemon" in " ".join(text.split())
-
-
-def test_a_missing_runtime_is_named(tmp_path: Path) -> None:
-    write_suite(tmp_path)
-    (tmp_path / "suite.toml").write_text((tmp_path / "suite.toml").read_text().replace("docker run", "podman run"))
-    assert "podman can't be started" in " ".join(failure_of(tmp_path, {"PATH": os.environ["PATH"]}).split())
+    assert record.limits.periods > 0
+    assert not server_is_running(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("options", "words", "why"),
-    [
-        ("--rm", ("--cpus", "0.5"), "docker run --cpus 0.5"),
-        ("-d", (), "remove -d"),
-    ],
+    ("number", "options", "suite_knows_the_daemon"),
+    [(signal.SIGINT, "--rm", False), (signal.SIGKILL, "--rm --cidfile id", True)],
 )
-def test_unsuitable_options_cause_one_line(
-    options: str, words: tuple[str, ...], why: str, docker: dict[str, str], tmp_path: Path
+def test_no_container_is_left_when_the_bench_is_stopped(
+    number: signal.Signals, options: str, suite_knows_the_daemon: bool, docker: dict[str, str], tmp_path: Path
 ) -> None:
-    write_suite(tmp_path, options)
-    ran = invoke("run", "suite.toml", *words, "--rounds", "1", "--time", "1s", folder=tmp_path, env=docker)
-    assert ran.returncode in (1, 2)
-    assert why in " ".join((ran.stdout + ran.stderr).split())
+    """The path of the id file is relative to the folder of the suite, and only the suite may know the daemon."""
+    suite, environment = tmp_path / "suite", {**os.environ, **docker}
+    write_suite(suite, contained=f"docker run {options}")
+    if suite_knows_the_daemon:
+        with (suite / "suite.toml").open("a") as file:
+            file.write(f"environment = {{ FAKE_DOCKER = '{environment.pop('FAKE_DOCKER')}' }}\n")
+    command = bench_command("run", str(suite / "suite.toml"), "--rounds", "1", "--time", "60s", "--out", "r.json")
+    bench = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: server_is_running(suite))
+        bench.send_signal(number)
+        bench.wait(60)
+        wait_until(lambda: not server_is_running(suite) and not (suite / "id").exists())
+    finally:
+        bench.kill()
+
+
+def test_a_container_that_cannot_be_started_or_is_not_the_own_one_fails_the_case(
+    docker: dict[str, str], tmp_path: Path
+) -> None:
+    write_suite(
+        tmp_path,
+        detached="docker run -d",
+        missing="podman run",
+        of_another_run="docker run --cidfile id",
+        unreachable="env FAKE_DOCKER=none docker run",
+    )
+    (tmp_path / "id").write_text("0123")
+    ran = invoke("run", "suite.toml", *FEW, folder=tmp_path, env=docker)
+    failures = {record.server: record.failure for record in load(tmp_path / "r.json").records}
+    assert ran.returncode == 1
+    assert {server: failure and failure.code for server, failure in failures.items()} == {
+        "detached": "detached",
+        "missing": "no_runtime",
+        "of_another_run": "id_file_exists",
+        "unreachable": "no_runtime",
+    }
+    assert "Cannot connect to the Docker daemon" in failures["unreachable"].message
+    assert (tmp_path / "id").read_text() == "0123"
+
+
+def test_limits_of_the_bench_are_refused_for_a_container_which_has_its_own(tmp_path: Path) -> None:
+    write_suite(tmp_path, contained="docker run --rm")
+    ran = invoke("run", "suite.toml", "--cpus", "0.5", *FEW, folder=tmp_path)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "docker run --cpus 0.5" in ran.stderr

@@ -1,8 +1,6 @@
-"""Servers in cgroups with a CPU quota or a memory limit."""
+"""Servers in cgroups with a CPU quota or a memory limit, and a bench that is limited itself."""
 
 import contextlib
-import itertools
-import json
 import os
 import signal
 import subprocess
@@ -13,22 +11,32 @@ from pathlib import Path
 import psutil
 import pytest
 from command import invoke
-from conftest import bench_command, wait_until
+from conftest import WAITING, bench_command, wait_until
+from scripted_server import write_suite
 
 from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
-from under_siege.judge.round_statistics import cases_of
-from under_siege.judge.speed_correction import other_work, stolen, taken_by_others
+from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.record.result import load
 
 LEAK = """
-from fastapi import FastAPI
-app, kept = FastAPI(), []
-@app.get("/")
-def grow(): return {"kept": kept.append(bytearray(b"x" * 2_000_000))}
-@app.get("/ping")
-def ping(): return "pong"
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+kept = []
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/":
+            kept.append(b"x" * 10_000_000)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
+FEW = ("--time", "1s", "--rounds", "1", "--users", "2", "--quiet", "--out", "r.json")
 
 
 @pytest.fixture(autouse=True)
@@ -65,73 +73,49 @@ def groups_of(pid: int) -> set[Path]:
     return set()
 
 
-def test_a_quota_of_half_a_cpu_halves_the_rate_and_only_a_busy_server_is_throttled(tmp_path: Path) -> None:
-    out = tmp_path / "r.json"
+def test_the_server_and_the_ceiling_run_with_the_cpu_quota(tmp_path: Path) -> None:
     with no_group_left():
-        options = ["--cpus", "0.5", "--cpus", "1", "--time", "4s", "--rounds", "1", "--users", "4"]
-        ran = invoke("run", "1", *options, "--task", "primes", "--quiet", "--out", str(out))
-    cases = json.loads(invoke("report", str(out), "--format", "json").stdout)["cases"]
-    half, whole = sorted(cases, key=lambda case: case["cpus"])
-    assert (half["cpus"], whole["cpus"]) == (0.5, 1.0), ran.stderr
-    rates = [case["rate_at_usual_speed_per_s"] or case["rate_per_s"]["mean"] for case in (half, whole)]
-    assert rates[0] / rates[1] == pytest.approx(0.5, rel=0.25)  # of one round; the whole CPU may be slower for a while
-    assert half["throttled_pct"] > 60
-    assert half["of_ceiling"]["mean"] == pytest.approx(1, rel=0.25)  # the ceiling has the same quota
-    records = json.loads(out.read_text())["records"]
-    # A single busy thread pauses for half of each period.
-    used_up = next(one for one in records if one["values"].get("cpus") == "0.5" and not one["is_ceiling"])
-    assert used_up["limits"]["throttled_s"] / used_up["load_s"] == pytest.approx(0.5, abs=0.15)
-    assert invoke("report", str(out), "--require", "throttled < 10%").returncode == 1
+        ran = invoke("run", "1", "--cpus", "0.5", *WAITING, *FEW, folder=tmp_path)
+    records = load(tmp_path / "r.json").records
+    assert [record.failure for record in records] == [None, None], ran.stderr
+    assert {record.is_ceiling for record in records} == {True, False}
+    for record in records:
+        assert record.limits is not None
+        assert record.limits.cpus == 0.5
+        assert record.limits.periods > 0
+        assert not record.limits.is_shared
 
 
-def test_a_bench_with_a_quota_of_its_own_reports_it_and_does_not_mistake_it_for_other_programs(tmp_path: Path) -> None:
-    out, options = tmp_path / "r.json", ["--task", "primes", "--users", "4", "--time", "3s", "--rounds", "1"]
-    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        with no_group_left(), limited(Limits(0.5)) as group:
-            assert group is not None
-            doctor, ran = (
-                subprocess.run(group.command(bench_command(*words)), capture_output=True, text=True, check=False)
-                for words in (["doctor"], ["run", "1", "3", *options, "--out", str(out)])
-            )
-    finally:
-        other.kill()
-        other.wait()
-    assert "only 0.5 of " in doctor.stdout, doctor.stderr
-    assert "only 0.5 CPU can be used" in doctor.stdout
-    assert "the servers share a quota of 0.5 CPU with the load tool and the bench" in ran.stdout, ran.stderr
-    assert " · 0.5 cores shared with the bench · " in " ".join(ran.stdout.split())
-    assert "noisy neighbours took" not in ran.stdout
-    result = load(out)
+def test_a_bench_with_a_quota_of_its_own_records_it_for_every_case(tmp_path: Path) -> None:
+    with no_group_left(), limited(Limits(0.5)) as group:
+        assert group is not None
+        command = group.command(bench_command("run", "3", *WAITING, *FEW))
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = load(tmp_path / "r.json")
+    assert result.environment.cpu_limit == 0.5, ran.stderr
     assert {record.server: record.workers for record in result.records if not record.is_ceiling} == {
-        "1_sync": 1,
         "3_async_threadexecutor": 5,  # as on a machine with one CPU
     }
-    for run in itertools.chain(*cases_of(result.records)):  # the ceiling, too
-        assert run.quota_of_the_bench == 0.5
-        assert run.is_limited_by_its_quota()
-        assert other_work(run) > 0.2
-        assert (stolen(run), taken_by_others(run)) == (0.0, 0.0)
+    assert [(record.limits.cpus, record.limits.is_shared) for record in result.records] == [(0.5, True)] * 2
 
 
 def test_a_server_beyond_its_memory_limit_fails_with_the_killed_process(tmp_path: Path) -> None:
     (tmp_path / "leak.py").write_text(LEAK)
-    out = tmp_path / "r.json"
+    suite = f"[ping]\npath = '/ping'\n[servers.leak]\ncommand = '{sys.executable} leak.py {{port}}'\n"
+    (tmp_path / "suite.toml").write_text(suite)
     with no_group_left():
-        options = ["--memory", "120MB", "--time", "2s", "--rounds", "1", "--workers", "1"]
-        ran = invoke("run", "leak:app", *options, "--quiet", "--out", str(out), folder=tmp_path)
-    assert ran.returncode == 1
-    records = json.loads(out.read_text())["records"]
-    assert {record["failure"]["code"] for record in records} == {"out_of_memory"}
-    assert "120 MB" in records[0]["failure"]["message"]
+        ran = invoke("run", "suite.toml", "--memory", "100MB", *FEW, folder=tmp_path)
+    (record,) = load(tmp_path / "r.json").records
+    assert (ran.returncode, record.failure.code) == (1, OUT_OF_MEMORY)
+    assert "100 MB" in record.failure.message
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_no_cgroup_is_left_after_a_signal(by: signal.Signals, tmp_path: Path) -> None:
-    command = bench_command("run", "2", "--cpus", "0.5", "--time", "20s", "--rounds", "1", "--out", str(tmp_path / "r"))
+def test_no_cgroup_is_left_when_the_bench_is_killed(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, "/slow/0.1")
+    command = bench_command("run", str(suite), "--cpus", "0.5", "--time", "60s", "--out", str(tmp_path / "r.json"))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: groups_of(process.pid))
-        own = groups_of(process.pid)
-        os.kill(process.pid, by)
-        process.wait()
+        try:
+            own = wait_until(lambda: groups_of(process.pid))
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not own & groups().keys())

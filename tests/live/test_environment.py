@@ -3,14 +3,11 @@
 import json
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 from under_siege.host import interpreter, machine
-
-Times = namedtuple("Times", "user idle")
 
 
 def git(folder: Path, *words: str) -> str:
@@ -40,10 +37,3 @@ def test_the_description_of_a_python_is_the_same_in_this_process_and_in_a_child_
     command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(completed.stdout)
-
-
-def test_cpu_use_of_other_programs_excludes_the_benchmark_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, own_s = iter([Times(100.0, 0.0), Times(103.0, 7.0)]), iter([1.0, 3.0])
-    monkeypatch.setattr(machine.psutil, "cpu_times", lambda: next(seen))
-    monkeypatch.setattr(machine, "_own_s", lambda: next(own_s))
-    assert machine.OtherWork().share_pct(0.0) == pytest.approx(10)

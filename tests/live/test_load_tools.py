@@ -1,174 +1,170 @@
-"""Load tools that report totals: parse recorded, live and generated output."""
+"""Each load tool against the scripted server: it sends the requests of the suite, and counts all responses."""
 
-import itertools
+import hashlib
+import os
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from any_text import any_text
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from load_tool_checks import ORDER, TOOLS, needed, totals_of
-from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, output_of, recorded
+from bench_runs import run_once
+from conftest import thorough
+from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup
+from scripted_server import received, running, write_suite
 
+from under_siege.host.programs import isolated_tool
+from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
-from under_siege.load.tool import LoadSpec, ToolOutput, Totals
+from under_siege.load.request import Request
+from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.record.record import Record
 
-RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
-
-
-def check(name: str, way: str, totals: Totals) -> None:
-    """Check the totals of a recorded or live run against limits that hold on any machine."""
-    answers, nothing = totals.right + totals.wrong_status, totals.right + totals.wrong_status + totals.unanswered == 0
-    expected = {
-        "right": totals.right > 0 == totals.wrong_status == totals.unanswered,
-        "slow": USERS <= totals.right <= 5 * USERS and totals.unanswered == 0,
-        "kept_alive": totals.right > 0 == totals.unanswered,
-        "keep_alive_ignored": totals.right > 0 == totals.wrong_status,
-        "not_found": totals.wrong_status > 0 == totals.right,
-        "half_500": totals.wrong_status > 0 and abs(totals.right - totals.wrong_status) <= 2 * USERS,
-        "refused": answers == 0 and totals.unanswered >= totals.connect_errors > 0,
-        "closed": answers == 0 and totals.unanswered > 0 == totals.connect_errors,
-        "never": answers == 0 and (nothing or name == "ab"),
-    }
-    assert expected[way], totals
-    if totals.took_s is not None:
-        assert 0.9 * TIME_S < totals.took_s < 10 * TIME_S
-    if way == "slow" and totals.p50_s is not None:
-        assert 0.19 < totals.p50_s <= totals.p95_s <= totals.p99_s <= totals.max_s < 10
-    if way in ("right", "slow") and totals.body_bytes is not None:
-        assert 0 <= totals.body_bytes - len(BODY) * totals.right <= len(BODY) * USERS
+ALL = [name for name in DRIVERS if name != "jobs"]
+USERS, REQUESTS = 2, 60
+# Of twelve responses, eight are right, two have a wrong body, one has status 500, and one redirects.
+PATH = "/slow/0.01/text/hello/every/3/text/hallo/every/2/status/500/every/4/redirect/elsewhere"
+HEADERS = (("X-Shop", "7; a='b'"), ("Content-Type", "application/json"))
+TEXT = b'{"a": "it\'s \\"1\\" \\\\ %s"}'
+BODIES = {"siege": TEXT, "stressor": TEXT, "client": os.urandom(2_000_000) + b"\n"}  # the others send any bytes
+SCRIPTS = {
+    "locust": "def visit(user):\n    user.client.get(user.url)\n    user.client.post(user.url, allow_redirects=True)",
+    "stressor": "- {activity: GetRequest, url: $(url), monitor: true}\n- {activity: PostRequest, url: $(url), data: a}",
+}
 
 
-@pytest.mark.parametrize(("name", "way"), RECORDED)
-def test_recorded_load_tool_output_is_parsed(name: str, way: str) -> None:
-    check(name, way, totals_of(name, way))
+def kinds(count: int) -> Counter[str]:
+    """Return how many of so many responses on PATH are of each kind."""
+    return Counter(
+        "right" if number % 3 else "contents" if number % 2 else "error" if number % 4 else "redirect"
+        for number in range(1, count + 1)
+    )
 
 
-def test_output_is_recorded_for_every_combination_of_load_tool_and_server_behaviour() -> None:
-    wanted = {(name, way) for name in TOOLS for way in WAYS} - {
-        ("stressor", "never")
-    }  # stressor would wait for an hour
-    assert set(RECORDED) == wanted
+def statuses(output: ToolOutput, name: str) -> Counter[int]:
+    """Return the statuses that a tool reported in a line for each response."""
+    responses = filter(None, map(DRIVERS[name].parse_line, output.stdout.splitlines()))
+    return Counter(response.status for response in responses)
 
 
-LIVE = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), ("stressor", "half_500")}
-
-
-@pytest.mark.parametrize(("name", "way"), sorted(LIVE))
-def test_live_load_tool_output_is_parsed(name: str, way: str) -> None:
-    """Load tools that start slowly are tested with only one kind of response."""
+@pytest.mark.parametrize("name", ALL)
+def test_each_load_tool_sends_the_request_follows_no_redirect_and_counts_each_response(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needed(name)
-    output, order = output_of(name, way)
-    totals = DRIVERS[name].totals(output, order)
-    assert totals is not None, output
-    check(name, way, totals)
+    body, driver = BODIES.get(name, TEXT + b"\0\xff\n"), DRIVERS[name]
+    requests = REQUESTS if driver.counts_requests else None
+    put = Request("PUT", HEADERS, body)
+    with running(tmp_path) as server, isolated_tool(driver) as tool:
+        monkeypatch.setenv("http_proxy", server.url)  # the log would show URLs instead of paths
+        spec = LoadSpec(USERS, 1.0, server.url + PATH, requests=requests, request=put, expected=b"hello")
+        output = output_of(tool, spec)
+        sent = server.received()
+    digest = hashlib.sha256(body).hexdigest()
+    assert {(one["method"], one["path"], one["sha256"]) for one in sent} == {("PUT", PATH, digest)}
+    assert {one["headers"]["x-shop"] for one in sent} == {"7; a='b'"}
+    assert {one["headers"]["content-type"] for one in sent} == {"application/json"}
+    assert len({one["connection"] for one in sent}) == len(sent)
+    expected = kinds(len(sent))
+    if requests:
+        assert len(sent) == requests
+    if driver.streams_responses:
+        good = expected["right"] + expected["contents"]
+        assert statuses(output, name) == {200: good, 500: expected["error"], 302: expected["redirect"]}
+        return
+    totals = driver.totals(output, spec)
+    wrong, contents = expected["error"], expected["contents"] if name in ("wrk", "locust") else 0  # they compare bodies
+    wrong += contents + (0 if name == "stressor" else expected["redirect"])
+    contents += expected["redirect"] if name == "wrk" else 0  # to which the status is right
+    unfinished = 0 if requests else USERS
+    assert 0 <= len(sent) - totals.right - totals.wrong_status <= unfinished, totals
+    assert 0 <= wrong - totals.wrong_status <= unfinished
+    assert 0 <= contents - totals.wrong_contents <= unfinished
+    assert (totals.unanswered, totals.connect_errors) == (0, 0)
+    assert totals.p50_s is None or 0.01 <= totals.p50_s <= totals.p95_s <= totals.p99_s <= totals.max_s
 
 
-@pytest.mark.parametrize("name", ["wrk", "locust"])
-def test_load_tools_that_compare_bodies_detect_wrong_bodies(name: str) -> None:
+@pytest.mark.parametrize("name", thorough(SCRIPTS, quick=()))
+def test_scripts_of_load_tools_follow_no_redirect(name: str, tmp_path: Path) -> None:
     needed(name)
-    output, order = output_of(name, "slow", expected=b"hallo")
-    totals = DRIVERS[name].totals(output, order)
-    assert totals is not None, output
-    assert totals.right == 0 < totals.wrong_contents == totals.wrong_status
+    path = "/redirect/elsewhere"
+    with running(tmp_path) as server, isolated_tool(DRIVERS[name]) as tool:
+        output_of(tool, LoadSpec(USERS, 1.0, server.url + path, script=SCRIPTS[name]))
+        sent = {(one["method"], one["path"]) for one in server.received()}
+    assert sent == {("GET", path), ("POST", path)}
 
 
-@pytest.mark.parametrize("name", [*TOOLS, "siege"])
+@pytest.mark.parametrize("name", ["siege", "ab", "wrk"])
 def test_each_load_tool_reports_its_version(name: str) -> None:
+    """test_load_tool_totals.py tests the versions of the tools in Python, which start slowly."""
     needed(name)
-    from under_siege.host.programs import isolated_tool
-
     with isolated_tool(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()
 
 
-def test_the_number_of_kept_alive_responses_is_parsed_from_the_output_of_ab() -> None:
-    assert totals_of("ab", "kept_alive").kept_alive == totals_of("ab", "kept_alive").right
-    assert totals_of("ab", "keep_alive_ignored").kept_alive == 0
-    assert totals_of("ab", "right").kept_alive is None
+SERVERS = {  # what the tool gets, and the bench only of `right`
+    "right": "/bytes/100000/gzip/chunked/slow/0.02",
+    "half": "/slow/0.02/text/hello/tool/every/2/status/500",
+    "wrong": "/slow/0.02/text/hello/tool/text/hallo",
+    "empty": "/slow/0.02/text/hello/tool/bytes/0",
+    "resets": "/slow/0.02/text/hello/tool/every/3/reset",
+    "dies": "/slow/0.02/text/hello/tool/every/4/exit/3",
+}
+FAILED = {"wrong": "wrong_answer", "empty": "wrong_answer", "dies": "died"}
+OF_TOOL = {
+    "siege": ["right", "half", "wrong", "resets"],
+    "ab": ["right", "empty", "resets", "dies"],
+    "wrk": ["right", "half"],
+    "locust": ["right"],
+    "stressor": ["right"],
+    "client": ["right"],
+}
 
 
-def test_percentiles_that_ab_reads_beyond_the_measured_requests_become_the_maximum() -> None:
-    """For 7 requests, ab reads its 95th percentile past the end of its array."""
-    output = recorded("ab", "slow")
-    few = output.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
-    stdout = output.stdout.replace("Complete requests:      14", "Complete requests:      7")
-    assert stdout != output.stdout
-    totals = DRIVERS["ab"].totals(ToolOutput(0, stdout, "", {"percentiles.csv": few}), ORDER)
-    assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
+@pytest.mark.parametrize("name", ALL)
+def test_a_run_with_each_load_tool_counts_what_the_server_received_and_detects_faults(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed(name)
+    skip_version_lookup(monkeypatch)
+    load = f'users = {USERS}\ntool = "{name}"\nheaders = {{ Accept-Encoding = "gzip" }}'
+    suite = write_suite(tmp_path, {server: SERVERS[server] for server in OF_TOOL[name]}, load)
+    result, ran = run_once(tmp_path, str(suite), "--time", "1s")
+    has_failed = {*FAILED} & {*OF_TOOL[name]}
+    assert ran.returncode in ([1] if has_failed else [0, 3])
+    log, records = received(tmp_path), {record.server: record for record in result.records}
+    check_right(records["right"], log)
+    for server in {"half", "resets"} & {*records}:
+        check_counts(records[server], log)
+    for case in summarize(result).cases:
+        assert (case.verdict == "failed") is (case.server in FAILED)
+        code = "" if case.server == "right" else FAILED.get(case.server, "availability")
+        assert not code or code in [reason.code for reason in case.reasons], (case.server, case.reasons)
+        assert code or case.availability_pct == 100
 
 
-def test_length_failures_reported_by_ab_are_ignored() -> None:
-    """ab reports such failures only without the option -l, which the bench sets."""
-    output = recorded("ab", "right")
-    failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
-    stdout = output.stdout.replace("Failed requests:        0\n", failures)
-    assert stdout != output.stdout
-    assert DRIVERS["ab"].totals(ToolOutput(0, stdout, "", output.files), ORDER) == totals_of("ab", "right")
+def check_right(record: Record, log: list[dict[str, object]]) -> None:
+    """Every response is compressed differently, and in chunks, except for ab, which speaks HTTP/1.0."""
+    assert record.failure is None
+    assert (record.content_encoding, record.browser_encoding) == ("gzip", "gzip")
+    assert not any(record.checks.code)
+    check_counts(record, log)
+    assert sum(record.bursts.wrong_status) == record.socket_failures == 0
+    assert set(record.transactions.status) <= {200}
+    sizes = [*record.transactions.size_bytes]
+    sizes += [size / right for size, right in zip(record.bursts.body_bytes, record.bursts.right, strict=True) if size]
+    assert bool(sizes) is (record.tool not in ("locust", "stressor"))
+    assert max(sizes, default=0) < 1000  # as sent
 
 
-@settings(max_examples=25)  # per load tool
-@given(data=st.data())
-@pytest.mark.parametrize("name", TOOLS)
-def test_garbage_in_load_tool_output_causes_no_exception_and_no_negative_totals(name: str, data: st.DataObject) -> None:
-    """Insert garbage into recorded output."""
-    output = recorded(name, data.draw(st.sampled_from([way for of_name, way in RECORDED if of_name == name])))
-
-    def with_garbage(text: str) -> str:
-        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
-        garbage = data.draw(
-            st.one_of(any_text(), st.integers().map(str), st.sampled_from(["NaN", "1e999", "null", "-1"]))
-        )
-        return text[:start] + garbage + text[end:]
-
-    files = {path: with_garbage(text) for path, text in output.files.items()}
-    stdout = ToolOutput(
-        data.draw(st.integers(-64, 255)), with_garbage(output.stdout), with_garbage(output.stderr), files
-    )
-    totals = DRIVERS[name].totals(stdout, ORDER)
-    if totals is not None:
-        assert min(totals.right, totals.wrong_status, totals.unanswered, totals.connect_errors) >= 0
-        assert totals.took_s is None or totals.took_s > 0
-        assert all(value is None or value >= 0 for value in (totals.p50_s, totals.p95_s, totals.p99_s, totals.max_s))
-
-
-def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error() -> None:
-    refused = {
-        ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
-        ("siege", LoadSpec(4, 1.0, "", threads=2)): "always uses a thread for each user; remove threads = 2",
-        ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
-        ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 is not a multiple of 2",
-        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't stop after a given number of requests",
-        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't stop after a given number of requests",
-        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't stop after a given number of requests",
-        ("stressor", LoadSpec(4, 1.0, "", threads=2)): "one thread",
-        ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be divided among 4 users",
-    }
-    for (name, order), words in refused.items():
-        assert words in DRIVERS[name].refusal(order)
-        assert "\n" not in DRIVERS[name].refusal(order)
-    for name, driver in DRIVERS.items():
-        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True)) == "", name
-
-
-def test_command_lines_of_load_tools_contain_the_required_options(tmp_path) -> None:
-    words = {name: driver.command(name, tmp_path, ORDER) for name, driver in DRIVERS.items()}
-    ab = list(words["ab"])
-    assert ab.index("-t") < ab.index("-n")  # otherwise -t would limit ab to 50,000 requests
-    assert ab[ab.index("-e") + 1] == str(tmp_path / "percentiles.csv")
-    assert "-k" not in ab
-    wrk = list(words["wrk"])
-    assert wrk[wrk.index("--timeout") + 1] == "2s"  # longer than the load
-    assert "Connection: close" in wrk
-    counted = DRIVERS["ab"].command("ab", tmp_path, LoadSpec(4, 1.0, "http://a/", requests=10000, keep_alive=True))
-    assert "-t" not in counted
-    assert {"-k", "10000"} <= set(counted)
-    assert '"Connection"' in DRIVERS["stressor"].files(ORDER)["load.yaml"]
-    assert '"Connection"' in DRIVERS["locust"].files(ORDER)["locustfile.py"]
-    kept = LoadSpec(4, 1.0, "http://a/", keep_alive=True)
-    assert '"Connection"' not in DRIVERS["stressor"].files(kept)["load.yaml"]
-    assert '"Connection"' not in DRIVERS["locust"].files(kept)["locustfile.py"]
-    with_options = LoadSpec(4, 1.0, "http://a/", options=("--with_options",))
-    for name, driver in DRIVERS.items():
-        assert "--with_options" in driver.command(
-            name, tmp_path, with_options
-        ) or "no load-tool options" in driver.refusal(with_options)
+def check_counts(record: Record, log: list[dict[str, object]]) -> None:
+    """Compare the responses of each kind with the requests that arrived, less those in flight at the end."""
+    arrived = [one for one in arrived_in_load(record, log) if one["path"] == SERVERS[record.server]]
+    bad = {"half": 2, "resets": 3}.get(record.server)
+    broken = sum(not one["bench"] and bad is not None and one["number"] % bad == 0 for one in arrived)
+    columns, statuses_ = record.bursts, Counter(record.transactions.status)
+    right, wrong = sum(columns.right) + statuses_[200], sum(columns.wrong_status) + statuses_[500]
+    wrong += sum(columns.unanswered) + record.socket_failures
+    checks = len(record.checks.sent_s) - 1
+    in_flight = USERS * max(1, len(columns.right))
+    assert 0 <= len(arrived) - checks - right - wrong <= in_flight, (record.server, len(arrived), right, wrong)
+    assert 0 <= broken - wrong <= in_flight + checks, (record.server, broken, wrong)
+    assert right > 0

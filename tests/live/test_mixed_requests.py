@@ -1,208 +1,90 @@
-"""Loads with several requests from a file: every command sends all of them and checks their responses."""
+"""Loads with several requests from a file: each tool and each command sends all of them, and counts them apart."""
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from bench_runs import run_once
 from command import invoke
-from conftest import TESTS
-from load_tool_checks import needed
+from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup
+from scripted_server import received, running, write_suite
 
-from common.errors import BadInputError
+from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
-from under_siege.load.request import Load, MixedRequest
+from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec
-from under_siege.suite.suite_file import read_suite
 
-MOST_CHECKS = 60  # maximum number of requests that the bench itself sends before, during and after the load
-SENT = ['POST /orders?shop=1 {"items": 500000}', 'POST /orders?shop=2 {"items": 10}', "GET /stock"]
+USERS, REQUESTS = 2, 60
+BODIES = {
+    "/slow/0.01/status/201/digest?shop=1": b'{"items": 5}',
+    "/slow/0.01/status/201/digest?shop=2": b'{"items": 10}',
+    "/slow/0.01/text/stock": b"",
+}
+PATHS, ORDER = tuple(BODIES), (0, 0, 0, 1, 2)
+SENT = {("POST" if body else "GET", path, body.decode()) for path, body in BODIES.items()}
+
+
+@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.sends_mixes])
+def test_a_load_tool_sends_all_requests_on_kept_connections_and_counts_each(name: str, tmp_path: Path) -> None:
+    needed(name)
+    driver = DRIVERS[name]
+    mix = tuple((path, Request("POST" if body else "GET", (), body)) for path, body in BODIES.items())
+    with running(tmp_path) as server, isolated_tool(driver) as tool:
+        requests = REQUESTS if driver.counts_requests else None
+        spec = LoadSpec(USERS, 1.0, f"{server.url}/", requests, keep_alive=True, mix=mix, order=ORDER)
+        output = output_of(tool, spec)
+        sent = server.received()
+    assert {(one["method"], one["path"], one["body"]) for one in sent} == SENT
+    assert len({one["connection"] for one in sent}) == USERS
+    arrived = Counter(PATHS.index(one["path"]) for one in sent)
+    assert abs(arrived[0] - 3 * arrived[1]) <= 3 * USERS >= abs(arrived[1] - arrived[2])
+    if driver.streams_responses:
+        lines = filter(None, map(driver.parse_line, output.stdout.splitlines()))
+        named = {str(index): index for index in range(3)}  # by the client; siege names the URL of a POST
+        named |= {path: index for index, path in enumerate(PATHS)}
+        named |= {spec.url_of(path): index for index, path in enumerate(PATHS)}
+        assert Counter(named[line.path] for line in lines) == arrived
+        return
+    totals = driver.totals(output, spec)
+    assert 0 <= len(sent) - totals.right <= USERS
+    counted = {one.index: one.requests for one in totals.requests}  # wrk reports only totals
+    assert all(0 <= arrived[index] - counted[index] <= USERS for index in counted)
+    assert len(counted) == (0 if name == "wrk" else 3)
 
 
 @pytest.fixture
-def mix(tmp_path: Path) -> Path:
-    shutil.copytree(TESTS / "suites/mix", tmp_path / "mix")
-    return tmp_path / "mix"
-
-
-def with_line(folder: Path, line: str) -> None:
-    """Add a line to [load]."""
-    suite = folder / "suite.toml"
-    suite.write_text(suite.read_text().replace("[load]", f"[load]\n{line}"))
-
-
-def received(folder: Path) -> Counter[str]:
-    """Return how often each request arrived, excluding health checks."""
-    lines = Counter((folder / "access.log").read_text().splitlines())
-    del lines["GET /health"]
-    return lines
-
-
-@pytest.mark.parametrize("tool", ["siege", "wrk", "locust", "client"])
-def test_a_load_tool_sends_each_request_in_proportion_to_its_weight(tool: str, mix: Path, tmp_path: Path) -> None:
-    needed(tool)
-    with_line(mix, f'tool = "{tool}"')
-    result, ran = run_once(tmp_path, "mix", "--time", "1s")
-    (case,) = summarize(result).cases
-    assert case.verdict != "failed", (
-        case.reasons,
-        ran.stderr,
-    )  # it may be `suspect`, because the load tool is the limit on a busy machine
-    assert result.suite.request == "3 different requests in random order"
-    counts = received(mix)
-    assert set(counts) == set(SENT)
-    assert counts[SENT[0]] > counts[SENT[1]]  # a weight of 3 instead of 1
-    assert set(result.records[0].transactions.status) <= {200, 201}
-    for request in case.requests:  # wrk reports only totals
-        arrived = sum(count for text, count in counts.items() if text.startswith(request.name))
-        reported = request.share_pct / 100 * case.transactions
-        assert -1 < arrived - reported < MOST_CHECKS, (request, arrived)
-    assert len(case.requests) == (0 if tool == "wrk" else 3)
-
-
-ONE_LOOP = """
-import asyncio
-async def app(scope, receive, send):
-    seconds = {"/list": 0, "/report": 0.2}.get(scope["path"], 0)
-    if seconds:
-        import time
-        time.sleep(seconds)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
-"""
-LOOP_SUITE = """
-[load]
-requests_file = "requests.jsonl"
-users = [4]
-[ping]
-path = "/ping"
-[servers.loop]
-command = "python -m uvicorn app:app --host {host} --port {port} --lifespan off --log-level error"
-"""
-
-
-def test_each_request_has_a_row_and_the_conclusion_names_the_one_for_which_others_wait(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(ONE_LOOP)
-    (tmp_path / "suite.toml").write_text(LOOP_SUITE)
-    (tmp_path / "requests.jsonl").write_text('{"path": "/list", "weight": 3}\n{"path": "/report"}\n')
-    out = str(tmp_path / "r.json")
-    requirements = ["--require", "GET /list p99 < 5s", "--require", "GET /report p50 < 1ms"]
-    ran = invoke("run", str(tmp_path), "--time", "4s", "--rounds", "2", "--quiet", "--out", out, *requirements)
-    (case,) = json.loads(invoke("report", out, "--format", "json").stdout)["cases"]
-    listed, report = sorted(case["requests"], key=lambda request: request["path"])
-    assert (listed["method"], listed["path"], report["path"]) == ("GET", "/list", "/report")
-    assert listed["share_pct"] == pytest.approx(75, abs=10)
-    assert (listed["availability_pct"], report["availability_pct"]) == (100, 100)
-    assert report["response_s"]["p50"] >= 0.2
-    assert listed["response_s"]["p50"] < listed["response_s"]["p99"]
-    assert listed["response_s"]["p99"] > 0.1
-    assert "/list waits for /report" in ran.stdout
-    assert ran.returncode == 1  # /report misses its requirement
-
-
-def test_headers_of_the_load_are_sent_with_every_request_unless_it_has_its_own(mix: Path) -> None:
-    with_line(mix, 'tool = "wrk"\nheaders = { X-Shop = "1", X-Kept = "yes" }')
-    (mix / "requests.jsonl").write_text('{"path": "/a"}\n{"path": "/b", "headers": {"x-shop": "7"}}\n')
-    first, second = read_suite(mix / "suite.toml").load.mix
-    assert dict(first.request.headers) == {"X-Shop": "1", "X-Kept": "yes"}
-    assert dict(second.request.headers) == {"X-Kept": "yes", "x-shop": "7"}
-
-
-def test_siege_gets_the_requests_in_the_order_of_the_request_file(mix: Path) -> None:
-    with_line(mix, 'order = "file"')
-    load = read_suite(mix / "suite.toml").load
-    spec = LoadSpec(1, 1.0, "http://here/", mix=LoadSpec.of(load, 1).mix, order=tuple(load.order(7)))
-    urls = str(DRIVERS["siege"].files(spec)["urls.txt"]).splitlines()
-    assert [url.split()[0] for url in urls] == [
-        *["http://here/orders?shop=1"] * 3,
-        "http://here/orders?shop=2",
-        "http://here/stock",
+def mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    skip_version_lookup(monkeypatch)
+    requests = [
+        {"path": path} | ({"body": body.decode()} if body else {"status": 200}) for path, body in BODIES.items()
     ]
+    write_suite(tmp_path, requests, f"users = {USERS}\nkeep_alive = true", "[expect]\nstatus = 201\n")
+    return tmp_path
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("trace", "mix"), ("capacity", "mix", "--time", "3s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
-)
-def test_trace_capacity_and_drill_send_all_requests_of_the_request_file(
-    words: tuple[str, ...], mix: Path, tmp_path: Path
-) -> None:
-    ran = invoke(*words, folder=tmp_path)
+def requests_received(folder: Path) -> set[tuple[str, str, str]]:
+    return {(one["method"], one["path"], one["body"]) for one in received(folder)}
+
+
+def test_each_request_of_a_run_has_a_row(mix: Path) -> None:
+    result, ran = run_once(mix, "suite.toml", "--time", "1s")
+    (record,), (case,) = result.records, summarize(result).cases
+    assert case.availability_pct == 100, (case.reasons, ran.stderr)
+    assert requests_received(mix) == SENT
+    arrived = Counter(one["path"] for one in arrived_in_load(record, received(mix)))
+    assert [request.path for request in case.requests] == list(PATHS)
+    for request in case.requests:
+        counted = request.share_pct / 100 * len(record.transactions.status)
+        assert 0 <= round(arrived[request.path] - counted, 3) <= USERS + len(record.checks.sent_s), request
+    told = json.loads(invoke("report", "r.json", "--format", "json", folder=mix).stdout)["cases"][0]["requests"]
+    assert [(one["method"], one["path"]) for one in told] == [(one.method, one.path) for one in case.requests]
+
+
+@pytest.mark.parametrize("words", [("trace",), ("drill", "--fault", "leave", "--rounds", "1")], ids=" ".join)
+def test_other_commands_send_the_requests_of_the_file_and_nothing_else(words: tuple[str, ...], mix: Path) -> None:
+    """test_open_load.py tests the same for `capacity`."""
+    ran = invoke(words[0], "suite.toml", *words[1:], "--quiet", folder=mix)
     assert ran.returncode in (0, 1, 3), ran.stderr
-    assert set(received(mix)) == set(SENT)
-
-
-def test_the_error_names_the_request_with_the_wrong_response(mix: Path, tmp_path: Path) -> None:
-    requests = mix / "requests.jsonl"
-    requests.write_text(requests.read_text().replace("45", "46"))
-    result, _ = run_once(tmp_path, "mix", "--time", "1s")
-    (reason,) = summarize(result).cases[0].reasons
-    assert reason.code == "wrong_answer"
-    assert "POST /orders?shop=2" in reason.message
-    assert "total is 45 instead of 46" in reason.message
-
-
-def test_the_random_order_of_requests_is_set_by_the_seed() -> None:
-    load = Load(mix=(MixedRequest("/a"), MixedRequest("/b", weight=9)))
-    assert load.order(1) == load.order(1) != load.order(2)
-    assert 800 < load.order(1).count(1) < 1000
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ('tool = "ab"', "ab can only repeat one request; use siege, wrk or locust"),
-        ('tool = "stressor"', "stressor can only repeat one request"),
-        ('tool = "jobs"', "jobs can only repeat one request"),
-        ('path = "/a"', "replaces the request: remove path"),
-        ('method = "PUT"', "replaces the request: remove"),
-        ('order = "reverse"', "expected one of random, file"),
-    ],
-)
-def test_options_that_conflict_with_a_request_file_are_rejected(line: str, why: str, mix: Path, tmp_path: Path) -> None:
-    with_line(mix, line)
-    ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
-    assert why in ran.stderr
-
-
-def test_requests_with_different_headers_are_rejected_for_siege_and_sent_by_another_tool_by_default(
-    mix: Path, tmp_path: Path
-) -> None:
-    requests = mix / "requests.jsonl"
-    requests.write_text(requests.read_text().replace('{"path": "/stock"', '{"headers": {"A": "7"}, "path": "/stock"'))
-    result, ran = run_once(tmp_path, "mix", "--time", "1s")
-    assert "siege sends the same headers with each request, so this run uses the bench's own client" in ran.stderr
-    assert result.records[0].tool == "client"
-    assert set(received(mix)) == set(SENT)
-    with_line(mix, 'tool = "siege"')
-    ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
-    assert (ran.returncode, "siege sends the same headers" in ran.stderr) == (2, True), ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("", "has 0 requests: expected 1 to 1,000"),
-        ("{'path': '/'}", "line 1: expected a JSON object"),
-        ("[1]", "line 1: expected a JSON object"),
-        ("{}", "request.path is missing"),
-        (json.dumps({"path": "/a b"}), "request.path"),
-        (json.dumps({"path": "/", "wait": 1}), "wait"),
-        (json.dumps({"path": "/", "weight": 0}), "weight"),
-        (json.dumps({"path": "/", "method": "GET", "body": "a"}), "request.body: a GET has no body"),
-        (json.dumps({"path": "/", "headers": {"A": "b\r\nC: d"}}), "without line breaks"),
-        (json.dumps({"path": "/", "headers": {"Connection": "close"}}), "request.headers.Connection"),
-        (json.dumps({"path": "/", "status": 99}), "status"),
-        (json.dumps({"path": "/\x1b[31m"}), "request.path"),
-    ],
-)
-def test_an_invalid_request_file_causes_an_error_that_names_the_problem(line: str, why: str, mix: Path) -> None:
-    (mix / "requests.jsonl").write_text(f"{line}\n")
-    with pytest.raises(BadInputError) as error:
-        read_suite(mix / "suite.toml")
-    assert why in str(error.value)
-    assert str(error.value).isprintable()
+    assert requests_received(mix) == SENT

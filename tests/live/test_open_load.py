@@ -1,83 +1,32 @@
-"""The load generator of the capacity search, with a server that answers with a given status."""
+"""The load of the capacity search: all requests of a mix are sent, and each response has the right outcome."""
 
-import json
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-import pytest
+from command import invoke
+from scripted_server import received, write_suite
 
-from under_siege.paths import script
+from under_siege.record.result import load
 
-ENOUGH = 12  # number of responses to wait for
-
-
-def outcomes_of(status: int, users: int) -> tuple[Counter[str], int]:
-    """Return the outcomes of the responses, and the largest number of requests that were in progress at once."""
-    inside, most = [0], [0]
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            with lock:
-                inside[0] += 1
-                most[0] = max(most[0], inside[0])
-            time.sleep(0.05)
-            with lock:
-                inside[0] -= 1
-            self.send_response(status)
-            self.send_header("Content-Length", "4")
-            self.end_headers()
-            self.wfile.write(b"pong")
-
-        def log_message(self, *_: object) -> None: ...
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """Ignore clients that have left."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            lines = lines_of_generator(f"http://127.0.0.1:{server.server_port}/", users)
-        finally:
-            server.shutdown()
-    return Counter(line.split(",")[3] for line in lines[:ENOUGH]), most[0]
+FIRST = 8  # more requests for each path than the bench sends to a server before a step
+AFTERWARDS = {
+    "refused": f"/text/one/after/{FIRST}/status/503",
+    "limited": f"/text/two/after/{FIRST}/status/429",
+    "wrong": f"/text/three/after/{FIRST}/text/four",
+    "lost": f"/text/five/after/{FIRST}/drop",
+}
+RIGHT = "/queue/0.05/text/right"
+AFTER_A_STEP = 2  # requests for each path that the bench sends after a step, at most
 
 
-def lines_of_generator(url: str, users: int) -> list[str]:
-    request = {"url": url, "method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
-    request |= {"stream": None, "events": [], "count": None}
-    order = {"requests": [request], "order": [0], "keep_alive": False, "headers": [], "users": users}
-    order |= {"begin_s": time.monotonic(), "due_s": [] if users else [0.0] * ENOUGH}
-    command = [sys.executable, *script("open_load")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.flush()
-        lines = [process.stdout.readline().strip() for _ in range(ENOUGH)]
-        process.stdin.close()
-        process.stdout.read()
-    assert process.returncode == 0
-    return lines
-
-
-@pytest.mark.parametrize(
-    ("status", "outcome"), [(200, ""), (503, "refused"), (429, "limited"), (404, "wrong"), (500, "wrong")]
-)
-def test_refusals_rate_limits_and_wrong_responses_have_different_outcomes(status: int, outcome: str) -> None:
-    outcomes, _ = outcomes_of(status, users=3)
-    assert outcomes == {outcome: ENOUGH}
-
-
-def test_users_in_a_closed_loop_wait_for_each_response() -> None:
-    _, most = outcomes_of(200, users=3)
-    assert most == 3
-
-
-def test_an_open_loop_does_not_wait_for_responses() -> None:
-    _, most = outcomes_of(200, users=0)
-    assert most > 3
+def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, [{"path": path} for path in (RIGHT, *AFTERWARDS.values())], "")
+    ran = invoke("capacity", str(suite), "--time", "3s", "--out", "r.json", "--quiet", folder=tmp_path)
+    assert ran.returncode in (1, 3), ran.stderr
+    steps, log = load(tmp_path / "r.json").steps, received(tmp_path)
+    assert {one["path"] for one in log} == {RIGHT, *AFTERWARDS.values()}
+    counted = Counter(outcome for step in steps for outcome in step.arrivals.outcome)
+    assert set(counted) - {"", "unanswered"} == set(AFTERWARDS)
+    for outcome, path in AFTERWARDS.items():
+        arrived = sum(one["path"] == path and one["number"] > FIRST for one in log)
+        assert 0 <= arrived - counted[outcome] <= AFTER_A_STEP * len(steps) + counted["unanswered"], outcome

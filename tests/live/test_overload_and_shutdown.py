@@ -1,15 +1,12 @@
-"""Overload and shutdown of every server: `--queue` alone refuses requests, and no process and no port is left."""
+"""Servers that are killed leave no process and no port, and `--queue` alone refuses requests."""
 
 import contextlib
-import os
 import select
-import signal
 from pathlib import Path
 
 import pytest
-from conftest import LIMIT_S, ROOT, SERVERS, Served, gone, is_free, printed, receive, serving, wait_until
+from conftest import LIMIT_S, ROOT, Served, gone, is_free, receive, serving, wait_until
 
-every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 WORK = """
 import time
 from pathlib import Path
@@ -30,30 +27,7 @@ TASK_S = {
     "12_async_celery": 100,
     "13_gunicorn_dirty": 1,
 }
-
-
-@every_server
-@pytest.mark.parametrize("requests", [pytest.param(0, id="idle", marks=pytest.mark.slow), pytest.param(4, id="busy")])
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=lambda by: by.name)
-def test_a_signal_ends_a_server_with_exit_code_0_and_without_a_process_or_port(
-    script: Path, by: signal.Signals, requests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = tmp_path / "begun"
-    monkeypatch.setenv("BEGUN", str(begun))
-    with serving(script, "--workers", "2", "--task", "sample_tasks:a_moment_of_computing") as served:
-        for _ in range(requests):
-            served.send("/")
-        # Two workers have started: Ctrl-C would kill a process that is still starting.
-        wait_until(lambda: not requests or (begun.exists() and len(begun.read_text()) >= 2))
-        family = served.family()
-        if by == signal.SIGINT:
-            os.killpg(served.process.pid, by)  # as a terminal does
-        else:
-            served.process.send_signal(by)
-        output, errors = served.process.communicate(timeout=LIMIT_S)
-        assert (served.process.returncode, output, printed(errors)) == (0, "", [])
-        wait_until(lambda: all(map(gone, family)))
-        wait_until(lambda: is_free(served.port))
+OF_EACH_FRAMEWORK = ["3_async_threadexecutor", "5_asyncio", "6_gevent", "11_fastapi"]
 
 
 @pytest.mark.parametrize("name", TASK_S)
@@ -69,13 +43,10 @@ def test_a_killed_server_leaves_no_worker_processes(name: str, tmp_path: Path) -
             family = served.family()
             assert len(family) > 1
             served.process.kill()
-            wait_until(lambda: all(map(gone, family)))
-            wait_until(lambda: is_free(served.port))
+            wait_until(lambda: all(map(gone, family)) and is_free(served.port))
 
 
-@pytest.mark.parametrize(
-    "name", ["3_async_threadexecutor", "4_async_processexecutor", "5_asyncio", "6_gevent", "11_fastapi"]
-)
+@pytest.mark.parametrize("name", OF_EACH_FRAMEWORK)
 def test_with_a_queue_of_2_a_server_with_1_worker_refuses_the_4th_request(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,8 +64,7 @@ def check_that_three_of_eight_are_admitted(served: Served, told: Path) -> None:
     for _ in range(5):
         (socket, *_), _, _ = select.select(waiting, [], [], LIMIT_S)
         refused = receive(waiting.pop(socket))
-        assert (refused.status, refused.body) == (503, "503 Service Unavailable: the queue is full")
-        assert int(refused.headers["retry-after"]) > 0
+        assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
     assert select.select(waiting, [], [], 0.1)[0] == []
     assert served.request("/ping").body == "pong"
     assert served.request("/ready").status == 200

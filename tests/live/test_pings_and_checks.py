@@ -1,13 +1,10 @@
 """Health-check pings and response checks are sent at a fixed rate, independent of earlier responses."""
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
-from command import invoke
 from conftest import LIMIT_S
 
 from under_siege.host.managed_process import until
@@ -15,8 +12,9 @@ from under_siege.load import pings as probes
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import AnswerCheck, check_interval_s, probing
 from under_siege.load.request import Ping, Request
+from under_siege.measure.duration import Length, pinged_s
 from under_siege.record.record import Checks, Pings
-from under_siege.record.result import load
+from under_siege.suite.expected_response import Expectation
 
 PONG = HttpResponse(200, b"pong", {})
 INTERVAL_S = 0.001
@@ -106,44 +104,33 @@ def test_response_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
     assert checks.code == [""] * 3
 
 
-LEAKS = """
-KEPT = []
-def app(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    if environ["PATH_INFO"] == "/":
-        KEPT.append(b"x" * 100_000 + b"%d" % len(KEPT))
-    return [b"%d" % sum(range(100_000))]
-"""
-LEAKING_SUITE = """
-[load]
-users = [2]
-time = "3s"
-[ping]
-path = "/ping"
-[servers.leaks]
-command = "python -m gunicorn -b {host}:{port} --log-level error app:app"
-"""
+def test_one_ping_of_each_siege_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet_s, alone_s = (0.02, 0.06), 0.04
+    monkeypatch.setattr(probes, "ALONE_AT_S", alone_s)
+    pings, lone_pings, sent = Pings(), Pings(), list[str]()
+
+    async def get(_session, url: str, **_: object) -> HttpResponse:
+        sent.append(url)
+        return PONG
+
+    async def go() -> None:
+        of = None, "http://x", Ping(), LIMIT_S
+        began_s = time.monotonic()
+        async with (
+            probing(*of, pings, began_s, INTERVAL_S, quiet_s=quiet_s),
+            probes.probing_alone(*of, lone_pings, began_s),
+        ):
+            assert await until(lambda: time.monotonic() > began_s + quiet_s[1] and len(sent) > 30, LIMIT_S)
+
+    monkeypatch.setattr(probes, "fetch", get)
+    asyncio.run(go())
+    assert lone_pings.due_s == [pytest.approx(alone_s)]
+    assert min(pings.due_s) < quiet_s[0]
+    assert max(pings.due_s) > quiet_s[1]
+    assert not [due_s for due_s in pings.due_s if quiet_s[0] < due_s < quiet_s[1]]
 
 
-def test_a_leak_is_noted_with_its_size_and_one_ping_of_each_siege_is_sent_alone(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(LEAKS)
-    (tmp_path / "suite.toml").write_text(LEAKING_SUITE)
-    ran = invoke("run", str(tmp_path), "--rounds", "1", "--quiet", "--out", str(tmp_path / "r.json"))
-    (record,) = load(tmp_path / "r.json").records
-    assert len(record.lone_pings.waited_s) == 1
-    alone_s = record.lone_pings.sent_s[0]
-    assert not [due_s for due_s in record.pings.due_s if abs(due_s - alone_s) < 0.2]
-    (size,) = re.findall(r"by (\d+) MB per 1,000 requests", ran.stdout)
-    assert int(size) == pytest.approx(100, rel=0.2)
-
-
-def test_rare_pings_make_a_siege_longer_and_few_pings_are_noted(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(LEAKS)
-    (tmp_path / "suite.toml").write_text(
-        LEAKING_SUITE.replace('time = "3s"', "").replace('"/ping"', '"/ping"\nevery = "800ms"')
-    )
-    ran = invoke("run", str(tmp_path), "--rounds", "1", "--quiet", "--out", str(tmp_path / "r.json"))
-    (record,) = load(tmp_path / "r.json").records
-    assert len(record.pings.due_s) >= 5
-    assert not record.lone_pings.due_s
-    assert f"only {len(record.pings.due_s)} pings" in ran.stdout
+def test_rare_pings_make_a_siege_longer() -> None:
+    for every_s, longer in ((0.05, False), (0.8, True)):
+        length = Length(None, 1, Expectation(b"4", 0.001, 0.001), pinged_s(Ping(every_s=every_s)))
+        assert (length.end_s >= 5 * 0.8) is longer

@@ -108,7 +108,10 @@ def test_an_idle_worker_that_is_killed_breaks_a_process_pool_executor(serve: Ser
         must_be_broken(served)
 
 
-@pytest.mark.parametrize(("name", "loses_an_answer"), [(PREFORK, True), (PEBBLE, True), (DASK, False), (DIRTY, True)])
+@pytest.mark.parametrize(
+    ("name", "loses_an_answer"),
+    [(PREFORK, True), (PEBBLE, True), pytest.param(DASK, False, marks=pytest.mark.slow), (DIRTY, True)],
+)
 def test_the_other_pools_replace_a_worker_that_is_killed_during_a_task(
     name: str, loses_an_answer: bool, serve: Serve, tmp_path: Path
 ) -> None:

@@ -2,180 +2,25 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import aiohttp
-import msgspec
 import psutil
 import pytest
-from bench_runs import MeasuredCase, run_once
-from conftest import LIMIT_S, TESTS, is_free, wait_until
+import scripted_server
+from bench_runs import run_once
+from conftest import LIMIT_S, TESTS, is_free, thorough, wait_until
 
 from under_siege.host.ports import must_be_its_own
 from under_siege.host.services import Services, services
-from under_siege.judge.ranking import summarize
-from under_siege.load.http_client import HttpResponse, client, fetch
-from under_siege.load.request import ANY, JSON, SAME, BodyRule
-from under_siege.measure.plan import make_plan
-from under_siege.measure.server import running as server_running
-from under_siege.record.record import CaseFailedError
-from under_siege.record.result import Result
-from under_siege.report import formatted
-from under_siege.suite.expected_response import Expectation
-from under_siege.suite.selection import suite_of
+from under_siege.load.http_client import client, fetch
+from under_siege.record.record import CaseFailedError, Record
 
 SHOP = TESTS / "suites" / "shop"
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, MeasuredCase], Result]:
-    """Run the shop suite for one customer; return the measured cases by server name, and the result."""
-    folder = tmp_path_factory.mktemp("shop")
-    text = (SHOP / "suite.toml").read_text().replace('["acme", "fresh"]', '["acme"]')
-    for name in ("app.py", "settings.ini", "from_settings.py"):
-        (folder / name).write_text((SHOP / name).read_text())
-    (folder / "suite.toml").write_text(text)
-    result, _ = run_once(folder, ".")
-    records = {record.server: record for record in result.records}
-    comparison = summarize(result)
-    cases = (*comparison.ceilings, *comparison.cases)
-    return {case.server: MeasuredCase(records[case.server], case) for case in cases}, result
-
-
-Shop = tuple[dict[str, MeasuredCase], Result]
-
-
-def test_correct_servers_of_a_suite_are_measured(shop: Shop) -> None:
-    for name in ("plain", "settings", "top"):
-        one = shop[0][name]
-        assert one.summary.verdict != "failed", one.summary.reasons
-        assert one.summary.rate_per_s is not None
-        assert one.summary.ping_s is not None
-        assert one.summary.memory_bytes
-        assert one.record.tool_command[-1].endswith("/report?customer=acme")
-    assert shop[0]["plain"].summary.of_ceiling is not None
-    assert shop[0]["plain"].summary.title == "Plain: a thread for each request"
-
-
-WRONG = {
-    "wrong": ("wrong_answer", "GET /report?customer=acme returned 200 with 10 bytes 'other of 4' instead of 200 with"),
-    "failing": ("no_answer", "GET http://"),
-    "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
-    "mute": ("died", "the server ended with exit code 0 after "),
-    "unmade": ("no_environment", "its requirements can't be installed"),
-    "elsewhere": ("not_ready", "the server listens on port"),
-    "needy": ("missing_program", "no-such-program is not installed; install it with: "),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_server_that_cannot_be_measured_fails_with_the_reason(name: str, shop: Shop) -> None:
-    code, words = WRONG[name]
-    assert shop[0][name].summary.verdict == "failed"
-    assert shop[0][name].code == code
-    assert words in shop[0][name].message
-
-
-def test_the_last_line_of_stdout_is_reported_if_stderr_is_empty(shop: Shop) -> None:
-    assert "; its last line: no licence here; if it runs in the background" in shop[0]["mute"].message
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_every_output_format_shows_the_result_of_a_suite(shop: Shop) -> None:
-    result = shop[1]
-    page = formatted(result, "html")
-    assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
-    assert "<b>shop</b>" not in page
-    assert "/report?customer=acme" in formatted(result, "markdown")
-    case = next(one for one in json.loads(formatted(result, "json"))["cases"] if one["server"] == "plain")
-    assert case["parameters"] == {"path": "/report?customer=acme", "customer": "acme"}
-    assert "plain" in formatted(result, "csv")
-
-
-RIGHT = b'{"a": 1,    "b": 2}'
-
-
-@pytest.mark.parametrize(
-    ("body", "fitting"),
-    [(SAME, [RIGHT]), (JSON, [RIGHT, b'{"b":2, "a":1}']), (ANY, [RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999])],
-)
-def test_bodies_are_compared_as_the_suite_specifies(body: str, fitting: list[bytes]) -> None:
-    expected = Expectation(RIGHT, 0.1, 0.0, 201, BodyRule(body))
-    for answer in (RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999):
-        assert expected.fits(201, answer) == (answer in fitting)
-        assert not expected.fits(200, answer)
-    assert expected.size_bytes == (len(RIGHT) if body == SAME else -1)
-
-
-def test_the_report_names_comparisons_and_measurements_that_were_omitted(tmp_path: Path) -> None:
-    kinds = {"json": True, "shuffled": True, "differs": False}
-    servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    servers += f'[servers.told]\ncommand = "python app.py {port} json"\nurl = "http://127.0.0.1:{port}"\n'
-    (tmp_path / "app.py").write_text((SHOP / "app.py").read_text())
-    text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "json"\n{servers}'
-    (tmp_path / "s.toml").write_text(text)
-    result, _ = run_once(tmp_path, "s.toml")
-    found = {one.server: one for one in summarize(result).cases}
-    assert {name: one.verdict != "failed" for name, one in found.items()} == {**kinds, "told": True}
-    assert found["json"].memory_bytes
-    assert not found["told"].memory_bytes  # the server's process might not be a child of its command
-    assert is_free(port)  # nevertheless, the bench stopped the server
-    assert "compared as JSON, not byte for byte" in formatted(result, "markdown")
-    assert "the highest possible rate was not measured" in formatted(result, "markdown")
-    assert "not sent, so health-check latency" in formatted(result, "markdown")
-    anything = msgspec.structs.replace(
-        result, suite=msgspec.structs.replace(result.suite, checked=BodyRule(ANY).checked())
-    )
-    assert "only the status was checked" in formatted(anything, "markdown")
-
-
-@pytest.fixture
-def running() -> Iterator[int]:
-    """Start a server without the bench, and yield its port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "app.py", str(port), "plain"], cwd=SHOP)
-    try:
-        yield port
-        assert server.poll() is None  # the bench did not stop it
-    finally:
-        server.kill()
-        server.wait()
-
-
-def test_a_running_server_is_neither_started_nor_stopped(running: int, tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{running}/report?customer=acme"
-    options = ("--ping", "/health", "--users", "2", "--time", "1s")
-    result, ran = run_once(tmp_path, address, *options)
-    summary = summarize(result).cases[0]
-    assert summary.verdict != "failed", summary.reasons
-    assert summary.rate_per_s is not None
-    assert summary.ping_s is not None
-    assert (summary.cpu_s_per_transaction, summary.memory_bytes) == (None, None)
-    assert "memory" not in ran.stdout.split("note")[0]
-
-
-def test_an_address_without_a_server_is_reported(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s.toml").write_text(
-        f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\nurl = "http://127.0.0.1:{port}"'
-    )
-    result, _ = run_once(tmp_path, "s.toml")
-    assert [record.failure.code for record in result.records] == ["not_ready"]
-    assert f"nothing listens at http://127.0.0.1:{port}" in result.records[0].failure.message
-
-
 WORKER_FAILS = """
 import subprocess, sys, time
 subprocess.run([sys.executable, "-c", "import os; os.environ['SHOP_TAX']"])
@@ -184,59 +29,90 @@ if sys.argv[1] == "stays":
     time.sleep(60)
 sys.exit(3)
 """
+# The worker of the server that stays has to fail within ready_within, so that its error is known.
+MORE_SERVERS = """
+[servers.told]
+command = "python app.py PORT_TOLD plain"
+url = "http://127.0.0.1:PORT_TOLD"
+[servers.nobody]
+url = "http://127.0.0.1:1"
+ready_within = "1s"
+[servers.stays]
+command = "python parent.py stays {port}"
+ready_within = "3s"
+[servers.ends]
+command = "python parent.py ends {port}"
+"""
 
 
-@pytest.mark.parametrize(("parent", "code"), [("stays", "not_ready"), ("ends", "died")])
-def test_the_error_of_a_worker_process_is_reported(parent: str, code: str, tmp_path: Path) -> None:
-    (tmp_path / "parent.py").write_text(WORKER_FAILS)
-    (tmp_path / "s.toml").write_text(
-        f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\ncommand = "python parent.py {parent} {{port}}"'
-    )
-    result, _ = run_once(tmp_path, "s.toml")
-    failure = result.records[0].failure
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    """Run the shop suite with more servers for one customer, and return the records by server name."""
+    folder = tmp_path_factory.mktemp("shop")
+    port_told = next(filter(is_free, range(29_000, 30_000)))  # below the ports that the system assigns to other tests
+    text = (SHOP / "suite.toml").read_text().replace('["acme", "fresh"]', '["acme"]').replace('"1s"', '"0.3s"', 1)
+    for name in ("app.py", "settings.ini", "from_settings.py"):
+        (folder / name).write_text((SHOP / name).read_text())
+    (folder / "parent.py").write_text(WORKER_FAILS)
+    (folder / "suite.toml").write_text(text + MORE_SERVERS.replace("PORT_TOLD", str(port_told)))
+    result, _ = run_once(folder, ".")
+    assert is_free(port_told)  # the bench stopped the server
+    return {record.server: record for record in result.records}
+
+
+def test_correct_servers_of_a_suite_are_measured(shop: dict[str, Record]) -> None:
+    for name in ("plain", "settings", "top", "told"):
+        record = shop[name]
+        assert record.failure is None
+        assert record.tool_command[-1].endswith("/report?customer=acme")
+        assert record.values["path"] == "/report?customer=acme"
+        assert record.pings.waited_s
+        assert bool(record.samples.memory_bytes) is (name != "told")  # its process might not be a child of its command
+    assert [name for name, record in shop.items() if record.is_ceiling] == ["top"]
+    assert shop["plain"].title == "Plain: a thread for each request"
+
+
+WRONG = {
+    "wrong": ("wrong_answer", "GET /report?customer=acme returned 200 with 10 bytes 'other of 4' instead of 200 with"),
+    "failing": ("no_answer", "GET http://"),
+    "absent": ("no_command", "'no-such-server-here'"),
+    "mute": ("died", "no licence here"),  # the last line of stdout, because stderr is empty
+    "unmade": ("no_environment", ""),
+    "elsewhere": ("not_ready", "listens on port"),
+    "needy": ("missing_program", "no-such-program is not installed; install it with: "),
+    "nobody": ("not_ready", "nothing listens at http://127.0.0.1:"),
+    "stays": ("not_ready", "KeyError: 'SHOP_TAX'"),
+    "ends": ("died", "KeyError: 'SHOP_TAX'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_server_that_cannot_be_measured_fails_with_the_reason(name: str, shop: dict[str, Record]) -> None:
+    code, words = WRONG[name]
+    failure = shop[name].failure
     assert failure.code == code
-    assert failure.message.endswith("KeyError: 'SHOP_TAX'")
+    assert words in failure.message
 
 
-class FailingDns:
-    """A client session in which every DNS lookup fails."""
-
-    def request(self, *_: object, **__: object) -> None:
-        key = aiohttp.client_reqrep.ConnectionKey("gone.invalid", 80, False, True, None, None, None)
-        raise aiohttp.ClientConnectorDNSError(key, OSError(-2, "Name or service not known"))
-
-
-def test_a_url_with_an_unknown_host_fails_immediately() -> None:
-    plan = make_plan(suite_of(["http://gone.invalid/report"]), {"python": ["python3"]}, time_s=None, rounds=1)
-
-    async def go() -> None:
-        async with server_running(plan, plan.cases[0], SimpleNamespace(), Services()) as server:
-            await server.ready(FailingDns())
-
-    with pytest.raises(CaseFailedError, match=r"unknown host 'gone\.invalid'"):
-        asyncio.run(go())
+def test_a_running_server_is_neither_started_nor_stopped(tmp_path: Path) -> None:
+    options = ("--ping", "/ping", "--users", "2", "--time", "0.3s")
+    with scripted_server.running(tmp_path) as server:
+        result, _ = run_once(tmp_path, f"{server.url}/slow/0.02", *options)
+        assert not is_free(server.port)
+    (record,) = result.records
+    assert record.failure is None
+    assert record.pings.waited_s
+    assert not record.samples.memory_bytes
 
 
-def test_urls_are_requested_without_normalization() -> None:
-    async def go() -> str:
-        heard: list[str] = []
+def test_urls_are_requested_without_normalization(tmp_path: Path) -> None:
+    async def go(url: str) -> None:
+        async with client() as session:
+            await fetch(session, url, LIMIT_S)
 
-        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heard.append((await reader.readline()).decode())
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-            writer.close()
-
-        async with await asyncio.start_server(hear, "127.0.0.1", 0) as listening, client() as session:
-            port = listening.sockets[0].getsockname()[1]
-            await fetch(session, f"http://127.0.0.1:{port}/%41%c3%a9/../b?q=%2B+&r[]=1", LIMIT_S)
-        return heard[0]
-
-    assert asyncio.run(go()).startswith("GET /%41%c3%a9/../b?q=%2B+&r[]=1 HTTP")
-
-
-def test_the_error_for_a_redirect_contains_the_target() -> None:
-    answer = HttpResponse(308, b"", {"location": "/report/\x1b[31m"})
-    assert answer.described() == "308 to '/report/\ufffd[31m' with 0 bytes ''"
+    with scripted_server.running(tmp_path) as server:
+        asyncio.run(go(f"{server.url}/%41%c3%a9/../b?q=%2B+&r[]=1"))
+        assert [request["path"] for request in server.received()] == ["/%41%c3%a9/../b?q=%2B+&r[]=1"]
 
 
 def test_responses_of_processes_that_the_run_did_not_start_are_rejected() -> None:
@@ -252,7 +128,7 @@ def test_responses_of_processes_that_the_run_did_not_start_are_rejected() -> Non
     must_be_its_own(os.getpid(), port)  # no process listens any more, which another check reports
 
 
-@pytest.mark.parametrize("name", ["redis", "postgresql"])
+@pytest.mark.parametrize("name", thorough(["redis", "postgresql"], ["redis"]))
 def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None:
     async def go() -> list[int]:
         async with services() as needed:

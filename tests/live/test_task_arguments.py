@@ -1,179 +1,42 @@
-"""Task arguments are literals, which are checked before a run and shown unchanged in every output format."""
+"""Tasks with arguments are measured and traced, and every command checks the arguments first."""
 
-import html
-import re
 from pathlib import Path
 
 import pytest
-from conftest import SUPPORT
-from simulated_record import bare_record, record_of, result_of
-from simulated_trace import trace_of
+from command import invoke
 
-from common.task import UnknownTaskError, perform, resolve
-from under_siege.compare.diff import compare_results
-from under_siege.compare.view import view
-from under_siege.record.result import Result, load, save
-from under_siege.report import formatted, view_of
-from under_siege.show.chart_file import write_chart
-from under_siege.show.formats import rendered
-from under_siege.show.formats.markdown import plain
+from under_siege.record.result import load
 
-TASK_WITH_MARKUP = (
-    """sample_tasks:returns_its_arguments('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""
-)
-MARKUP_ANSWER = """(('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}), {'last': None})"""
+TASK = """own:wait('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, wait_s=0.03)"""
+ANSWER = """('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]})"""
+OWN = """
+import time
 
-
-@pytest.fixture(autouse=True)
-def in_tests_folder(monkeypatch):
-    monkeypatch.chdir(SUPPORT)
+def wait(*words, wait_s=0.02):
+    time.sleep(wait_s)
+    return repr(words)
+"""
 
 
 @pytest.mark.parametrize(
-    ("call", "answer"),
-    [
-        ("()", "((), {})"),
-        ("('acme', 3)", "(('acme', 3), {})"),
-        ("( 'acme' , 3 , )", "(('acme', 3), {})"),
-        ("('(', \")\", ':')", "(('(', ')', ':'), {})"),
-        (
-            "(True, None, -1.5, 2+3j, b'x', ..., {1}, (2,))",
-            "((True, None, -1.5, (2+3j), b'x', Ellipsis, {1}, (2,)), {})",
-        ),
-        ("(1, last={'a': [1, 2]})", "((1,), {'last': {'a': [1, 2]}})"),
-    ],
+    ("words", "call"),
+    [(("run", "1", "--task"), "(open)"), (("trace", "1", "--task"), "(end=1)"), (("try",), ".third"), (("try",), "(")],
 )
-def test_a_task_is_called_with_its_literal_arguments(call: str, answer: str) -> None:
-    assert perform(f"sample_tasks:returns_its_arguments{call}").answer == answer
-
-
-def test_each_run_of_a_task_gets_new_copies_of_the_arguments() -> None:
-    runs = [perform("sample_tasks:returns_its_arguments([1])").answer for _ in range(3)]
-    assert runs == ["(([1],), {})"] * 3
-
-
-UNREADABLE = "has arguments that can't be read; expected literals"
-
-
-@pytest.mark.parametrize(
-    ("spec", "error"),
-    [
-        (
-            "sample_tasks:returns_its_arguments(open('/etc/passwd'))",
-            UNREADABLE,
-        ),
-        ("sample_tasks:returns_its_arguments(x for x in [1])", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(f'{1}')", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(*[1])", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(**{'a': 1})", UNREADABLE),
-        ("sample_tasks:returns_its_arguments({[]: 1})", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(a=1, a=2)", UNREADABLE),
-        ("sample_tasks:returns_its_arguments('acme'", UNREADABLE),
-        ("sample_tasks:returns_its_arguments('acme", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(1))", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(1)(2)", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(1).real", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(1) # ", UNREADABLE),
-        ("sample_tasks:returns_its_arguments(1) + 2", UNREADABLE),
-        ("sample_tasks:returns_its_arguments('one\ntwo')", "has invisible characters; use escapes"),
-        (
-            "sample_tasks:returns_its_arguments(" + "[" * 500 + "]" * 500 + ")",
-            UNREADABLE,
-        ),
-        ("sample_tasks:returns_its_arguments(" + "9" * 5000 + ")", UNREADABLE),
-        ("sample_tasks:needs_arguments", "can't be called without arguments: missing a required argument: 'one'"),
-        ("sample_tasks:needs_arguments('acme')", "can't be called with ('acme'): missing a required argument: 'two'"),
-        ("sample_tasks:needs_arguments(1, 2, 3)", "can't be called with (1, 2, 3): too many positional arguments"),
-        ("sample_tasks:short(one=1)", "can't be called with (one=1): got an unexpected keyword argument 'one'"),
-        ("primes(3)", "primes takes no arguments; use primes"),
-    ],
-)
-def test_invalid_task_arguments_cause_a_one_line_error(spec: str, error: str) -> None:
-    with pytest.raises(UnknownTaskError, match=re.escape(error)) as caught:
-        resolve(spec)
-    assert "\n" not in str(caught.value)
-
-
-def test_syntax_warnings_about_literal_task_arguments_are_suppressed(capfd) -> None:
-    assert perform(r"sample_tasks:returns_its_arguments('\d')").answer == r"(('\\d',), {})"
-    assert capfd.readouterr().err == ""
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> Result:
-    """Return a result with two tasks; the arguments of one have the special characters of all output formats."""
-    records = [
-        one
-        for task in (TASK_WITH_MARKUP, "primes")
-        for one in (bare_record(task=task), record_of("1_sync", task=task), record_of("3_threads", task=task))
-    ]
-    made = result_of(records)
-    made.traces += [trace_of(["1/MainThread"], task) for task in (TASK_WITH_MARKUP, "primes")]
-    save(made, tmp_path / "r.json")
-    return load(tmp_path / "r.json")
-
-
-def test_the_result_file_contains_the_task_name_unchanged(result: Result) -> None:
-    assert {one.case.task for one in [*result.records, *result.traces]} == {TASK_WITH_MARKUP, "primes"}
-
-
-def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
-    for shown in (formatted(result, "markdown"), rendered(view(compare_results(result, result)), "markdown")):
-        assert plain(TASK_WITH_MARKUP) in shown
-        assert "<i>" not in shown
-        cells = {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line.startswith("|")}
-        assert len(cells) == 1  # all rows have the same number of cells
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_the_task_name_is_escaped_on_the_page(result: Result) -> None:
-    page = formatted(result, "html")
-    assert "<i>" not in page
-    assert TASK_WITH_MARKUP in html.unescape(page)
-
-
-def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> None:
-    write_chart(result, view_of(result), "timeline", tmp_path / "p.svg")
-    drawn = (tmp_path / "p.svg").read_text()
-    assert "<i>" not in drawn
-    assert "&lt;i&gt;" in drawn  # long texts are wrapped, so the rest may be on another line
-
-
-@pytest.mark.parametrize(
-    ("words", "call", "error"),
-    [
-        (["run", "1"], "(open)", UNREADABLE),
-        (["run", "1"], ".third", "has no attribute 'third'"),
-        (["run", "1"], "(", UNREADABLE),
-        (["run", "1"], "(end=1)", "can't be called with"),
-        (["trace", "1"], "(end=1)", "can't be called with"),
-        (["try"], "(open)", UNREADABLE),
-        (["try"], ".third", "has no attribute 'third'"),
-        (["try"], "(", UNREADABLE),
-        (["try"], "(end=1)", "can't be called with"),
-    ],
-)
-def test_every_command_rejects_invalid_tasks_with_a_one_line_error(run_cli, tmp_path, words, call, error) -> None:
-    (tmp_path / "own.py").write_text("def half(number): return number / 2")
-    task = ["--task"] if words[0] != "try" else []
-    ended = run_cli(*words, *task, f"own:half{call}")
+def test_every_command_rejects_invalid_tasks_with_a_one_line_error(
+    words: tuple[str, ...], call: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    ended = invoke(*words, f"own:wait{call}", folder=tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
-    assert error in ended.stderr
+    assert f"own:wait{call}" in ended.stderr
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_a_task_with_arguments_is_measured_and_traced(run_cli, tmp_path: Path) -> None:
-    """Run the task in a thread pool, a process pool, the ceiling and the reference run."""
-    own = "import time\n\n\ndef wait(*words, wait_s=0.02):\n    time.sleep(wait_s)\n    return repr(words)\n"
-    (tmp_path / "own.py").write_text(own)
-    task = TASK_WITH_MARKUP.replace("sample_tasks:returns_its_arguments", "own:wait").replace(
-        "last=None", "wait_s=0.03"
-    )
-    few = ["--rounds", "1", "--time", "1s", "--users", "2", "--trace", "--out", "r.json", "--html", "p.html"]
-    ended = run_cli("run", "3", "4", "--task", task, *few)
-    assert ended.returncode in (0, 3), ended.stderr
+def test_a_task_with_arguments_is_measured_and_traced(tmp_path: Path) -> None:
+    """Run the task in a process pool, the ceiling and the reference run."""
+    (tmp_path / "own.py").write_text(OWN)
+    few = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", "--quiet", "--out", "r.json")
+    ended = invoke("run", "4", "--task", TASK, *few, folder=tmp_path)
     measured = load(tmp_path / "r.json")
-    assert {one.case.task for one in [*measured.records, *measured.traces]} == {task}
-    assert [one.failure for one in [*measured.records, *measured.traces]] == [None] * 5
-    assert measured.records[0].answer_bytes == len(MARKUP_ANSWER.replace(", {'last': None})", "")[1:].encode())
-    assert task in html.unescape((tmp_path / "p.html").read_text())
+    assert {one.case.task for one in (*measured.records, *measured.traces)} == {TASK}
+    assert [one.failure for one in (*measured.records, *measured.traces)] == [None] * 3, ended.stderr
+    assert measured.records[0].answer_bytes == len(ANSWER.encode())

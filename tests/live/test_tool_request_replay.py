@@ -3,87 +3,23 @@
 import asyncio
 import contextlib
 import errno
-import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from bench_runs import run_once
-from conftest import thorough, wait_until
+from conftest import wait_until
 from load_tool_checks import needed
 
 from under_siege.host.programs import isolated_tool
-from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
-from under_siege.load.http_client import MORE_BYTES, client, fetch
+from under_siege.load.http_client import MORE_BYTES
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, ReplayedRequest, RequestReplays
 from under_siege.record.record import CaseFailedError
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-# This server sends the load tool wrong responses of the right length, and all other clients right responses.
-DISHONEST = """
-import sys, time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-class Liar(BaseHTTPRequestHandler):
-    protocol_version, number = "HTTP/1.1", 0
-
-    def do_GET(self):
-        self.number += 1  # on this connection
-        time.sleep(0.02)  # more responses would not improve the test
-        self.send_response(200)
-        self.send_header("Content-Length", "5")
-        if self.headers["Connection"] == "Keep-Alive":
-            self.send_header("Connection", "keep-alive")
-        self.end_headers()
-        self.wfile.write(b"wrong" if LIES else b"right")
-
-    def log_message(self, *_):
-        pass
-
-ThreadingHTTPServer.request_queue_size = 50
-ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Liar).serve_forever()
-"""
-SUITE = """
-title = "Two"
-[load]
-tool = "{tool}"
-path = "/"
-users = 2
-time = "1s"
-keep_alive = {keep_alive}
-[ping]
-path = "/"
-[servers.honest]
-command = "python honest.py {{host}} {{port}}"
-[servers.dishonest]
-command = "python dishonest.py {{host}} {{port}}"
-"""
-LIES = {
-    ("ab", "false"): '"ApacheBench" in self.headers["User-Agent"]',
-    ("ab", "true"): "self.number > 1",
-    ("wrk", "false"): 'self.headers["User-Agent"] is None',
-    ("siege", "false"): '"Siege" in self.headers["User-Agent"]',
-}
-
-
-@pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
-def test_wrong_responses_sent_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
-    needed(tool)
-    for name, lies in {"honest": "False", "dishonest": LIES[tool, keep_alive]}.items():
-        (tmp_path / f"{name}.py").write_text(DISHONEST.replace("LIES", lies))
-    (tmp_path / "suite.toml").write_text(SUITE.format(tool=tool, keep_alive=keep_alive))
-    result, _ = run_once(tmp_path, ".")
-    cases = {case.server: case for case in summarize(result).cases}
-    assert cases["honest"].verdict != "failed", cases["honest"].reasons
-    assert [reason.code for reason in cases["dishonest"].reasons] == ["wrong_answer"]
-    assert re.search(
-        f"sent as {tool} sends it, returned 200 with 5 bytes 'wrong'", cases["dishonest"].reasons[0].message
-    )
 
 
 @contextlib.asynccontextmanager
@@ -148,7 +84,7 @@ def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float 
     ],
 )
 def test_malformed_responses_are_rejected(answer: bytes) -> None:
-    with pytest.raises(CaseFailedError, match="sent as ab sends it: the response is incomplete or not HTTP"):
+    with pytest.raises(CaseFailedError, match="incomplete or not HTTP"):
         read_body([answer])
 
 
@@ -174,13 +110,3 @@ def test_the_last_response_is_checked_even_if_the_connection_closes_early() -> N
     in_a_row = replace(ASK, in_a_row=REQUESTS_ON_A_CONNECTION)
     assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"
-
-
-def test_requests_sent_by_the_bench_ask_for_uncompressed_responses() -> None:
-    async def ask() -> list[bytes]:
-        seen: list[bytes] = []
-        async with answering([RIGHT], seen) as url, client() as session:
-            await fetch(session, url, 10.0)
-        return seen
-
-    assert b"\r\nAccept-Encoding: identity\r\n" in asyncio.run(ask())[0]

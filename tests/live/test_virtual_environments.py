@@ -6,26 +6,29 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tarfile
 import venv
-import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
+import scripted_server
+from conftest import thorough
+from fake_load import SilentWatcher
+from minimal_wheel import write_source_distribution, write_wheel
 from plans import plan_of
+from sample_applications import write
+from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.host import environments
-from under_siege.host.interpreter import Interpreter, interpreter, with_unique_versions
+from under_siege.host.environments import locked_requirements
+from under_siege.host.interpreter import Interpreter, interpreter
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
 from under_siege.measure.plan import new_record
+from under_siege.measure.prepare import package_versions, with_environments
 from under_siege.measure.server import running
 from under_siege.record.record import CaseFailedError
-from under_siege.trace.trace_run import trace_servers
 
 
 @pytest.fixture
@@ -45,18 +48,18 @@ def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, l
     return asyncio.run(environments.with_packages(interpreter(str(path)), messages.append, needed)), messages
 
 
-def test_the_python_of_the_bench_needs_no_virtual_environment() -> None:
-    assert prepared(Path(sys.executable)) == (interpreter(), [])
-
-
-def test_an_environment_is_created_once_with_the_packages_of_the_user(user_python: Path) -> None:
+def test_an_environment_is_created_once_and_again_if_its_python_is_removed(user_python: Path) -> None:
+    assert prepared(Path(sys.executable)) == (interpreter(), [])  # the Python of the bench needs no environment
     python, messages = prepared(user_python)
     assert python.path != str(user_python)
     assert len(messages) == 1
-    assert "this is done once" in messages[0]
     script = "import their_package; print(their_package.ANSWER)"
     assert subprocess.run([python.path, "-c", script], capture_output=True, text=True, check=True).stdout == "42\n"
     assert prepared(user_python) == (python, [])
+    Path(python.path).unlink()
+    again, messages = prepared(user_python)
+    assert (again, len(messages)) == (python, 1)
+    assert Path(python.path).exists()
 
 
 def creating(monkeypatch: pytest.MonkeyPatch, folder: Path, at_once: int = 1) -> list[str]:
@@ -106,100 +109,35 @@ def test_concurrent_runs_can_create_the_same_environment(tmp_path: Path, monkeyp
     assert list((tmp_path / "made").iterdir()) == [first]
 
 
-class FakeIndex(BaseHTTPRequestHandler):
-    """A package index that gives the same response for every package."""
-
-    status = 404
-
-    def do_GET(self) -> None:
-        self.send_error(self.status)
-
-    def log_message(self, *_) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeIndex]]:
-    """Start the only package index that uv uses, and yield its handler class."""
-    monkeypatch.setattr(FakeIndex, "status", FakeIndex.status)
-    with ThreadingHTTPServer(("127.0.0.1", 0), FakeIndex) as server:
-        monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{server.server_port}/")
-        Thread(target=server.serve_forever).start()
-        yield FakeIndex
-        server.shutdown()
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Start the only package index that uv uses, which has no packages, and yield its address."""
+    with scripted_server.running(tmp_path) as server:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", server.url)
+        yield server.url
 
 
-def test_a_missing_package_is_named_and_the_others_are_installed(user_python: Path, tmp_path: Path, index) -> None:
-    (tmp_path / "dependencies.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
-    python, messages = prepared(user_python)
-    assert "no-such-package-of-under-siege" in messages[-1]
-    assert "no-such-package-of-under-siege" in python.why_missing("no-such-package-of-under-siege")
-    assert python.why_missing("tornado") == ""
-    again, messages = prepared(user_python)
-    assert again == python
-    assert len(messages) == 1  # the environment was not recreated
-
-
-def test_unneeded_packages_are_neither_installed_nor_reported_as_missing(
-    user_python, tmp_path, monkeypatch, index
+def test_packages_are_installed_or_built_and_those_that_are_missing_are_named(
+    user_python: Path, tmp_path: Path, monkeypatch, index
 ) -> None:
-    (tmp_path / "dependencies.txt").write_text("at_hand[extra]==1\nfar_away\n")
+    (tmp_path / "dependencies.txt").write_text("at_hand[extra]==1\nfrom_source\nfar_away\n")
     write_wheel(tmp_path, "at_hand")
+    write_source_distribution(tmp_path, "from_source")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     lean, messages = prepared(user_python, needed={"at_hand"})
     assert (len(messages), lean.missing) == (1, ())
-    everything, messages = prepared(user_python)
-    assert (len(messages), [name for name, _ in everything.missing]) == (3, ["far_away"])
-
-
-def write_wheel(folder: Path, name: str) -> None:
-    """Write a minimal wheel."""
-    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", "")
-        wheel.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-        wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{name}-1.dist-info/RECORD", "")
-
-
-BACKEND = """
-import zipfile
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    name = "from_source-1-py3-none-any.whl"
-    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
-        wheel.writestr("from_source.py", "")
-        wheel.writestr("from_source-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: from_source\\nVersion: 1\\n")
-        wheel.writestr("from_source-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr("from_source-1.dist-info/RECORD", "")
-    return name
-"""
-
-
-def write_source_distribution(folder: Path) -> None:
-    files = {
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-        "backend.py": BACKEND,
-        "PKG-INFO": "Metadata-Version: 2.1\nName: from_source\nVersion: 1\n",
-    }
-    with tarfile.open(folder / "from_source-1.tar.gz", "w:gz") as archive:
-        for name, text in files.items():
-            (folder / name).write_text(text)
-            archive.add(folder / name, f"from_source-1/{name}")
-
-
-def test_a_package_without_a_wheel_is_built_from_source(user_python, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "dependencies.txt").write_text("from_source\n")
-    write_source_distribution(tmp_path)
-    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     python, messages = prepared(user_python)
-    assert python.missing == ()
-    assert messages[1:] == [
-        "no compatible wheel for from_source; trying to build it from source, which can take minutes"
-    ]
-    subprocess.run([python.path, "-c", "import from_source"], check=True)
+    assert [name for name, _ in python.missing] == ["far_away"]
+    assert python.why_missing("far_away")
+    assert not python.why_missing("tornado")
+    assert ["from_source" in message for message in messages] == [True, True, False, False]
+    assert "far_away" in messages[-1]
+    subprocess.run([python.path, "-c", "import at_hand, from_source"], check=True)
+    again, messages = prepared(user_python)
+    assert (again, len(messages)) == (python, 1)  # the environment was not recreated
 
 
-@pytest.mark.parametrize("trouble", ["no listener", "unreachable proxy", "503"])
+@pytest.mark.parametrize("trouble", thorough(["no listener", "unreachable proxy", "503"], ["no listener"]))
 def test_a_run_without_a_package_index_fails_and_a_later_run_installs_the_packages(
     trouble, user_python, tmp_path, monkeypatch, index
 ) -> None:
@@ -220,48 +158,23 @@ def test_a_run_without_a_package_index_fails_and_a_later_run_installs_the_packag
     assert prepared(user_python) == (python, [])
 
 
-def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[FakeIndex]) -> None:
+def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: str) -> None:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    if trouble == "503":
-        monkeypatch.setattr(index, "status", 503)
-    if trouble == "no listener":
-        monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
+    addresses = {"503": f"{index}/status/503/after/9999", "no listener": "http://127.0.0.1:9/"}
+    monkeypatch.setenv("UV_DEFAULT_INDEX", addresses.get(trouble, "http://example.invalid/"))
     if trouble == "unreachable proxy":
-        monkeypatch.setenv("UV_DEFAULT_INDEX", "http://example.invalid/")
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
 
 
-def test_an_environment_whose_python_has_been_removed_is_recreated(user_python: Path) -> None:
-    python, _ = prepared(user_python)
-    Path(python.path).unlink()
-    again, messages = prepared(user_python)
-    assert (again, len(messages)) == (python, 1)
-    assert Path(python.path).exists()
-
-
-class SilentWatcher:
-    """A watcher that ignores all messages."""
-
-    def __getattr__(self, _name: str):
-        return lambda *_: None
-
-
-def test_the_result_records_the_packages_of_each_python(user_python, tmp_path, monkeypatch, index) -> None:
+def test_the_packages_of_each_python_are_recorded(user_python, tmp_path, monkeypatch, index) -> None:
     (tmp_path / "dependencies.txt").write_text("flask\n")
     write_wheel(tmp_path, "flask")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
-    pythons = [sys.executable, str(user_python)]
-    plan = plan_of("1", users=1, pythons=pythons)
-    result, _ = trace_servers(plan, 1, SilentWatcher(), [])
+    plan = plan_of("1", pythons=[sys.executable, str(user_python)])
+    versions = asyncio.run(package_versions(asyncio.run(with_environments(plan, SilentWatcher()))))
     ours, theirs = (case.python for case in plan.cases)
-    assert result.environment.packages_of[ours]["flask"] == importlib.metadata.version("flask")
-    assert result.environment.packages_of[theirs] == {"flask": "1"}
-
-
-def test_pythons_of_the_same_version_get_unique_names(user_python: Path) -> None:
-    both = with_unique_versions([interpreter(), interpreter(str(user_python))])
-    assert len({one.version for one in both}) == 2
-    assert with_unique_versions([interpreter()]) == [interpreter()]
+    assert versions[ours]["flask"] == importlib.metadata.version("flask")
+    assert versions[theirs] == {"flask": "1"}
 
 
 def test_the_error_of_a_server_names_its_missing_package(tmp_path: Path) -> None:
@@ -285,3 +198,11 @@ def test_a_relative_path_to_a_python_becomes_absolute(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     python = interpreter(".venv/bin/python")
     assert (python.path, python.prefix) == (str(tmp_path / ".venv/bin/python"), str(tmp_path / ".venv"))
+
+
+def test_an_environment_from_uv_lock_has_the_locked_versions(tmp_path: Path) -> None:
+    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["h11"]\n'
+    write(tmp_path, {"pyproject.toml": project})
+    uv = find_uv_bin()
+    subprocess.run([uv, "lock", "--quiet", "--upgrade-package", "h11==0.14.0"], cwd=tmp_path, check=True)
+    assert locked_requirements(tmp_path / "uv.lock") == "h11==0.14.0\n"

@@ -1,17 +1,43 @@
-"""Helpers for tests of load tools."""
+"""Helpers for tests of load tools, and their recorded output.
+
+`python tests/support/load_tool_checks.py [TOOL]...` records the output of all load tools, or of these: for each
+behaviour of the scripted server, a `ToolOutput` in tests/data/tools.
+"""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
-from tool_recordings import TIME_S, USERS, recorded
+from scripted_server import running
 
 from common.errors import BadInputError
-from under_siege.host.programs import Tool, find
+from under_siege.host.programs import Tool, find, isolated_tool
 from under_siege.load import DRIVERS
-from under_siege.load.tool import LoadSpec, Totals
+from under_siege.load.tool import LoadSpec, ToolOutput, Totals
+from under_siege.record.record import Record
 
-TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
-
-
+FOLDER = Path(__file__).parents[1] / "data" / "tools"
+USERS, TIME_S, BODY, LIMIT_S = 4, 1.0, b"hello", 60
 ORDER = LoadSpec(USERS, TIME_S, "http://127.0.0.1:8000/")
+TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
+WAYS = {  # for each recording, the path, and whether the tool requests keep-alive
+    "right": ("/text/hello", False),
+    "not_found": ("/text/hello/status/404", False),
+    "half_500": ("/text/hello/slow/0.01/every/2/status/500", False),
+    "slow": ("/text/hello/slow/0.2", False),
+    "refused": ("", False),
+    "never": ("/never", False),
+    "closed": ("/drop", False),
+    "kept_alive": ("/text/hello", True),
+    "keep_alive_ignored": ("/text/hello/close", True),
+}
+LEFT_OUT = {("stressor", "never")}  # stressor would wait for an hour
 
 
 def needed(name: str) -> None:
@@ -30,7 +56,67 @@ def skip_version_lookup(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Tool, "version", lambda tool: tool.driver.requirement.partition("~=")[2] or "1.2.3")
 
 
+def output_of(tool: Tool, spec: LoadSpec) -> ToolOutput:
+    """Run the tool until it ends by itself, and return its output."""
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        streams = {"stdin": subprocess.PIPE, "stdout": stdout, "stderr": stderr, "text": True}
+        with subprocess.Popen(tool.command(spec), env=tool.environment(), **streams) as process:
+            try:
+                if tool.driver.waits_to_begin:
+                    process.stdin.write("go\n")
+                    process.stdin.flush()  # without closing it, because that would stop the tool
+                status = process.wait(LIMIT_S)
+            finally:
+                process.kill()
+        printed = [file.seek(0) or file.read() for file in (stdout, stderr)]
+        return ToolOutput(status, *printed, tool.results())
+
+
+def arrived_in_load(record: Record, received: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the requests that arrived between the beginning of the load and the bench's last check, which follows it.
+
+    They include the other checks.
+    """
+    last_s = record.load_began_s + record.checks.sent_s[-1]
+    return [one for one in received if record.load_began_s <= one["at"] < last_s]
+
+
+def recorded(name: str, way: str) -> ToolOutput:
+    """Return the recorded output of a tool for a server that behaves in this way."""
+    return ToolOutput(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
+
+
 def totals_of(name: str, way: str) -> Totals:
     totals = DRIVERS[name].totals(recorded(name, way), ORDER)
     assert totals is not None
     return totals
+
+
+def _without_this_machine(text: str) -> str:
+    """Replace directories, hosts and ports, and keep only the last 40 lines."""
+    text = re.sub(r"/\S*/under-siege-\w+", "/home", text)
+    text = re.sub(r"127\.0\.0\.1:\d+|(port=|Port: +)\d+", lambda found: (found[1] or "127.0.0.1:") + "8000", text)
+    text = re.sub(r"^(\[[-\d :,]+\]) \S+/", r"\1 host/", text, flags=re.MULTILINE)
+    text = re.sub(r"File \"/\S*/", 'File "', text)
+    return "\n".join(text.splitlines()[-40:])
+
+
+def _record(name: str, way: str, url: str) -> None:
+    path, keep_alive = WAYS[way]
+    with isolated_tool(DRIVERS[name]) as tool:
+        options = ("-s", "1") if (name, way) == ("ab", "never") else ()
+        url = f"{url}{path}" if path else "http://127.0.0.1:9/"
+        output = output_of(tool, LoadSpec(USERS, TIME_S, url, keep_alive=keep_alive, expected=BODY, options=options))
+    # The driver of ab reads all 100 lines of its file.
+    files = {path: text if name == "ab" else _without_this_machine(text) for path, text in output.files.items()}
+    printed = map(_without_this_machine, (output.stdout, output.stderr))
+    text = json.dumps(dataclasses.asdict(ToolOutput(output.status, *printed, files)), indent=1)
+    (FOLDER / f"{name}-{way}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server:
+        for name in sys.argv[1:] or TOOLS:
+            for way in WAYS:
+                if (name, way) not in LEFT_OUT:
+                    _record(name, way, server.url)

@@ -1,4 +1,4 @@
-"""Small applications in each framework, as source code."""
+"""Small applications in each framework, as source code. Those that are measured wait, so that a load costs little."""
 
 import venv
 from pathlib import Path
@@ -33,22 +33,28 @@ def health(): ...
 app.include_router(router, prefix="/api")
 """
 STARLETTE = """\
+import asyncio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
-async def view(request): return PlainTextResponse("fine")
+async def view(request):
+    await asyncio.sleep(0.02)
+    return PlainTextResponse("fine")
 routes = [Mount("/v1", routes=[Route("/report", view)]), Route("/ping", view)]
 app = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["*.shop.example"])])
 """
 FLASK = """\
+import time
 from flask import Blueprint, Flask
 orders = Blueprint("orders", __name__, url_prefix="/v1")
 @orders.post("/orders")
 def create(): return "fine"
 @orders.get("/report")
-def report(): return "fine"
+def report():
+    time.sleep(0.02)
+    return "fine"
 def create_app(settings=None):
     app = Flask(__name__)
     app.register_blueprint(orders)
@@ -69,18 +75,23 @@ async def report() -> str: return "fine"
 app = Litestar([Router("/v1", route_handlers=[report])])
 """
 AIOHTTP = """\
+import asyncio
 from aiohttp import web
-async def report(request): return web.Response(text="fine")
+async def report(request):
+    await asyncio.sleep(0.02)
+    return web.Response(text="fine")
 async def make_app():
     app = web.Application()
-    app.add_routes([web.get("/report", report), web.get("/items/{number}", report)])
+    app.add_routes([web.get("/v1/report", report), web.get("/items/{number}", report)])
     return app
 """
 TORNADO = """\
-import tornado.web
+import asyncio, tornado.web
 class Report(tornado.web.RequestHandler):
-    def get(self): self.write("fine")
-app = tornado.web.Application([(r"/items/(\\d+)", Report), (r"/report", Report)])
+    async def get(self):
+        await asyncio.sleep(0.02)
+        self.write("fine")
+app = tornado.web.Application([(r"/items/(\\d+)", Report), (r"/v1/report", Report)])
 """
 WSGI = 'def app(environ, start_response):\n    start_response("200 OK", [])\n    return [b"fine"]\n'
 MIDDLEWARE = f"""{STARLETTE}

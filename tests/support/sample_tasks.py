@@ -57,10 +57,6 @@ def a_moment():
     return "at last"
 
 
-def a_moment_of_computing():
-    return _hold_gil_for(0.2)
-
-
 def waits_for_file():
     """Wait for the file that TOLD names; then, if DONE is set, add a character to the file that DONE names."""
     record_start()
@@ -105,6 +101,13 @@ def _hold_gil_for(seconds):
     return "computed"
 
 
+def computes_until_told():
+    record_start()
+    while not Path(os.environ["TOLD"]).exists():
+        _hold_the_gil(3000)
+    return "told"
+
+
 def _use_cpu(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
@@ -120,9 +123,8 @@ def half_a_minute_of_computing():
     return _hold_gil_for(30)
 
 
-def _is_among_the_first_three():
-    begun = Path(os.environ["BEGUN"])
-    return not begun.exists() or len(begun.read_text()) < 3
+def _fewer_than_three_have_begun():
+    return len(Path(os.environ["BEGUN"]).read_text()) < 3
 
 
 def in_slices():
@@ -229,11 +231,13 @@ async def raises_generator_exit_later():
     raise GeneratorExit("by hand")
 
 
-async def computes_in_async_slices():
-    for _ in range(40):
-        _use_cpu(0.005)
+async def meets_two_others():
+    """Compute in slices, and await between them, until three runs of this task have begun."""
+    record_start()
+    while _fewer_than_three_have_begun():
+        _use_cpu(0.002)
         await asyncio.sleep(0)
-    return "done"
+    return "met"
 
 
 async def exits_later():

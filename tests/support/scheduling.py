@@ -8,6 +8,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SIMULATIONS = ("test_best_value_markers.py", "test_revisions.py", "test_noise_study.py", "test_capacity.py")
+REAL = ("live", "extended")  # folders with tests of real processes
 CACHING = "test_noise_study.py"  # its tests use the same simulations
 STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
@@ -23,7 +24,7 @@ class OrderedScheduling(LoadScopeScheduling):
         if file.endswith("test_server_contract.py"):
             strategy = STRATEGY.search(test)
             return strategy[1] if strategy else nodeid
-        is_apart = "live/" in file or file.endswith(SIMULATIONS)
+        is_apart = Path(file).parent.name in REAL or file.endswith(SIMULATIONS)
         return nodeid if is_apart and not _shares(self.config.rootpath / file) else file
 
 
@@ -41,6 +42,6 @@ def ordered(items: list[pytest.Item], *, several_processes: bool) -> list[pytest
 def _position(item: pytest.Item) -> int:
     if item.path.name in SIMULATIONS:
         return 0
-    if item.path.parent.name != "live":
+    if item.path.parent.name not in REAL:
         return 3
     return 1 if _shares(item.path) else 2

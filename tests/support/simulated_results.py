@@ -1,16 +1,13 @@
 """Simulate results of whole runs: servers of known rates on machines of known speed."""
 
-import io
-
 import numpy as np
-from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from under_siege.compare.diff import ResultComparison
 from under_siege.compare.view import view
 from under_siege.record.record import Failure
 from under_siege.record.result import Result
-from under_siege.show.formats.table import renderable
+from under_siege.show.formats import rendered
 
 ROUNDS = (1, 2, 3)
 USUAL = 0.01  # relative standard deviation between rounds
@@ -55,9 +52,8 @@ def a_record(server, round_, workers, quality, speed, waits):
     record.alone_wall_s[:] = [took_s] * 3
     record.alone_cpu_s[:] = [TASK_S * computes / speed] * 3
     used = rate if waits else quality  # a busy worker uses 1 s of CPU time per second at any CPU speed
-    record.samples.cpu_s[:] = [
-        1 + workers * at_s * computes / speed * used * (speed if not waits else 1) for at_s in record.samples.at_s
-    ]
+    cpus = workers * computes * used / (speed if waits else 1)
+    record.samples.cpu_s[:] = [1 + cpus * at_s for at_s in record.samples.at_s]
     return record
 
 
@@ -79,10 +75,8 @@ def add_beats(record, speed, workers, rng) -> None:
         record.cpu_times.busy_s[cpu] = [at_s * workers / CPUS for at_s in record.cpu_times.at_s]
 
 
-def as_text(found: ResultComparison, width=130) -> str:
-    page = io.StringIO()
-    Console(file=page, width=width, color_system=None).print(renderable(view(found)))
-    return page.getvalue()
+def as_text(found: ResultComparison) -> str:
+    return rendered(view(found), "table")
 
 
 def judgements(found: ResultComparison) -> dict[str, dict[str, str | None]]:

@@ -2,11 +2,14 @@
 
 import ast
 import builtins
+import difflib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SERVERS
+from conftest import ROOT, SERVERS, TESTS
+from source_code import lines_of_code
 
 COMMON = sorted((ROOT / "common").rglob("*.py"))
 MAY_BE_SUBCLASSED = {
@@ -122,3 +125,26 @@ def test_common_is_small() -> None:
     assert {name for name, most in MOST_LINES.items() if lines[name] > most} == set()
     assert len([path for path in COMMON if path.name != "__init__.py"]) <= MOST_MODULES
     assert sum(lines.values()) <= MOST_LINES_TOGETHER
+
+
+@pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
+def test_a_server_file_is_short_and_neither_parses_options_nor_handles_signals(script: Path) -> None:
+    source = script.read_text()
+    tree = ast.parse(source)
+    assert len(ast.get_docstring(tree).splitlines()[0]) <= 120
+    assert lines_of_code(script) <= 25
+    assert not any(isinstance(node, ast.Try) for node in ast.walk(tree))
+    assert not re.search(r"\b(argparse|logging|signal|sys)\b", source)
+    assert 'fork"' not in source
+
+
+def test_at_most_six_lines_differ_between_the_servers_with_threads_and_with_processes() -> None:
+    threads, processes = (SERVERS[number - 1].read_text().splitlines() for number in (3, 4))
+    changes = difflib.SequenceMatcher(None, threads, processes, autojunk=False).get_opcodes()
+    assert sum(max(b - a, d - c) for kind, a, b, c, d in changes if kind != "equal") <= 6
+
+
+def test_the_stock_variants_are_short_and_do_not_use_the_code_of_the_servers() -> None:
+    for path in (TESTS / "suites" / "stock").glob("*.py"):
+        assert "common" not in path.read_text(), path
+        assert lines_of_code(path) <= 30, path

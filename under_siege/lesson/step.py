@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from common.errors import BadInputError
-from under_siege.paths import INVOCATION, ROOT
+from under_siege.paths import INVOCATION, PACKAGE, ROOT
 from under_siege.record.case import Case
 from under_siege.record.files import read_limited, write_atomically
 
@@ -84,7 +84,8 @@ class Code(_Strict, frozen=True):
     says: str = ""
 
     def excerpt(self) -> str:
-        lines = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
+        place = PACKAGE.parent if self.file.startswith(f"{PACKAGE.name}/") else ROOT
+        lines = (place / self.file).read_text(encoding="utf-8").splitlines()
         first = next(index for index, line in enumerate(lines) if self.line in line)
         return textwrap.dedent("\n".join(lines[first : first + self.lines]))
 

@@ -75,9 +75,10 @@ class Ab(Driver):
         complete = int(labels["Complete requests"])
         errors = {kind: int(count) for kind, count in _ERRORS.findall(output.stdout)}
         connect_errors = errors.get("Connect", 0)
-        # With -r, complete requests include requests whose response broke off, but not those that failed otherwise.
+        # With -r, complete requests include requests whose response broke off, but not those that failed otherwise. A
+        # reset connection is both an exception and a receive error.
         broken = min(complete, errors.get("Receive", 0))
-        answered, unanswered = complete - broken, broken + connect_errors + errors.get("Exceptions", 0)
+        answered, unanswered = complete - broken, connect_errors + max(broken, errors.get("Exceptions", 0))
         wrong = min(int(labels.get("Non-2xx responses", 0)), answered)
         if labels.get("Total transferred") == 0:  # every connection was refused
             answered, unanswered, connect_errors = wrong, unanswered + answered, unanswered

@@ -1,14 +1,11 @@
 """A small service for tests of suites, with a slow report and a health check."""
 
-import json
-import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 KIND = sys.argv[2] if len(sys.argv) > 2 else ""
-WAITS_S = float(os.environ.get("SHOP_WAITS_S", "0.02"))
+WAITS_S = 0.02
 
 
 class Service(BaseHTTPRequestHandler):
@@ -29,15 +26,6 @@ class Service(BaseHTTPRequestHandler):
             return 200, b"other of 4"
         if KIND == "failing":
             raise KeyError(query)
-        if KIND == "shuffled":
-            return 200, b'{"b": 2, "a": 1}'
-        if KIND == "differs":
-            return 200, f"{time.monotonic_ns()}".encode()
-        if KIND == "json":
-            return 200, b'{"a": 1,    "b": 2}'
-        if KIND == "where":
-            here = {"folder": Path.cwd().name, "variable": os.environ.get("SHOP"), "words": sys.argv[3:]}
-            return 200, json.dumps(here).encode()
         return 200, f"report {query}".encode()
 
     def respond(self, status: int, body: bytes) -> None:

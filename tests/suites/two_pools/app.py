@@ -12,14 +12,15 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-CPU_S = 0.01
+CPU_S, WAIT_S = 0.01, 0.03
 
 
 def report() -> bytes:
-    """Use the CPU for 10 ms."""
+    """Use the CPU longer than the HTTP server does, and wait."""
     ends_s = time.process_time() + CPU_S
     while time.process_time() < ends_s:
         sum(range(500))
+    time.sleep(WAIT_S)
     return b"a report"
 
 

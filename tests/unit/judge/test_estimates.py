@@ -1,7 +1,10 @@
 """Statistics, tested with simulated values of known means: coverage of intervals and rate of false differences."""
 
+import itertools
+
 import numpy as np
 import pytest
+from conftest import thorough
 from scipy.special import stdtr
 
 from under_siege.judge.estimates import (
@@ -20,15 +23,21 @@ from under_siege.judge.ranking import LOOKS, level, ranks
 COVERS = (0.925, 0.975)
 
 
+def most_wrong(results: int) -> float:
+    """Return 5 % of the results plus two standard deviations of the binomial distribution."""
+    return 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
+
+
 def logs(rng, cases: int, rounds: int, spread: float, differing: float) -> np.ndarray:
     """Return logarithms with mean 0; `differing` is the standard deviation of the logarithms of the cases' spreads."""
     own = spread * np.exp(differing * rng.standard_normal(cases))
     return rng.standard_normal((cases, rounds)) * own[:, None]
 
 
-@pytest.mark.parametrize("differing", [0.0, 0.5])
-@pytest.mark.parametrize("rounds", [2, 3, 5])
-@pytest.mark.parametrize("cases", [2, 4, 10])
+@pytest.mark.parametrize(
+    ("cases", "rounds", "differing"),
+    thorough(itertools.product((2, 4, 10), (2, 3, 5), (0.0, 0.5)), quick=[(10, 2, 0.0), (4, 3, 0.5)]),
+)
 def test_confidence_intervals_contain_the_true_value_as_often_as_stated(
     cases: int, rounds: int, differing: float
 ) -> None:
@@ -41,15 +50,16 @@ def test_confidence_intervals_contain_the_true_value_as_often_as_stated(
     assert COVERS[0] - 0.015 * (rounds == 2) <= np.mean(covered) <= COVERS[1]
 
 
-@pytest.mark.parametrize("differing", [0.0, 0.5])
-@pytest.mark.parametrize("rounds", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("rounds", "differing"), thorough(itertools.product((2, 3, 5), (0.0, 0.5)), quick=[(2, 0.5), (3, 0.0)])
+)
 def test_equal_cases_differ_significantly_in_at_most_5_of_100_results(rounds: int, differing: float) -> None:
     rng, wrong, results, cases = np.random.default_rng(rounds), 0, 150, 6
     for _ in range(results):
         # The noise is large, so that the minimum difference has no influence.
         found = estimates(np.exp(logs(rng, cases, rounds, 0.05, differing)).tolist())
-        wrong += any(differ(one, other, 15) for place, one in enumerate(found) for other in found[:place])
-    assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
+        wrong += any(differ(one, other, 15) for one, other in itertools.combinations(found, 2))
+    assert wrong <= most_wrong(results)
 
 
 def test_a_difference_of_8_percent_is_detected_in_90_of_100_results() -> None:
@@ -71,8 +81,9 @@ def weighted(values: np.ndarray):
     return weighted_estimates(undisturbed(values))
 
 
-@pytest.mark.parametrize("spread", [0.02, 0.05])
-@pytest.mark.parametrize("rounds", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("rounds", "spread"), thorough(itertools.product((1, 2, 4), (0.02, 0.05)), quick=[(1, 0.05), (2, 0.02)])
+)
 def test_confidence_intervals_from_pooled_noise_contain_the_true_value(rounds: int, spread: float) -> None:
     rng, covered = np.random.default_rng(rounds), []
     for _ in range(150):
@@ -100,14 +111,14 @@ def test_a_very_noisy_case_does_not_widen_the_intervals_of_others() -> None:
     assert max(one.variance for one in others) < 0.04**2
 
 
-@pytest.mark.parametrize("cases", [3, 6, 11])
+@pytest.mark.parametrize("cases", thorough([3, 6, 11], quick=[6]))
 def test_each_of_several_equal_cases_has_the_first_rank_in_95_of_100_results(cases: int) -> None:
     """Limit the probability that one of the best cases is reported as worse (Edwards and Hsu 1983)."""
     rng, wrong, results = np.random.default_rng(cases), 0, 200
     for _ in range(results):
         found = ranks([1] * cases, weighted(logs(rng, cases, 2, 0.05, 0.0)))
         wrong += found[0] != 1
-    assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
+    assert wrong <= most_wrong(results)
 
 
 def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
@@ -118,7 +129,7 @@ def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
         looks = (weighted(values[:, :count]) for count in range(2, 2 + LOOKS))
         alpha = level(4, LOOKS)
         wrong += any(any(is_below(found[0], other, alpha) for other in found[1:]) for found in looks)
-    assert wrong <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
+    assert wrong <= most_wrong(results)
 
 
 def test_the_interval_of_a_single_case_equals_students_t_interval() -> None:

@@ -39,39 +39,23 @@ def test_a_goal_relative_to_the_base_is_parsed() -> None:
     assert goal("ping p99 <= 110% of base").limit == pytest.approx(1.1)
 
 
-@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-def test_the_comparison_operator_decides_which_values_meet_a_goal(operator: str) -> None:
-    held = [goal(f"p99 {operator} 2s").holds(value) for value in (1.0, 2.0, 3.0)]
-    assert (
-        held
-        == {
-            "<": [True, False, False],
-            "<=": [True, True, False],
-            ">": [False, False, True],
-            ">=": [False, True, True],
-        }[operator]
-    )
+@pytest.mark.parametrize(("operator", "held"), [("<", {1}), ("<=", {1, 2}), (">", {3}), (">=", {2, 3})])
+def test_the_comparison_operator_decides_which_values_meet_a_goal(operator: str, held: set[int]) -> None:
+    assert {value for value in (1, 2, 3) if goal(f"p99 {operator} 2s").holds(value)} == held
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("p99 < 1", "p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s"),
-        ("memory < 200", "memory < 200: missing unit; use b, kb, mb"),
-        ("p99 < 3kg", "p99 < 3kg: unknown unit 'kg'; use us"),
-        ("ping p9 < 50ms", "for example 'ping p99 < 50ms'"),
-        ("availabilty >= 99.9%", "for example 'availability >= 99.9%'"),
-        ("p99 = 1s", "for example 'p99 < 1s'"),
-        ("p99 < 2 of ceiling", "is not a goal"),
-        ("", "is not a goal"),
-        ("rate >= -3/s", "is not a goal"),
-    ],
-)
-def test_the_error_for_an_invalid_goal_contains_a_hint(text: str, error: str) -> None:
-    with pytest.raises(BadInputError) as raised:
-        goal(text)
-    assert error in str(raised.value)
-    assert "\n" not in str(raised.value)
+WITHOUT_UNIT = ["p99 < 1", "memory < 200", "p99 < 3kg"]
+MISSPELLED = ["ping p9 < 50ms", "availabilty >= 99.9%", "p99 = 1s", "p99 < 2 of ceiling", "", "rate >= -3/s"]
+
+
+def test_the_error_for_an_invalid_goal_contains_a_hint(golden) -> None:
+    errors = []
+    for text in (*WITHOUT_UNIT, *MISSPELLED):
+        with pytest.raises(BadInputError) as raised:
+            goal(text)
+        errors.append(str(raised.value))
+    assert all(map(str.isprintable, errors))
+    golden(*errors)
 
 
 @given(

@@ -1,6 +1,7 @@
 """Results of default runs, recorded on a noisy machine: all cases are `ok`, and all conclusions are the same."""
 
-import gc
+import functools
+from pathlib import Path
 
 import pytest
 from conftest import TESTS
@@ -14,13 +15,14 @@ POOLS = {"4_async_processexecutor", "8_prefork", "9_async_pebble"}
 ON_ONE_CPU = {"1_sync", "2_async", "3_async_threadexecutor", "5_asyncio", "6_gevent", "11_fastapi"}
 
 
+@functools.cache
+def of(path: Path) -> Comparison:
+    return summarize(load(path))
+
+
 @pytest.fixture(params=RESULTS, ids=lambda path: path.stem)
 def comparison(request: pytest.FixtureRequest) -> Comparison:
-    gc.disable()  # garbage collection with millions of numbers is slow
-    try:
-        return summarize(load(request.param))
-    finally:
-        gc.enable()
+    return of(request.param)
 
 
 def test_every_case_of_a_noisy_result_has_the_verdict_ok(comparison: Comparison) -> None:
@@ -39,4 +41,4 @@ def test_a_strategy_on_one_cpu_reaches_about_half_of_the_ceiling(comparison: Com
 
 
 def test_a_process_pool_is_recommended(comparison: Comparison) -> None:
-    assert answers(comparison)[0].headline.startswith("Use a process pool")
+    assert answers(comparison)[0].case.server in POOLS

@@ -53,7 +53,7 @@ def test_cpu_time_far_below_that_of_the_task_is_flagged_as_unverified_or_too_che
 def test_noise_of_the_ceiling_does_not_change_the_verdict_of_slow_servers() -> None:
     bare = [bare_record(1), bare_record(2, speed=0.8)]
     (case,) = summarize(result_of([*bare, *rounds_of()])).cases
-    assert (case.verdict, codes(case)) == ("ok", [])
+    assert case.verdict == "ok"
 
 
 def test_a_ceiling_slowed_down_in_one_round_makes_no_case_suspect() -> None:
@@ -99,19 +99,16 @@ def test_a_case_is_flagged_as_unverified_if_the_task_has_no_reference_runs() -> 
         column.clear()
     case = judged(record_of("1_x"), bare)
     assert codes(case) == ["unverified"]
-    assert "the duration of the task by itself is unknown" in case.reasons[0].message
 
 
-def test_a_ceiling_that_failed_or_has_no_rate_is_treated_as_missing() -> None:
+def test_a_ceiling_that_failed_or_has_no_rate_is_treated_as_missing(golden) -> None:
     bare = bare_record()
     for name in bare.transactions.__struct_fields__:
         del getattr(bare.transactions, name)[2:]
     case = judged(record_of("1_x"), bare)
-    assert codes(case)[0] == "no_ceiling"
-    assert "the ceiling has no rate: " in case.reasons[0].message
-    case = judged(record_of("1_x"), bare_record(failure=Failure("died", "no memory")))
-    assert (case.verdict, codes(case)) == ("unclear", ["no_ceiling"])
-    assert "the ceiling failed: no memory" in case.reasons[0].message
+    failed = judged(record_of("1_x"), bare_record(failure=Failure("died", "no memory")))
+    assert (failed.verdict, codes(failed)) == ("unclear", ["no_ceiling"])
+    golden(case.reasons[0].message, failed.reasons[0].message)
 
 
 def test_the_io_wait_of_a_task_is_that_of_its_shortest_reference_run() -> None:
@@ -176,6 +173,4 @@ def test_a_very_wide_confidence_interval_of_the_rate_is_flagged() -> None:
     for record in records:
         record.samples.cpu_s[:] = [value * 4 for value in record.samples.cpu_s]
         record.machine, record.idle_answer_s = None, 1.0
-    (case,) = summarize(result_of([*map(bare_record, ROUNDS), *records])).cases
-    assert "wide_interval" in codes(case)
-    assert "the confidence interval of the rate is too wide" in case.reasons[-1].message
+    assert "wide_interval" in two_rounds(*records)

@@ -1,8 +1,5 @@
 """Statistics of streams are computed from planted events."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 
@@ -66,9 +63,3 @@ def test_failed_streams_do_not_count() -> None:
 )
 def test_only_events_that_are_held_back_are_buffered(name: str, events_s: np.ndarray, expected: bool) -> None:
     assert is_buffered(events_s.tolist()) is expected, name
-
-
-def test_a_million_events_fit_into_five_megabytes() -> None:
-    draw = np.random.default_rng(1)
-    rows = [draw.exponential(20_000, 99).astype(int).tolist() for _ in range(10_000)]
-    assert len(gzip.compress(json.dumps(rows, separators=(",", ":")).encode())) < 5_000_000

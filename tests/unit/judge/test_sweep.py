@@ -1,18 +1,19 @@
 """Sweeps: the knee of the throughput, its scaling law, and their descriptions in reports."""
 
+import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from command import invoke
+from conftest import thorough
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, estimates
 from under_siege.judge.ranking import summarize
 from under_siege.judge.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
-from under_siege.record.result import Result, save
+from under_siege.record.result import Result
 from under_siege.report import formatted
+from under_siege.run.figures import figures
 from under_siege.run.sweep_conclusion import sweep_sentences
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
@@ -33,14 +34,14 @@ def fitted(truth: np.ndarray, at: list[float], count: int, **how) -> list[Scalin
     return [scaling(at, measured(truth, rng, **how)) for _ in range(count)]
 
 
+LAWS = [(NUMBERS, 0.05, 0.002), ([1, 2, 3, 4, 6, 8], 0.2, 0.0), ([1, 5, 10, 25, 50, 100, 400], 0.3, 1e-4)]
+
+
 @pytest.mark.parametrize(
-    ("at", "contention", "coherency"),
-    [(NUMBERS, 0.05, 0.002), ([1, 2, 3, 4, 6, 8], 0.2, 0.0), ([1, 5, 10, 25, 50, 100, 400], 0.3, 1e-4)],
+    ("law_", "rounds"), thorough(itertools.product(LAWS, (2, 5)), quick=[(LAWS[0], 5), (LAWS[1], 2)]), ids=str
 )
-@pytest.mark.parametrize("rounds", [2, 5])
-def test_confidence_intervals_of_scaling_law_parameters_contain_the_true_values(
-    at, contention, coherency, rounds
-) -> None:
+def test_confidence_intervals_of_scaling_law_parameters_contain_the_true_values(law_, rounds: int) -> None:
+    at, contention, coherency = law_
     found = fitted(law(at, contention, coherency), at, 250, rounds=rounds)
     covered = [
         [one.contention.low <= contention <= one.contention.high for one in found],
@@ -109,35 +110,24 @@ def along_users() -> Result:
     return result_of(records)
 
 
-def test_sweep_sentences_describe_knees_scaling_laws_and_slower_pings() -> None:
-    (said,) = sweep_sentences(summarize(along_workers()))
-    assert said.startswith("More workers: throughput of 3_wall does not grow beyond 2 workers (")
-    assert "throughput of 4_law does not grow beyond 8 workers (" in said
-    assert "4_law follows the Universal Scalability Law with σ = 0.1" in said
-    assert "3_wall does not follow the Universal Scalability Law: the largest deviation (" in said
-    (said,) = sweep_sentences(summarize(along_users()))
-    assert "throughput of 2_async does not grow beyond 1 user (10" in said
-    assert "From 5 users on, pings to 4_pool get slower (p99: 2.0 ms, 10 ms ... 50 ms)." in said
-    assert "pings to 2_async" not in said
-    assert "Universal" not in said  # four points are too few
+def test_sweep_sentences_describe_knees_scaling_laws_and_slower_pings(golden) -> None:
+    """Four numbers of users are too few for the scaling law."""
+    few_workers = along_workers()
+    few_workers.records[:] = [one for one in few_workers.records if one.case.get("workers") <= 4]
+    results = (along_workers(), along_users(), few_workers)
+    golden(*(sentence for result in results for sentence in sweep_sentences(summarize(result))))
 
 
 def test_sweeps_of_a_single_round_are_not_described() -> None:
     assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
-def test_reports_list_the_servers_whose_throughput_still_grows_at_the_highest_value() -> None:
-    result = along_workers()
-    result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
-    text = formatted(result, "markdown")
-    assert "throughput of 4_law still grows at 4 workers, the end of the measured range" in text
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_describes_sweeps() -> None:
+    result = along_workers()
     for dress in ("table", "markdown", "html"):
-        assert "does not grow beyond 2 workers" in formatted(along_workers(), dress)
-    told = {one["server"]: one for one in json.loads(formatted(along_workers(), "json"))["sweeps"]}
+        assert "2 workers" in formatted(result, dress)
+    told = {one["server"]: one for one in json.loads(formatted(result, "json"))["sweeps"]}
     assert (told["3_wall"]["knee"], told["4_law"]["knee"]) == (2, 8)
     assert told["3_wall"]["scaling"]["fits"] is False
     assert told["3_wall"]["scaling"]["peak"] is None
@@ -146,15 +136,12 @@ def test_every_output_format_describes_sweeps() -> None:
 
 
 @pytest.mark.parametrize("figure", ["rate", "p99", "ping", "cpu", "memory"])
-def test_every_metric_of_a_sweep_has_a_chart(figure: str, tmp_path: Path) -> None:
-    save(along_users(), tmp_path / "r.json")
-    out = tmp_path / "picture.svg"
-    ended = invoke("report", str(tmp_path / "r.json"), "--picture", f"{figure}-sweep", "--out", str(out))
-    assert ended.returncode == 0, ended.stderr
-    text = out.read_text()
-    assert "concurrent users" in text
-    assert {"2_async", "4_pool"} <= {word for word in ("2_async", "4_pool") if word in text}
-    assert ("the ceiling" in text) is (figure == "rate")
+def test_every_metric_of_a_sweep_has_a_chart(figure: str) -> None:
+    (chart,) = [one for one in figures(summarize(along_users())) if one.name == f"{figure}-sweep"]
+    drawn = json.dumps(chart.chart())
+    assert "2_async" in drawn
+    assert "4_pool" in drawn
+    assert ("the ceiling" in drawn) is (figure == "rate")
 
 
 def test_integers_and_decimals_are_numeric_axis_values_but_words_and_versions_are_not() -> None:
@@ -168,6 +155,5 @@ def test_suspect_cases_are_excluded_from_sweeps() -> None:
     for record in result.records:
         if record.case.get("workers") == 12:
             record.transactions.status[3:6] = [500] * 3
-    assert {point for sweep in sweeps(summarize(result)) for line in sweep.lines for point in line.numbers} == {
-        *(1, 2, 4, 6, 8)
-    }
+    points = {point for sweep in sweeps(summarize(result)) for line in sweep.lines for point in line.numbers}
+    assert points == {1, 2, 4, 6, 8}

@@ -9,7 +9,7 @@ from verdicts import codes, judged
 
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.suspicions import timer
-from under_siege.record.record import Machine, Record
+from under_siege.record.record import Machine, Record, append_row
 
 IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 0.2)
 
@@ -25,10 +25,7 @@ def waiting(
     record.values["users"], record.machine, record.keep_alive = users, IDLE, True
     record.samples.cpu_s[:] = [1 + cpus * at_s for at_s in record.samples.at_s]
     for number in range(4):
-        record.checks.sent_s.append(number)
-        record.checks.answered_s.append(number + check_s)
-        record.checks.code.append("")
-        record.checks.problem.append("")
+        append_row(record.checks, number, number + check_s, "", "")
     return record
 
 

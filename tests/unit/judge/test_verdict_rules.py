@@ -20,56 +20,82 @@ def test_an_honest_server_has_the_verdict_ok() -> None:
         assert case.ceiling_per_s == pytest.approx(CPUS / TASK_S, rel=0.02)
 
 
-def test_a_rate_above_the_ceiling_makes_a_case_suspect() -> None:
-    record = record_of("1_x", workers=2, speed=41)
+def with_check(record: Record, sent_s: float, answered_s: float, code: str = "", problem: str = "") -> Record:
+    """Add a response check to the record, and return the record."""
+    append_row(record.checks, sent_s, answered_s, code, problem)
+    return record
+
+
+def first_responses(record: Record, count: int) -> Record:
+    """Keep only the first responses of the record, and return the record."""
+    for name in record.transactions.__struct_fields__:
+        del getattr(record.transactions, name)[count:]
+    return record
+
+
+def scaled(record: Record, factor: float) -> Record:
+    """Multiply the response times of the record, and return the record."""
+    record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
+    return record
+
+
+def with_status(status: int, size_bytes: int) -> Record:
+    record = record_of("1_x")
+    record.transactions.status[10], record.transactions.size_bytes[10] = status, size_bytes
+    return record
+
+
+def of_cpu(share: float) -> Record:
+    """Return a record of a server that used this share of the CPU time that its task needs."""
+    record = record_of("1_x", machine=Machine(total_s=8, busy_s=0.5, steal_s=0))
+    record.samples.cpu_s[:] = [value * share for value in record.samples.cpu_s]
+    return record
+
+
+def beside(used_s: float) -> Record:
+    """Return a record of a server beside a load tool that used this CPU time of 8 s."""
+    return record_of("1_x", tool_cpu_s=used_s, machine=Machine(total_s=8, busy_s=4.1 + used_s, steal_s=0))
+
+
+def with_unanswered_ping() -> Record:
+    record = record_of("1_x")
+    record.pings.problem[3] = "not answered"
+    return record
+
+
+FLAGS = {
+    "nothing": (record_of("1_x"), []),
+    "41 times the ceiling": (record_of("1_x", workers=2, speed=41), ["above_ceiling", "too_fast", "too_cheap"]),
+    "response in 84 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.84), ["too_fast"]),
+    "response in 86 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.86), []),
+    "check faster than the task": (with_check(record_of("1_x"), 1.0, 1.02), ["too_fast"]),
+    "check without a response": (with_check(record_of("1_x"), 1.0, 1.5, "no_answer", "none"), ["availability"]),
+    "correct responses of any length": (record_of("1_x", answer_bytes=-1), []),
+    "error of another length": (with_status(503, 17), ["availability"]),
+    "lost request, too few in flight": (scaled(record_of("1_x", socket_failures=1), 0.5), ["availability"]),
+    "a tenth of the CPU time": (of_cpu(0.1), ["too_cheap"]),
+    "too many requests in flight": (scaled(record_of("1_x"), 3.0), ["littles_law"]),
+    "too few requests in flight": (scaled(record_of("1_x"), 0.5), ["littles_law"]),
+    "11.2 % of the CPU time for the load": (beside(0.8), ["generator"]),
+    "9 % of the CPU time for the load": (beside(0.6), []),
+    "unanswered ping": (with_unanswered_ping(), ["pings"]),
+    "unknown lines": (record_of("1_x", tool_unknown=2, tool_unknown_lines=["what is this"]), ["unknown_lines"]),
+    "two responses": (first_responses(record_of("1_x"), 2), ["too_short"]),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_each_rule_raises_and_explains_its_flag(name: str, golden) -> None:
+    record, expected = FLAGS[name]
     case = judged(record)
-    assert case.verdict == "suspect"
-    assert "above_ceiling" in codes(case)
-    assert (
-        "/s is 41.0 times the ceiling of 20.0/s: the server answered before the work was done, or without doing it"
-        in case.reasons[0].message
-    )
+    assert codes(case) == expected
+    golden(*(reason.message for reason in case.reasons))
 
 
 def test_noisy_rounds_do_not_hide_a_rate_above_the_ceiling() -> None:
     records = [record_of("1_x", 1, workers=1), record_of("1_x", 2, workers=2, speed=20)]
     (case,) = summarize(result_of([bare_record(1), bare_record(2), *records])).cases
     assert "above_ceiling" in codes(case)
-
-
-def test_responses_faster_than_the_task_are_flagged_as_too_fast() -> None:
-    for seconds, expected in ((TASK_S * 0.84, ["too_fast"]), (TASK_S * 0.86, [])):
-        assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
-    case = judged(record_of("1_x", idle_answer_s=0.001))
-    assert "a response came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
-
-
-def test_response_checks_faster_than_the_task_are_flagged_as_too_fast() -> None:
-    record = record_of("1_x")
-    record.checks.sent_s.append(1.0)
-    record.checks.answered_s.append(1.02)
-    record.checks.code.append("")
-    record.checks.problem.append("")
-    assert "too_fast" in codes(judged(record))
-
-
-def test_a_response_check_without_a_response_lowers_availability() -> None:
-    record = record_of("1_x")
-    for column, value in zip(("sent_s", "answered_s", "code", "problem"), (1.0, 1.5, "no_answer", "none"), strict=True):
-        getattr(record.checks, column).append(value)
-    case = judged(record)
-    assert codes(case) == ["availability"]
-    assert "1 of 40 requests got no correct response (the first: none)" in case.reasons[0].message
-
-
-def test_responses_may_have_any_length_if_correct_responses_vary() -> None:
-    assert codes(judged(record_of("1_x", answer_bytes=-1))) == []
-
-
-def test_error_responses_may_have_any_length() -> None:
-    record = record_of("1_x")
-    record.transactions.status[10], record.transactions.size_bytes[10] = 503, 17
-    assert codes(judged(record)) == ["availability"]
 
 
 def test_a_response_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast() -> None:
@@ -87,22 +113,12 @@ def test_a_response_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast
     assert "too_fast" in codes(judged(record, bare))
 
 
-def test_a_tenth_of_the_cpu_time_of_the_task_is_flagged_as_too_cheap() -> None:
-    record = record_of("1_x")
-    record.samples.cpu_s[:] = [value / 10 for value in record.samples.cpu_s]
-    record.machine = Machine(total_s=8, busy_s=0.5, steal_s=0)
-    case = judged(record)
-    assert codes(case) == ["too_cheap"]
-    assert "a transaction used 10 ms of CPU time, but the task needs 100 ms" in case.reasons[0].message
-
-
 @pytest.mark.parametrize(("late_s", "expected"), [(0.6, ["littles_law"]), (1.2, [])])
 def test_a_violation_of_littles_law_is_not_flagged_if_a_machine_stall_explains_it(
     late_s: float, expected: list[str]
 ) -> None:
     """Let users wait for 75 % of the time, and send one ping `late_s` seconds late."""
-    record = record_of("1_x")
-    record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
+    record = scaled(record_of("1_x"), 0.75)
     record.pings.sent_s[40] = record.pings.due_s[40] + late_s
     assert [code for code in codes(judged(record)) if code == "littles_law"] == expected
 
@@ -145,57 +161,26 @@ def test_a_task_that_needs_no_cpu_time_is_not_flagged_as_too_cheap() -> None:
     assert codes(judged(record, bare)) == []
 
 
-@pytest.mark.parametrize(
-    ("factor", "message"), [(3.0, "but there are 5 users"), (0.5, "so the tool sent requests too slowly")]
-)
-def test_too_many_and_too_few_requests_in_flight_violate_littles_law(factor: float, message: str) -> None:
-    record = record_of("1_x")
-    record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
-    case = judged(record)
-    assert codes(case) == ["littles_law"]
-    assert message in case.reasons[0].message
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.92, True), (0.94, False), (1.06, False), (1.08, True)])
 def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, expected: bool) -> None:
     """Allow 5 % for differences between rates and 2 % for siege's rounding."""
     record = record_of("1_x")
     spans = Round(record).spans
     inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
-    record.transactions.took_s[:] = [share / inside * seconds for seconds in record.transactions.took_s]
-    assert ("littles_law" in codes(judged(record))) == expected
-
-
-def test_a_violation_of_littles_law_is_not_flagged_if_requests_were_lost() -> None:
-    record = record_of("1_x", socket_failures=1)
-    record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
-    assert codes(judged(record)) == ["availability"]
+    assert ("littles_law" in codes(judged(scaled(record, share / inside)))) == expected
 
 
 @pytest.mark.parametrize(("answers", "expected"), [(4, False), (5, True)])
 def test_littles_law_is_checked_only_with_five_or_more_responses(answers: int, expected: bool) -> None:
-    record = record_of("1_x")
-    for name in record.transactions.__struct_fields__:
-        del getattr(record.transactions, name)[answers:]
-    record.transactions.took_s[:] = [3 * seconds for seconds in record.transactions.took_s]
+    record = scaled(first_responses(record_of("1_x"), answers), 3)
     assert ("littles_law" in codes(judged(record))) == expected
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
 def test_a_user_without_responses_is_flagged_once_the_other_users_have_four_each(rounds: int, expected: bool) -> None:
-    record = record_of("1_x")
-    for name in record.transactions.__struct_fields__:
-        del getattr(record.transactions, name)[5 * rounds :]
+    record = first_responses(record_of("1_x"), 5 * rounds)
     record.values["users"] = 7
     assert ("littles_law" in codes(judged(record, bare_record(users=7)))) == expected
-
-
-def test_stuck_users_make_a_case_suspect() -> None:
-    stuck = record_of("1_x")
-    stuck.values["users"], bare = 7, bare_record(users=7)
-    case = judged(stuck, bare)
-    assert codes(case) == ["littles_law"]
-    assert "2 of 7 users never got a response" in case.reasons[0].message
 
 
 def test_a_short_siege_does_not_violate_littles_law() -> None:
@@ -210,40 +195,9 @@ def test_failed_requests_are_flagged_and_lower_availability() -> None:
     errors.transactions.status[10] = 503
     case = judged(errors)
     assert codes(case) == ["availability"]
-    assert "1 of 39 requests got no correct response" in case.reasons[0].message
     assert case.availability_pct == pytest.approx(100 * 38 / 39)
     refused = record_of("1_x", socket_failures=39)
     assert judged(refused).availability_pct == pytest.approx(50)
-
-
-def test_a_load_generator_that_takes_cpu_time_from_the_server_is_flagged() -> None:
-    case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
-    assert codes(case) == ["generator"]
-    assert "siege and the bench used 11.2 % of the machine's CPU time" in case.reasons[0].message
-    less = record_of(
-        "1_x", tool_cpu_s=0.6, machine=Machine(total_s=8, busy_s=4.7, steal_s=0)
-    )  # 9 % including the bench
-    assert codes(judged(less)) == []
-
-
-def test_unanswered_pings_are_flagged() -> None:
-    record = record_of("1_x")
-    record.pings.problem[3] = "not answered"
-    assert codes(judged(record)) == ["pings"]
-
-
-def test_unknown_output_lines_of_siege_are_flagged() -> None:
-    case = judged(record_of("1_x", tool_unknown=2, tool_unknown_lines=["what is this"]))
-    assert codes(case) == ["unknown_lines"]
-    assert "siege printed 2 lines in an unknown format; the first: what is this" in case.reasons[0].message
-
-
-def test_a_siege_that_is_too_short_is_flagged_and_has_no_rate() -> None:
-    record = record_of("1_x")
-    for name in record.transactions.__struct_fields__:
-        del getattr(record.transactions, name)[2:]
-    assert "too_short" in codes(judged(record))
-    assert judged(record).rate_per_s is None
 
 
 def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_response() -> None:
@@ -264,12 +218,7 @@ def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_respo
         lambda record: setattr(record, "failure", Failure("died", "it died")),
         lambda record: record.transactions.size_bytes.__setitem__(5, 0),
         lambda record: record.transactions.status.__setitem__(slice(None), [503] * len(record.transactions.status)),
-        lambda record: [
-            record.checks.sent_s.append(1.0),
-            record.checks.answered_s.append(1.5),
-            record.checks.code.append("wrong_answer"),
-            record.checks.problem.append("it is wrong"),
-        ],
+        lambda record: with_check(record, 1.0, 1.5, "wrong_answer", "it is wrong"),
     ],
     ids=["died", "wrong size", "only errors", "wrong check"],
 )
@@ -285,8 +234,7 @@ def test_a_failed_case_has_one_reason_and_no_figures(spoil) -> None:
 def test_a_failure_in_one_round_fails_the_case() -> None:
     records = [record_of("1_x", 1), record_of("1_x", 2, failure=Failure("died", "it died"))]
     (case,) = summarize(result_of([bare_record(1), bare_record(2), *records])).cases
-    assert case.verdict == "failed"
-    assert case.reasons[0].message == "round 2: it died"
+    assert (case.verdict, codes(case)) == ("failed", ["died"])
 
 
 def test_a_ceiling_without_a_server_needs_no_proof_of_its_work() -> None:
@@ -301,10 +249,9 @@ def test_a_ceiling_without_a_server_needs_no_proof_of_its_work() -> None:
 
 @pytest.mark.parametrize("dress", ["table", "markdown"])
 def test_flags_call_a_ceiling_without_a_server_the_ceiling(dress: str) -> None:
-    records = [record_of("1_a"), bare_record()]
-    records[1].tool_unknown, records[1].tool_unknown_lines[:] = 1, ["a line"]
-    text = " ".join(formatted(result_of(records), dress).split())
-    assert "ceiling: siege printed 1 line in an unknown format" in text
+    records = [record_of("1_a"), bare_record(tool_unknown=1, tool_unknown_lines=["a line"])]
+    text = formatted(result_of(records), dress)
+    assert "a line" in text
     assert "bare" not in text
 
 
@@ -320,10 +267,7 @@ def test_every_rule_has_a_unique_code_and_a_verdict() -> None:
 def test_response_checks_are_included_in_the_rate() -> None:
     alone, checked = record_of("1_x"), record_of("1_x")
     for second in (1.0, 2.0, 3.0):
-        checked.checks.sent_s.append(second)
-        checked.checks.answered_s.append(second + 0.5)
-        checked.checks.code.append("")
-        checked.checks.problem.append("")
+        with_check(checked, second, second + 0.5)
     more = judged(checked).rate_per_s.mean - judged(alone).rate_per_s.mean
     assert more == pytest.approx(3 / (TIME_S - 0.5), rel=0.15)
 
@@ -345,13 +289,10 @@ def test_the_exercises_explain_every_reason_for_a_verdict() -> None:
 
 def paced(took_s: float, users: int = 4) -> Record:
     """Return the record of users who send a request each second, with the same response time each."""
-    record = record_of("1_paced", users=users, parameters={"pause": "1s"})
-    columns = record.transactions
-    for column in (columns.finished_s, columns.took_s, columns.user, columns.status, columns.size_bytes):
-        column.clear()
+    record = first_responses(record_of("1_paced", users=users, parameters={"pause": "1s"}), 0)
     for user in range(users):
         for number in range(4):
-            append_row(columns, number + 0.9, took_s, 200, 4, user)
+            append_row(record.transactions, number + 0.9, took_s, 200, 4, user)
     return record
 
 

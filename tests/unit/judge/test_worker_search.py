@@ -25,7 +25,10 @@ def searched(tasks_at_once: Callable[[int, int], int], most: int = 16) -> Result
     """Return the result of a search on a server that performs this many tasks at once with workers and threads."""
     records: list[Any] = []
     for round_ in range(1, 11):
-        for case in wanted(CASES, SEARCHED, result_of(records)):
+        cases = wanted(CASES, SEARCHED, result_of(records))
+        if not cases:
+            break
+        for case in cases:
             workers, threads = int(case.get("workers") or 0), int(case.get("threads") or 0)
             failure = None if workers <= most else Failure(OUT_OF_MEMORY, "out of memory")
             record = record_of(

@@ -33,11 +33,11 @@ def of_ab(complete: int, wrong: int, connect: int = 0, receive: int = 0, excepti
 
 
 def test_totals_of_ab_are_parsed() -> None:
-    """ab's complete requests include receive errors, but not connection errors or exceptions."""
+    """ab's complete requests include receive errors, but not connection errors; exceptions include receive errors."""
     assert of_ab(1000, wrong=100, connect=1, receive=20, exceptions=300) == Totals(
         right=880,
         wrong_status=100,
-        unanswered=321,
+        unanswered=301,
         connect_errors=1,
         took_s=1.5,
         p50_s=0.0105,

@@ -26,28 +26,23 @@ def test_failed_transactions_are_read_from_the_summary_of_siege() -> None:
 
 
 def test_siege_is_configured_in_a_home_directory_that_is_removed_after_use() -> None:
+    """The time limit of siege is longer than the load."""
     with isolated_tool(Siege()) as siege:
         home = siege.home
-        assert siege.version().count(".") == 2
         for keep_alive, connection in ((True, "keep-alive"), (False, "close")):
-            siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
+            command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
             assert f"connection = {connection}\n" in (home / "siegerc").read_text()
+            assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
     assert not home.exists()
-
-
-def test_siege_is_started_with_a_time_limit_longer_than_the_load() -> None:
-    with isolated_tool(Siege()) as siege:
-        command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/"))
-    assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
 
 
 def test_the_install_command_names_siege() -> None:
     assert "siege" in install_command_of(Siege())
 
 
-@pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
-def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
-    head, _, report = path.read_text().partition("---\n")
+@pytest.mark.parametrize("version", ["4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"])
+def test_output_of_every_recorded_siege_version_is_parsed(version: str) -> None:
+    head, _, report = (TESTS / "data" / f"siege-{version}.txt").read_text().partition("---\n")
     lines = head.splitlines()[1:]
     assert [Siege().parse_line(line) for line in lines] == [
         ToolResponse(4, 200, 0.28, 5, "/"),
@@ -57,19 +52,11 @@ def test_output_of_every_recorded_siege_version_is_parsed(path) -> None:
     assert Siege().failures(report, []) == 1
 
 
-def test_recorded_output_of_five_siege_versions_exists() -> None:
-    ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
-    assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}
-
-
 def test_errors_of_siege_are_counted_without_colours_places_and_threads() -> None:
-    report = "\n".join(
-        [
-            "[\x1b[1;33merror\x1b[0m] socket: unable to connect sock.c:282: Operation already in progress",
-            "[error] socket: -140213 address is unavailable.: Cannot assign requested address",
-            "[error] socket: 140299 address is unavailable.: Cannot assign requested address",
-            "Transactions:		         867 hits",
-        ]
+    report = (
+        "[\x1b[1;33merror\x1b[0m] socket: unable to connect sock.c:282: Operation already in progress\n"
+        "[error] socket: -140213 address is unavailable.: Cannot assign requested address\n"
+        "[error] socket: 140299 address is unavailable.: Cannot assign requested address\nTransactions:\t 867 hits"
     )
     assert Siege().errors(report) == [
         "socket: address is unavailable.: Cannot assign requested address",

@@ -1,5 +1,7 @@
 """The duration of a siege, and its announcement."""
 
+from unittest.mock import Mock
+
 import plans
 import pytest
 
@@ -65,33 +67,11 @@ def test_the_duration_of_a_run_is_estimated() -> None:
     assert len(set(run_length_s(plan, 2, expectations(plan, WAITS), 2))) == 1
 
 
-@pytest.mark.parametrize(
-    ("least_s", "most_s", "text"),
-    [
-        (50, 52, "about 52 s"),
-        (110, 115, "about 2 min"),
-        (100, 149, "about 2 min"),
-        (90, 400, "90 s to 7 min"),
-        (130, 420, "2 min to 7 min"),
-    ],
-)
-def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(least_s: float, most_s: float, text: str) -> None:
-    assert in_words(least_s, most_s) == text
+def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(golden) -> None:
+    golden(*(in_words(*times) for times in ((50, 52), (110, 115), (100, 149), (90, 400), (130, 420))))
 
 
-def test_the_duration_is_announced_with_a_warning_if_it_is_too_short() -> None:
-    class MessageRecorder:
-        def __init__(self) -> None:
-            self.messages: list[str] = []
-            self.warned: list[str] = []
-
-        def say(self, message: str) -> None:
-            self.messages.append(message)
-
-        def warn(self, message: str) -> None:
-            self.warned.append(message)
-
-    recorder, plan = MessageRecorder(), plan_of(2.0, 25, rounds=3)
-    say_how_long(plan, expectations(plan, WAITS), recorder)
-    assert recorder.messages == ["9 sieges take about 32 s"]
-    assert recorder.warned == ["--time 2s is too short for primes with 25 users: use --time auto, or 21s or more"]
+def test_the_duration_is_announced_with_a_warning_if_it_is_too_short(golden) -> None:
+    told, plan = Mock(), plan_of(2.0, 25, rounds=3)
+    say_how_long(plan, expectations(plan, WAITS), told)
+    golden(*(f"{name}: {message}" for name, (message,), _ in told.mock_calls))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import SERVERS
 
 from common.errors import BadInputError
 from under_siege.suite import strategies
@@ -25,6 +26,10 @@ KINDS = {
     "12": Kind.PROCESSES,
     "13": Kind.PROCESSES,
 }
+
+
+def test_strategies_are_sorted_by_the_numbers_in_their_file_names() -> None:
+    assert [strategy.name for strategy in all_strategies()] == [path.stem for path in SERVERS]
 
 
 @pytest.mark.parametrize(

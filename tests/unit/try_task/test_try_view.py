@@ -7,10 +7,20 @@ import msgspec
 import pytest
 
 from common.task import BUILTIN_TASKS
+from under_siege.show.formats.table import rendered
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.suite.strategies import all_strategies
-from under_siege.try_task.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
-from under_siege.try_task.view import GIL_HELD_RATIO, NO, YES, view
+from under_siege.try_task.task_profile import (
+    FirstRun,
+    OtherPrograms,
+    RepeatedRuns,
+    SideEffects,
+    TaskProfile,
+    ThreadRuns,
+    WorkerRun,
+    Yields,
+)
+from under_siege.try_task.view import CANNOT, GIL_HELD_RATIO, NO, YES, view
 
 
 def found(**steps: object) -> TaskProfile:
@@ -21,7 +31,7 @@ def found(**steps: object) -> TaskProfile:
         "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
         "process": WorkerRun(costs_s=0.001),
     }
-    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, **{"cpus": 4, **usual, **steps})
+    return TaskProfile(python="3.11.7", free_threaded=False, **{"task": "m:f", "cpus": 4, **usual, **steps})
 
 
 def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +40,12 @@ def test_try_without_a_task_tries_all_built_in_tasks(run_cli, monkeypatch: pytes
     ended = run_cli("try")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert re.findall(r"^(\w+), under Python", ended.stdout, re.MULTILINE) == list(BUILTIN_TASKS)
+
+
+def test_an_invalid_time_limit_is_rejected(run_cli) -> None:
+    ended = run_cli("try", "primes", "--limit", "soon")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "soon" in ended.stderr
 
 
 def facts(of: TaskProfile) -> dict[str, str]:
@@ -49,6 +65,42 @@ def test_the_strategies_worth_a_run_are_listed_in_a_command() -> None:
     assert shown.exit_code == 0
     broken = view(found(alone=FirstRun(error="it is broken")), all_strategies())
     assert (broken.notes, broken.exit_code) == ((), 1)
+
+
+WAITS = RepeatedRuns(wall_s=0.1, cpu_s=0.001, runs=5, answers=1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "advice"),
+    [
+        ({}, {"3": NO, "4": YES, "5": NO, "8": YES}),  # it holds the GIL
+        ({"threads": ThreadRuns(alone_s=0.1, two_s=0.1)}, {"3": YES, "4": YES}),
+        ({"again": WAITS}, {"3": YES, "4": NO, "5": NO, "6": YES, "8": NO}),
+        ({"again": WAITS, "yields": Yields(yields=3, waits=3)}, {"3": YES, "4": NO, "5": YES, "6": YES}),
+        ({"yields": Yields(yields=40)}, {"5": YES}),
+        ({"again": RepeatedRuns(wall_s=1e-5, cpu_s=1e-5, runs=5, answers=1)}, {"1": YES, "4": NO}),
+        ({"again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=5)}, {"1": CANNOT, "4": CANNOT}),
+        ({"again": RepeatedRuns(error="RuntimeError: once")}, {"1": CANNOT, "4": CANNOT}),
+        ({"alone": FirstRun(error="RecursionError: too deep")}, {"1": CANNOT, "4": CANNOT}),
+        ({"process": WorkerRun(error="PicklingError")}, {"3": NO, "4": CANNOT, "8": YES}),
+    ],
+)
+def test_the_judgement_on_each_strategy_follows_from_the_profile(steps: dict, advice: dict[str, str]) -> None:
+    found_advice = judged(found(**steps))
+    assert {number: found_advice[number] for number in advice} == advice
+
+
+def test_what_is_unusual_about_a_task_is_reported(golden) -> None:
+    profiles = {
+        "side effects": found(
+            effects=SideEffects(forks=1, children=1, printed_bytes=27), threads=ThreadRuns(0.1, 0.2, threads_left=2)
+        ),
+        "cache": found(alone=FirstRun(wall_s=2.0, cpu_s=2.0, has_cache=True), task="m:f(2)"),
+        "costly result": found(process=WorkerRun(costs_s=0.03, start_s=0.2, sent_bytes=20_000_000)),
+        "failure": found(again=RepeatedRuns(error="RuntimeError: once is enough")),
+        "time limit": found(alone=None, again=None, threads=None, process=None, stopped="it did not end within 0.5 s"),
+    }
+    golden("\n\n".join(f"{name}\n{rendered(view(profile, all_strategies()))}" for name, profile in profiles.items()))
 
 
 def test_the_pauses_of_a_cpu_quota_do_not_make_a_task_io_bound() -> None:

@@ -1,0 +1,77 @@
+"""Each request of a mix: its share, availability and response times, and the longer request that it waits for."""
+
+import pytest
+from simulated_bursts import COUNT, burst_record_of
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.judge.ranking import summarize
+from under_siege.judge.request_summary import waiting
+from under_siege.judge.requirement_check import judged
+from under_siege.judge.summary import Summary
+from under_siege.record.record import Record, RequestTotals, SentRequest
+from under_siege.record.result import Required
+
+LIST, REPORT = SentRequest("GET", "/list", alone_s=0.002), SentRequest("POST", "/report", 201, alone_s=0.2)
+
+
+def mixed(round_: int = 1, list_s: float = 0.15) -> Record:
+    """Return a record in which three of four requests are for the list, which takes `list_s`."""
+    record = record_of("1_mix", round_, workers=2, requests=[LIST, REPORT], has_task=False)
+    columns = record.transactions
+    columns.request.extend(int(number % 4 == 3) for number in range(len(columns.status)))
+    columns.status[:] = [201 if of_report else 200 for of_report in columns.request]
+    columns.took_s[:] = [0.25 if of_report else list_s for of_report in columns.request]
+    record.other_statuses = [201]
+    return record
+
+
+def summary(*records: Record, requirements: tuple[str, ...] = ()) -> tuple[Summary, list[str]]:
+    """Return the summary of the only case, and the outcome of each requirement."""
+    result = result_of([*(bare_record(record.round) for record in records), *records])
+    result.requirements[:] = map(Required, requirements)
+    comparison = summarize(result)
+    return comparison.cases[0], [one.outcome for one in judged(comparison)]
+
+
+def test_each_request_has_its_share_availability_and_response_times() -> None:
+    requirements = ("GET /list p50 < 200ms", "POST /report p50 < 200ms")
+    case, outcomes = summary(mixed(1), mixed(2), requirements=requirements)
+    listed, report = case.requests
+    assert (listed.name, report.name) == ("GET /list", "POST /report")
+    assert listed.share_pct == pytest.approx(75, abs=1)
+    assert listed.share_pct + report.share_pct == pytest.approx(100)
+    assert (listed.availability_pct, report.availability_pct) == (100, 100)
+    assert (listed.response_s.p50, report.response_s.p50) == (pytest.approx(0.15), pytest.approx(0.25))
+    assert (outcomes[0] != "missed", outcomes[1]) == (True, "missed")
+
+
+def test_a_wrong_status_lowers_the_availability_of_its_request_only() -> None:
+    record = mixed()
+    for number in range(3, 20, 4):
+        record.transactions.status[number] = 200  # which is right for the other request
+    listed, report = summary(record)[0].requests
+    assert listed.availability_pct == 100 > report.availability_pct
+
+
+def test_a_request_waits_for_another_if_it_takes_much_longer_than_alone() -> None:
+    assert [(one.path, longer.path) for one, longer in waiting(summary(mixed())[0].requests)] == [("/list", "/report")]
+    assert not list(waiting(summary(mixed(list_s=0.005))[0].requests))
+
+
+def test_totals_of_each_request_are_summed_over_the_bursts() -> None:
+    totals = [RequestTotals(0, 30, 3, 0.1, 0.2, 300), RequestTotals(1, 10, 0, 0.3, 0.4, 50)]
+    record = burst_record_of("1_mix", tool="locust", requests=totals)
+    record.requests = [LIST, REPORT]
+    listed, report = summary(record)[0].requests
+    assert (listed.share_pct, listed.availability_pct) == (75, 90)
+    assert (listed.response_s.p50, report.response_s.p99) == pytest.approx((0.1, 0.4))
+    assert (listed.mean_bytes, report.mean_bytes) == (10, 5)
+    assert len(record.bursts.requests) == COUNT
+
+
+def test_requests_for_one_path_are_one_row_if_the_tool_reports_only_paths() -> None:
+    record = mixed()
+    record.requests = [SentRequest("GET", "/list"), SentRequest("POST", "/list")]
+    record.transactions.request[:] = [0] * len(record.transactions.request)
+    (row,) = summary(record)[0].requests
+    assert row.name == "GET/POST /list"

@@ -1,0 +1,93 @@
+"""Notes below the table: what the records show about connections, cookies, encodings, pings, memory and streams."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from simulated_bursts import burst_record_of
+from simulated_record import TIME_S, bare_record, record_of, result_of
+
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import Pings, Record, SentRequest, Streams
+from under_siege.show.notes import notes
+
+LATE_US = 300_000  # later than a pause that nobody notices
+
+
+def notes_on(*records: Record) -> list[str]:
+    """Return the notes on these records, without those on the machine."""
+    found = notes(summarize(result_of([bare_record(), *records])))
+    return [f"{subject}: {text}" for subject, text in found if subject != "machine"]
+
+
+def leaking() -> Record:
+    record = record_of("leaks")
+    requests = len(record.transactions.finished_s)
+    grown = 40e6 + 100_000 * requests * np.linspace(0, 1, len(record.samples.at_s))
+    record.samples.memory_bytes[:] = grown.astype(int).tolist()
+    return record
+
+
+def pinged(count: int, alone_s: float | None = None) -> Record:
+    """Return a record with so many pings, and perhaps with a single ping that took this long."""
+    record = record_of("pinged")
+    for column in (record.pings.due_s, record.pings.sent_s, record.pings.waited_s, record.pings.problem):
+        del column[count:]
+    if alone_s:
+        record.lone_pings = Pings([1.0], [1.0], [alone_s], [""])
+    return record
+
+
+def streaming(gaps_us: Sequence[int], idle_s: Sequence[float] = (), late_s: float = 0.0, **values: object) -> Record:
+    """Return a record of streams that each have these gaps."""
+    record = record_of("streams", has_task=False, **values)
+    lasted_s, starts_s = 0.1 + sum(gaps_us) / 1e6, np.arange(0.1, TIME_S - 1, 0.2).tolist()
+    rows = [(0, at_s, at_s + lasted_s, 100_000, list(gaps_us), "") for at_s in starts_s]
+    record.streams = Streams(*map(list, zip(*rows, strict=True)), late_s=late_s)
+    record.idle_events_s = list(idle_s)
+    return record
+
+
+STEADY_S, AT_ONCE_S = [0.05 * number for number in range(1, 21)], [1.0 + number * 1e-5 for number in range(20)]
+NOTED: dict[str, Callable[[], Record]] = {
+    "closed connections": lambda: burst_record_of("closes", kept_alive=0),
+    "totals of a mix": lambda: burst_record_of("mix", requests=[]),
+    "cookies with siege": lambda: record_of("cookies", sets_cookies=True),
+    "cookies with wrk": lambda: burst_record_of("cookies", tool="wrk"),
+    "another encoding": lambda: record_of("encoded", browser_encoding="gzip"),
+    "a leak": leaking,
+    "few pings": lambda: pinged(5),
+    "a slow single ping": lambda: pinged(80, alone_s=0.5),
+    "buffered": lambda: streaming([20_000] * 20, AT_ONCE_S),
+    "compressed": lambda: streaming([20_000] * 20, content_encoding="gzip"),
+    "compressed for browsers": lambda: streaming([20_000] * 20, browser_encoding="gzip", browser_events_s=AT_ONCE_S),
+    "a late client": lambda: streaming([20_000] * 20, late_s=0.05),
+    "stutter": lambda: streaming([*[10_000] * 20, LATE_US]),
+}
+SILENT: dict[str, Callable[[], Record]] = {
+    "kept connections": lambda: burst_record_of("keeps", kept_alive=10),
+    "unknown connections": lambda: burst_record_of("keeps", kept_alive=None),
+    "the same encoding": lambda: record_of("encoded", content_encoding="gzip", browser_encoding="gzip"),
+    "unknown encoding": lambda: record_of("encoded", browser_encoding=None),
+    "many pings": lambda: pinged(80, alone_s=0.001),
+    "one by one": lambda: streaming([20_000] * 20, STEADY_S),
+    "two pauses": lambda: streaming([20_000] * 20, [*STEADY_S, 1.5, 2.0]),
+}
+
+
+def prepared(make: Callable[[], Record]) -> Record:
+    record = make()
+    record.keep_alive = record.server in ("closes", "keeps")
+    record.sets_cookies = record.server == "cookies"
+    record.requests = [SentRequest("GET", "/a"), SentRequest("GET", "/b")] if record.server == "mix" else []
+    return record
+
+
+@pytest.mark.parametrize("what", NOTED)
+def test_a_note_describes(what: str, golden: Callable[..., None]) -> None:
+    golden(*notes_on(prepared(NOTED[what])))
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_there_is_no_note_on(what: str) -> None:
+    assert notes_on(prepared(SILENT[what])) == []

@@ -1,0 +1,57 @@
+"""Expected responses: how they are compared, and how a wrong response is described."""
+
+from pathlib import Path
+
+import pytest
+
+from under_siege.load.http_client import HttpResponse
+from under_siege.load.request import ANY, JSON, SAME, BodyRule
+from under_siege.suite.expected_response import Expectation, Files
+
+RIGHT = b'{"a": 1,    "b": [2, 3]}'
+COMPACT = b'{"a":1,"b":[2,3]}'
+BODIES = (RIGHT, COMPACT, b'{"a": 1}', b"[" * 99_999)
+
+
+@pytest.mark.parametrize(("mode", "fitting"), [(SAME, [RIGHT]), (JSON, [RIGHT, COMPACT]), (ANY, [*BODIES])])
+def test_bodies_are_compared_as_the_suite_specifies(mode: str, fitting: list[bytes]) -> None:
+    expected = Expectation(RIGHT, 0.1, 0.0, 201, BodyRule(mode))
+    assert [body for body in BODIES if expected.fits(201, body)] == fitting
+    assert not any(expected.fits(200, body) for body in BODIES)
+    assert expected.size_bytes == (len(RIGHT) if mode == SAME else -1)
+
+
+def test_the_error_states_that_a_response_is_equal_as_json_but_not_byte_for_byte() -> None:
+    expected = Expectation(RIGHT, 0.1, 0.0)
+    assert expected.problem(HttpResponse(200, RIGHT, {})) == ""
+    assert "equal as JSON" in expected.problem(HttpResponse(200, COMPACT, {}))
+    assert "JSON" not in expected.problem(HttpResponse(200, b'{"a":1,"b":[2,4]}', {}))
+    assert "JSON" not in expected.problem(HttpResponse(500, COMPACT, {}))
+
+
+def test_responses_without_the_required_header_are_rejected() -> None:
+    expected = Expectation(RIGHT, 0.1, 0.0, headers=(("X-Served-By", "whitenoise"),))
+    assert expected.problem(HttpResponse(200, RIGHT, {"x-served-by": "whitenoise"})) == ""
+    other = expected.problem(HttpResponse(200, RIGHT, {"x-served-by": "flask\x1b[31m"}))
+    assert "X-Served-By: flask\ufffd[31m instead of X-Served-By: whitenoise" in other
+    assert "no X-Served-By" in expected.problem(HttpResponse(200, RIGHT, {}))
+
+
+def test_the_error_for_a_redirect_contains_the_target() -> None:
+    assert "308 to '/report/\ufffd[31m'" in HttpResponse(308, b"", {"location": "/report/\x1b[31m"}).described()
+
+
+def test_the_expected_response_is_the_content_of_the_requested_file(tmp_path: Path) -> None:
+    contents = {"a/1.txt": b"one", "a/2 3.txt": b"two and three", "b.txt": b""}
+    for name, content in contents.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    expected = Expectation(b"", 0.1, 0.0, files=Files(tmp_path))
+    assert expected.size_bytes == -1
+    references = dict(expected.for_request("http://here/x/{file}") for _ in range(100))
+    assert {url: one.answer for url, one in references.items()} == {
+        f"http://here/x/{name.replace(' ', '%20')}": content for name, content in contents.items()
+    }
+    right = references["http://here/x/a/1.txt"]
+    assert not right.problem(HttpResponse(200, b"one", {}))
+    assert "'two' instead of 200 with 3 bytes 'one'" in right.problem(HttpResponse(200, b"two", {}))
