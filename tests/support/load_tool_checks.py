@@ -77,7 +77,7 @@ def arrived_in_load(record: Record, received: Sequence[dict[str, object]]) -> li
 
     They include the other checks.
     """
-    last_s = record.load_began_s + record.checks.sent_s[-1]
+    last_s = record.load_began_s + record.requests.only("check").sent_s[-1]
     return [one for one in received if record.load_began_s <= one["at"] < last_s]
 
 

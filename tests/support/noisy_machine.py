@@ -17,6 +17,7 @@ from simulated_record import record_of, result_of
 from under_siege.judge.stopping_rule import MOST_ROUNDS
 from under_siege.record.case import Case
 from under_siege.record.record import Machine, Record
+from under_siege.record.requests import CORRECT, LOAD, PING, Requests, close_loop
 from under_siege.record.result import Result
 
 STEP_S = 0.005
@@ -229,11 +230,13 @@ class _Siege:
                 yield end, user, requested
 
     def _keep(self, answers: Sequence[Answer]) -> None:
-        columns = self.record.transactions
-        columns.finished_s[:] = [end for end, *_ in answers]
-        columns.took_s[:] = [round(end - requested, 2) for end, _, requested in answers]
-        columns.user[:] = [user for _, user, _ in answers]
-        columns.status[:], columns.size_bytes[:] = [200] * len(answers), [4] * len(answers)
+        self.record.requests = Requests()
+        for end_s, user, requested_s in answers:
+            sent_s = end_s - round(end_s - requested_s, 2)
+            self.record.requests.add(
+                LOAD, user=user, sent_s=sent_s, ended_s=end_s, status=200, size_bytes=4, outcome=CORRECT
+            )
+        close_loop(self.record.requests, USERS, self.record.load_s)
 
     def _use(self, answers: int) -> None:
         """Record the CPU usage."""
@@ -264,15 +267,14 @@ class _Siege:
 
     def _ping(self) -> None:
         """Record pings that wait while CPU 0 is stolen, then take `ping_s`, longer if the CPU is slow."""
-        pings, count = self.record.pings, int(self.record.load_s / PING_EVERY_S)
+        count = int(self.record.load_s / PING_EVERY_S)
         due_s = np.arange(1, count) * PING_EVERY_S
         at = self._begin + (due_s / STEP_S).astype(int)
         free = np.append(np.flatnonzero(~self._stolen[0]), len(self._stolen[0]))
         stalled_s = (free[np.searchsorted(free, at)] - at) * STEP_S
         took_s = self._server.ping_s / self._task_speed[0, at] * np.exp(self._rng.normal(0, PING_DEVIATION, len(at)))
-        pings.due_s[:], pings.sent_s[:] = due_s.tolist(), due_s.tolist()
-        pings.waited_s[:] = (stalled_s + took_s).tolist()
-        pings.problem[:] = [""] * len(due_s)
+        for at_s, waited_s in zip(due_s.tolist(), (stalled_s + took_s).tolist(), strict=True):
+            self.record.requests.add(PING, sent_s=at_s, ended_s=at_s + waited_s, status=200, outcome=CORRECT)
 
     def _probe(self) -> None:
         beats, every = self.record.beats, 1 / self._machine._probes_per_s

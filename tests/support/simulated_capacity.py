@@ -19,7 +19,8 @@ from under_siege.capacity.search import NOTHING_PER_S, next_load
 from under_siege.capacity.step import PING_EVERY_S, TIMEOUT, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.goal import goal
-from under_siege.record.record import Arrivals, Pings, RateStep, Record
+from under_siege.record.record import RateStep, Record
+from under_siege.record.requests import CORRECT, LOAD, OPEN, PING, REFUSED, Outcome, Requests
 from under_siege.record.result import Result
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
@@ -189,11 +190,13 @@ def _step(
     ended = np.minimum(due_s + np.where(np.isinf(waits), 0.001, waits), until_s)
     outcome = [_outcome(*both, until_s) for both in zip(waits, ended, strict=True)]
     record = _record(server, number, time_s, until_s, machine, waits, outcome)
-    pings = np.arange(0, until_s, PING_EVERY_S).tolist()
-    record.pings = Pings(pings, pings, [ping(rate)] * len(pings), [""] * len(pings))
+    record.requests = Requests()
+    for at_s, ended_s, how in zip(due_s.tolist(), ended.tolist(), outcome, strict=True):
+        record.requests.add(LOAD, sent_s=at_s, ended_s=ended_s, outcome=how)
+    for at_s in np.arange(0, until_s, PING_EVERY_S).tolist():
+        record.requests.add(PING, sent_s=at_s, ended_s=at_s + ping(rate), outcome=CORRECT)
     machine.now_s += until_s + CASE_BESIDE_S
-    arrivals = Arrivals(due_s.tolist(), due_s.tolist(), ended.tolist(), outcome)
-    return RateStep(record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s)
+    return RateStep(record=record, goals=list(goals), arrivals_per_s=rate, seen_until_s=until_s)
 
 
 def _record(
@@ -203,21 +206,21 @@ def _record(
     until_s: float,
     machine: Machine,
     waits: np.ndarray,
-    outcome: Sequence[str],
+    outcome: Sequence[Outcome],
 ) -> Record:
     record = record_of("3_some", number, users=25, time_s=time_s, load_s=until_s, workers=server.workers)
     record.case_s = until_s + CASE_BESIDE_S
     record.beats = machine.beats(until_s + 1, min(2, server.workers))
     record.idle_answer_s = float(min(waits))
-    cpu_s = record.idle_answer_s * outcome.count("") * (1.0 if server.computes else 0.02)
+    cpu_s = record.idle_answer_s * outcome.count(CORRECT) * (1.0 if server.computes else 0.02)
     record.samples.cpu_s[:] = np.linspace(0.0, cpu_s, len(record.samples.at_s)).tolist()
     return record
 
 
-def _outcome(wait_s: float, ended_s: float, until_s: float) -> str:
+def _outcome(wait_s: float, ended_s: float, until_s: float) -> Outcome:
     if wait_s == math.inf:
-        return "refused"
-    return "unanswered" if ended_s >= until_s else ""
+        return REFUSED
+    return OPEN if ended_s >= until_s else CORRECT
 
 
 def searched(

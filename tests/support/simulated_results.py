@@ -6,6 +6,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from under_siege.compare.diff import ResultComparison
 from under_siege.compare.view import view
 from under_siege.record.record import Failure
+from under_siege.record.requests import PING, WRONG
 from under_siege.record.result import Result
 from under_siege.show.formats import rendered
 
@@ -59,8 +60,11 @@ def a_record(server, round_, workers, quality, speed, waits):
 
 def vary(record, rng, noise) -> None:
     """Add noise to ping latencies and memory."""
-    waited_s = np.array(record.pings.waited_s)
-    record.pings.waited_s[:] = (waited_s * np.exp(rng.normal(0, 3 * noise, len(waited_s)))).tolist()
+    requests = record.requests
+    pings = [index for index, sender in enumerate(requests.sender) if sender == PING]
+    for index, factor in zip(pings, np.exp(rng.normal(0, 3 * noise, len(pings))), strict=True):
+        due_s = requests.due_s[index]
+        requests.ended_s[index] = due_s + float((requests.ended_s[index] - due_s) * factor)
     factor = np.exp(rng.normal(0, noise))
     record.samples.memory_bytes[:] = [int(size * factor) for size in record.samples.memory_bytes]
 
@@ -103,5 +107,5 @@ def suspicious(result: Result, server: str) -> Result:
     """Make three requests of the server fail in each round, and return the result."""
     for record in result.records:
         if record.server == server:
-            record.transactions.status[5:8] = [500] * 3
+            record.requests.status[5:8], record.requests.outcome[5:8] = [500] * 3, [WRONG] * 3
     return result

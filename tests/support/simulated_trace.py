@@ -1,10 +1,19 @@
 """Simulate traces of all kinds of strategies, with known figures."""
 
-from under_siege.record.record import Machine, Pings, Trace, TracedRequests
+from under_siege.record.record import Machine, Trace, TracedRequests
+from under_siege.record.requests import CORRECT, PING, Requests
 from under_siege.record.result import Result, SkippedServer
 
 TASK_S, PING_S, SENT_S = 0.05, 0.025, 0.1
 Ran = list[tuple[float, float, float | None]]
+
+
+def pings_of(due_s: list[float], waited_s: list[float]) -> Requests:
+    """Return pings that were sent when they were due."""
+    pings = Requests()
+    for at_s, wait_s in zip(due_s, waited_s, strict=True):
+        pings.add(PING, sent_s=at_s, ended_s=at_s + wait_s, status=200, outcome=CORRECT)
+    return pings
 
 
 def traced(
@@ -20,7 +29,7 @@ def traced(
         title=title,
         values={"task": task, "python": "3.11.7"},
         requests=TracedRequests([SENT_S] * len(ran), answered, workers, ran),
-        pings=Pings(due, due, waited, [""] * len(due)),
+        pings=pings_of(due, waited),
     )
 
 
@@ -84,5 +93,5 @@ def trace_of(workers: list[str], task: str = "primes") -> Trace:
         title="t",
         values={"task": task, "python": "3.11.7"},
         requests=requests,
-        pings=Pings([0.0], [0.0], [0.001], [""]),
+        pings=pings_of([0.0], [0.001]),
     )
