@@ -20,7 +20,7 @@ def waits_of(requests: Requests, sender: Sender = PING) -> list[float]:
 def set_waits(
     requests: Requests, waited_s: float | Sequence[float] | Callable[[float], float], sender: Sender = PING
 ) -> None:
-    """Set how long the requests of a sender waited: one time for all, one for each, or a function of the present one."""
+    """Set how long requests of a sender waited: one time for all, one for each, or a function of the present one."""
     for number, index in enumerate(places(requests, sender)):
         present_s = requests.ended_s[index] - requests.due_s[index]
         wait_s = (
