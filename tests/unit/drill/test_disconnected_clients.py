@@ -10,6 +10,7 @@ from under_siege.drill import injection, loaded_server
 from under_siege.drill.faults import HURT, OK
 from under_siege.drill.outcome_summary import fault_outcomes
 from under_siege.record.record import Incident
+from under_siege.record.requests import CORRECT
 from under_siege.suite.expected_response import Expectation
 
 TASK_S, TASK_CPU_S, TASK_BYTES = 1.0, 0.2, 1_000_000
@@ -36,7 +37,7 @@ class SimulatedServer:
 
     async def send(self, *_: object, **__: object) -> str:
         self.serve(1)
-        return ""
+        return CORRECT
 
     async def disconnect(self, count: int, stay_s: float) -> Expectation:
         self.serve(count, stay_s)
@@ -48,7 +49,9 @@ class SimulatedServer:
 
 def outcome_of(fault: str, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch):
     incident = Incident(server="shop", title="", values={"users": 8}, fault=fault, round=1)
-    context = loaded_server.FaultContext(SimpleNamespace(pid=1), None, server, None, record_of("shop"), 0, incident)
+    context = loaded_server.FaultContext(
+        SimpleNamespace(pid=1), None, server, None, record_of("shop"), 0, keep_alive=False, incident=incident
+    )
 
     async def is_idle(cpus: float = loaded_server.IDLE_CPUS) -> bool:
         before_s, server.now_s = server.cpu_s(), server.now_s + loaded_server.IDLE_S

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import invoke
+from rows import fail
 from simulated_record import result_of
 
 from under_siege.drill import drill_run, loaded_server
@@ -21,7 +22,8 @@ from under_siege.drill.drill_run import chains, drill_plan, selected
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes, figures_of
 from under_siege.drill.view import cell, conclusion, view
-from under_siege.record.record import CaseFailedError, Failure, Incident, Pings, Recovery, Requests
+from under_siege.record.record import CaseFailedError, Failure, Incident
+from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, PING, Outcome, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
 from under_siege.report import formatted
 from under_siege.show.progress_bar import ProgressBar
@@ -38,13 +40,16 @@ def incident(
 
     Each ping due after the fault waits `ping_s` for its response.
     """
+    requests = Requests()
     times = [number / RATE for number in range(int(6 * RATE))]
-    right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
-    wrong = [1.0 + number / 1000 for number in range(gone)]
-    ended = sorted([(at_s, "") for at_s in right] + [(at_s, "lost") for at_s in wrong])
-    due_s = [number / 40 for number in range(240)]
-    waited_s = [ping_s if due >= 1.0 else 0.002 for due in due_s]
-    problem = ["not answered" if wait == math.inf else "" for wait in waited_s]
+    ended = [(at_s, CORRECT) for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
+    ended += [(1.0 + number / 1000, LOST) for number in range(gone)]
+    for at_s, outcome in sorted(ended):
+        requests.add(LOAD, sent_s=at_s - 0.1, ended_s=at_s, outcome=outcome)
+    for due_s in (number / 40 for number in range(240)):
+        wait_s = ping_s if due_s >= 1.0 else 0.002
+        outcome = LATE if wait_s == math.inf else CORRECT
+        requests.add(PING, sent_s=due_s, ended_s=due_s + min(wait_s, 1.0), outcome=outcome)
     return Incident(
         server=server,
         title="In a pool",
@@ -52,10 +57,7 @@ def incident(
         fault=fault,
         round=1,
         workers=2,
-        requests=Requests(
-            [at_s - 0.1 for at_s, _ in ended], [at_s for at_s, _ in ended], [outcome for _, outcome in ended]
-        ),
-        pings=Pings(due_s, due_s, [min(wait, 1.0) for wait in waited_s], problem),
+        requests=requests,
         fault_at_s=1.0,
         ended_s=6.0,
         seen=seen,
@@ -104,11 +106,12 @@ def test_a_server_whose_request_rate_stays_low_has_no_recovery_time() -> None:
     assert figures_of(incident(gap_s=5.0))["whole_s"] is None
 
 
-def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1", "2")) -> Incident:
+def checked(one: Incident, outcomes: Sequence[Outcome], processes: Sequence[str] = ("1", "2")) -> Incident:
     """Add a recovery check with these outcomes, in which these processes take turns to answer."""
-    times = [7.0 + number / 100 for number in range(len(outcomes))]
-    turns = [processes[number % len(processes)] for number in range(len(outcomes))]
-    one.recovery = Recovery(times, [at_s + 0.005 for at_s in times], outcomes, turns)
+    for number, outcome in enumerate(outcomes):
+        at_s = 7.0 + number / 100
+        one.requests.add(CHECK, sent_s=at_s, ended_s=at_s + 0.005, outcome=outcome)
+        one.processes.append(processes[number % len(processes)])
     one.recovery_answers, one.recovery_processes = 20, 2
     return one
 
@@ -117,9 +120,8 @@ def failing_until(last_s: float) -> Incident:
     """Return an incident in which an additional request fails every 0.1 s from the fault until `last_s`."""
     one = incident()
     times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
-    one.requests.sent_s.extend(times)
-    one.requests.ended_s.extend(times)
-    one.requests.outcome.extend(["wrong"] * len(times))
+    for at_s in times:
+        one.requests.add(LOAD, sent_s=at_s, ended_s=at_s, outcome="wrong")
     return one
 
 
@@ -131,14 +133,14 @@ def test_the_recovery_time_does_not_end_before_the_last_failed_request() -> None
 @pytest.mark.parametrize(
     ("outcomes", "processes", "has_recovered"),
     [
-        ([""] * 20, ["1", "2"], True),
-        (["refused", *[""] * 20], ["1", "2"], True),
-        ([""] * 19, ["1", "2"], False),
-        ([*[""] * 19, "refused", ""], ["1", "2"], False),
-        ([*[""] * 30, "wrong", *[""] * 30], ["1", "2"], False),
-        ([*[""] * 30, "lost"], ["1", "2"], False),
-        ([""] * 40, ["1"], False),
-        ([""] * 40, [""], False),
+        ([CORRECT] * 20, ["1", "2"], True),
+        (["refused", *[CORRECT] * 20], ["1", "2"], True),
+        ([CORRECT] * 19, ["1", "2"], False),
+        ([*[CORRECT] * 19, "refused", CORRECT], ["1", "2"], False),
+        ([*[CORRECT] * 30, "wrong", *[CORRECT] * 30], ["1", "2"], False),
+        ([*[CORRECT] * 30, "lost"], ["1", "2"], False),
+        ([CORRECT] * 40, ["1"], False),
+        ([CORRECT] * 40, [""], False),
     ],
 )
 def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
@@ -154,7 +156,7 @@ def test_a_server_has_recovered_only_if_it_passes_the_recovery_check(
 
 def test_a_server_that_does_not_recover_from_overload_is_marked_as_dead() -> None:
     overload = MARKS["overload, requests refused"][0]
-    assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
+    assert mark(checked(copy.deepcopy(overload), [CORRECT] * 20)) == OK
     assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
 
 
@@ -165,9 +167,12 @@ def test_a_server_that_does_not_recover_from_slow_connections_is_marked_as_degra
 
 @pytest.mark.parametrize("when", ["under load", "afterwards"])
 def test_a_server_with_failed_requests_in_the_control_is_marked_as_failed(when: str, golden) -> None:
-    control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
+    control = (
+        checked(incident(CONTROL), [CORRECT] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
+    )
     if when == "under load":
-        control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
+        for number, outcome in enumerate(("wrong", "lost", "wrong")):
+            fail(control.requests, number, outcome, "", sender=LOAD)
     healthy = incident("slow", **FINE, server="9_pebble")
     drill = result(control, incident("worker"), incident(CONTROL, server="9_pebble"), healthy)
     cells = fault_outcomes(drill.incidents)
@@ -180,14 +185,12 @@ def test_a_server_with_failed_requests_in_the_control_is_marked_as_failed(when: 
 class FakeUsers:
     """Clients whose requests have the given outcomes, and are answered by the given processes in turn."""
 
-    def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
+    def __init__(self, outcomes: Iterator[Outcome], processes: list[str]) -> None:
         self._outcomes, self._processes = outcomes, itertools.cycle(processes)
 
-    async def send_check(self, recovery: Recovery, _began_s: float) -> None:
-        recovery.sent_s.append(0.0)
-        recovery.ended_s.append(0.0)
-        recovery.outcome.append(next(self._outcomes))
-        recovery.process.append(next(self._processes))
+    async def send_check(self, incident: Incident, _began_s: float) -> None:
+        incident.requests.add(CHECK, sent_s=0.0, ended_s=0.0, outcome=next(self._outcomes))
+        incident.processes.append(next(self._processes))
         await asyncio.sleep(0)
 
 
@@ -198,7 +201,7 @@ class FakeUsers:
         ([], ["1", "2"], 3, True, 20),
         ([], [""], 3, True, 60),
         (["refused"], ["1", "2"], 1, True, 24),
-        (["", "", "wrong"], ["1", "2"], 1, False, 4),
+        ([CORRECT, CORRECT, "wrong"], ["1", "2"], 1, False, 4),
         ([], ["1"], 1, False, None),
     ],
 )
@@ -211,13 +214,13 @@ def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loaded_server, "RECOVERY_LIMIT_S", 0.2)
-    users = FakeUsers(itertools.chain(first, itertools.repeat("")), processes)
+    users = FakeUsers(itertools.chain(first, itertools.repeat(CORRECT)), processes)
     server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
     one, count = incident(), 2 if any(processes) else 0
-    context = loaded_server.FaultContext(server, None, users, None, warm, count, one)
+    context = loaded_server.FaultContext(server, None, users, None, warm, count, keep_alive=False, incident=one)
     assert asyncio.run(context.passes_check()) == has_recovered
     assert one.has_recovered == has_recovered
-    assert sent is None or len(one.recovery.outcome) == sent
+    assert sent is None or len(one.processes) == sent
 
 
 STOP = {"begun": 2, "begun_lost": 0, "exit": 0, "exit_s": 0.5}
@@ -296,7 +299,7 @@ def test_the_conclusion_about_one_fault_groups_the_servers_by_mark(golden) -> No
 
 def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check(golden) -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
-    never.pings = Pings([], [], [], [])
+    never.requests = never.requests.only(LOAD)
     cells = outcomes(never, incident("slow", **BLOCKED))
     assert [(one.mark, cell(one).below) for one in cells] == [(DEAD, "no response"), (DEAD, "–")]  # noqa: RUF001
     golden(*conclusion(cells))
@@ -387,9 +390,11 @@ def test_the_drill_and_the_report_find_the_same_recovery_window(monkeypatch: pyt
     """The only window that reaches 80 % of the rate starts at 2.003 s, between two polls of the drill."""
     one = incident()
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
-    one.requests = Requests(times, times, [""] * len(times))
+    one.requests = Requests()
+    for at_s in times:
+        one.requests.add(LOAD, sent_s=at_s, ended_s=at_s, outcome=CORRECT)
     hundredths = itertools.count(100, 2)
-    running = loaded_server.FaultContext(None, None, None, None, None, 0, one)
+    running = loaded_server.FaultContext(None, None, None, None, None, 0, keep_alive=False, incident=one)
     monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
     monkeypatch.setattr(loaded_server, "LOOK_S", 0.0)
     assert asyncio.run(running.recovers_within(3.0))
