@@ -6,6 +6,7 @@ tests/extended/test_best_value_study.py counts how often the best cases are mark
 import numpy as np
 import pytest
 from conftest import ROOT
+from rows import set_waits
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, differ
@@ -52,7 +53,7 @@ def test_a_ping_of_445_ms_is_not_marked_beside_one_of_8_ms_if_their_noise_differ
     for name, of_rounds in waits_s.items():
         for number, waited_s in enumerate(of_rounds, 1):
             record = record_of(name, number)
-            record.pings.waited_s[:] = [waited_s] * len(record.pings.due_s)
+            set_waits(record.requests, waited_s)
             records.append(record)
     best = {case.server: case.best for case in summarize(result_of(records)).cases}
     assert [name for name, metrics in best.items() if "ping_p99_s" in metrics] == ["1_quick"]

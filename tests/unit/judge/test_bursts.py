@@ -1,6 +1,7 @@
 """Rates, percentiles and verdicts for load tools that report totals per burst instead of single responses."""
 
 import pytest
+from rows import add_check
 from simulated_bursts import burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
@@ -136,7 +137,7 @@ def test_exhausted_local_ports_are_detected() -> None:
         record.ports, record.port_range, record.ports_are_reused = Ports([0.0, 1.0], [5, taken]), 28232, reused
         return codes(judged(record))
 
-    siege = record_of("1_x", socket_failures=1, port_range=28232, ports_are_reused=True)
+    siege = record_of("1_x", unlisted_losses=1, port_range=28232, ports_are_reused=True)
     siege.ports = Ports([0.0], [15000])
     assert codes(judged(siege)) == ["availability", "ports"]
     siege.tool_errors = ["socket: address is unavailable.: Cannot assign requested address"]
@@ -152,8 +153,7 @@ def test_exhausted_local_ports_are_detected() -> None:
 
 def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     checked = burst_record_of("1_x")
-    for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
-        getattr(checked.checks, column).append(value)
+    add_check(checked, 0.5, 0.6)
     more = judged(checked).rate_per_s.mean - judged(burst_record_of("1_x")).rate_per_s.mean
     assert more == pytest.approx(1 / TIME_S, rel=0.05)
 

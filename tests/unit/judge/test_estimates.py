@@ -17,7 +17,7 @@ from under_siege.judge.estimates import (
     spreads_of,
     weighted_estimates,
 )
-from under_siege.judge.ranking import LOOKS, level, ranks
+from under_siege.judge.ranking import LOOKS, rank_level, ranks
 
 # Minimum and maximum measured coverage for a nominal 95 % (standard error with 1,500 samples: 0.6 %). Seeds are fixed.
 COVERS = (0.925, 0.975)
@@ -127,7 +127,7 @@ def test_repeated_tests_during_a_run_keep_the_significance_level() -> None:
     for _ in range(results):
         values = logs(rng, 4, 2 + LOOKS, 0.05, 0.2)
         looks = (weighted(values[:, :count]) for count in range(2, 2 + LOOKS))
-        alpha = level(4, LOOKS)
+        alpha = rank_level(4, LOOKS)
         wrong += any(any(is_below(found[0], other, alpha) for other in found[1:]) for found in looks)
     assert wrong <= most_wrong(results)
 

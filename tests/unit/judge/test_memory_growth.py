@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from rows import places
 from simulated_record import TIME_S, record_of
 
 from under_siege.judge.round_statistics import Round, leak_bytes
@@ -21,7 +22,7 @@ def of_memory(memory_bytes: np.ndarray, round_: int = 1) -> Record:
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_a_leak_of_100_kb_with_each_request_is_found_within_20_percent(noise: float) -> None:
     rng = np.random.default_rng(1)
-    requests = len(record_of("1_a").transactions.finished_s)
+    requests = len(places(record_of("1_a").requests))
     grown = START_BYTES + 100_000 * requests * np.linspace(0, 1, 40)
     rounds = [Round(of_memory(grown * (1 + noise * rng.standard_normal(40) / 10), number)) for number in (1, 2, 3)]
     assert leak_bytes(rounds) == pytest.approx(100_000, rel=0.2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from command import invoke
 from conftest import ROOT, thorough
+from rows import fail, places, set_waits
 from simulated_comparisons import most_alarms
 from simulated_record import bare_record, record_of, result_of
 from simulated_results import SERVERS, a_result, failing, suspicious
@@ -21,6 +22,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.requirement_check import judged, outcome_of, with_required
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Record
+from under_siege.record.requests import LOST, PING
 from under_siege.record.result import Required, Result, load, save
 from under_siege.report import formatted, view_of
 from under_siege.show.formats import rendered
@@ -78,7 +80,8 @@ def of_pings(waited_s: list[float]) -> Result:
     result = a_result(("1_a", 1, 1.0))
     for record in result.records:
         if not record.is_ceiling:
-            record.pings.waited_s[:] = (waited_s * len(record.pings.due_s))[: len(record.pings.due_s)]
+            count = len(places(record.requests, PING))
+            set_waits(record.requests, (waited_s * count)[:count])
     return result
 
 
@@ -91,8 +94,7 @@ def test_an_unknown_percentile_has_a_lower_bound() -> None:
     result = a_result(("1_a", 1, 1.0))
     for record in result.records:
         for place in range(60, 80):
-            record.pings.problem[place] = "no response"
-            record.pings.waited_s[place] = 4.0
+            fail(record.requests, place, LOST, "no response", 4.0)
     comparison = summarize(result)
     assert comparison.cases[0].ping_s.p99 is None
     found = comparison.cases[0].metrics["ping_p99_s"]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from conftest import thorough
+from rows import set_status, set_waits
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, estimates
@@ -106,7 +107,7 @@ def along_users() -> Result:
         for users in (1, 5, 10, 25):
             records += [bare_record(round_, users=users), record_of("2_async", round_, users=users)]
             records.append(record_of("4_pool", round_, workers=2, users=users))
-            records[-1].pings.waited_s[:] = [0.002 * users] * 80
+            set_waits(records[-1].requests, 0.002 * users)
     return result_of(records)
 
 
@@ -154,6 +155,6 @@ def test_suspect_cases_are_excluded_from_sweeps() -> None:
     result = along_workers()
     for record in result.records:
         if record.case.get("workers") == 12:
-            record.transactions.status[3:6] = [500] * 3
+            set_status(record, 500, range(3, 6))
     points = {point for sweep in sweeps(summarize(result)) for line in sweep.lines for point in line.numbers}
     assert points == {1, 2, 4, 6, 8}

@@ -3,13 +3,15 @@
 import random
 
 import pytest
+from rows import add_check, keep_first
 from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, record_of
 from verdicts import codes, judged
 
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.suspicions import timer
-from under_siege.record.record import Machine, Record, append_row
+from under_siege.record.record import Machine, Record
+from under_siege.record.requests import CHECK
 
 IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 0.2)
 
@@ -25,7 +27,7 @@ def waiting(
     record.values["users"], record.machine, record.keep_alive = users, IDLE, True
     record.samples.cpu_s[:] = [1 + cpus * at_s for at_s in record.samples.at_s]
     for number in range(4):
-        append_row(record.checks, number, number + check_s, "", "")
+        add_check(record, number, number + check_s)
     return record
 
 
@@ -86,8 +88,7 @@ def test_a_delay_that_matches_no_timer_is_not_reported(waited_s: float) -> None:
 
 def of_so_many_checks(count: int) -> Record:
     record = waiting(10, 0.042, 0.001)
-    for name in record.checks.__struct_fields__:
-        del getattr(record.checks, name)[count:]
+    keep_first(record, count, CHECK)
     return record
 
 
