@@ -38,7 +38,7 @@ def set_status(record: Record, status: int, numbers: Sequence[int] | None = None
     indexes = places(record.requests)
     for index in indexes if numbers is None else [indexes[number] for number in numbers]:
         record.requests.status[index], record.requests.size_bytes[index] = status, size_bytes
-        record.requests.outcome[index] = record.outcome_of(status, size_bytes)
+        record.requests.outcome[index] = record.outcome_of(status, size_bytes, record.requests.request[index])
 
 
 def fail(

@@ -21,7 +21,7 @@ from under_siege.judge import suspicions
 from under_siege.judge.estimates import Estimate, ratio, student_at
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.suspicions import Evidence
-from under_siege.record.requests import WRONG
+from under_siege.record.requests import CORRECT, WRONG
 
 CaseEstimates = Mapping[str, Estimate | None]  # by metric
 OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
@@ -241,8 +241,11 @@ def _wrong_answer(measured: Round) -> str | None:
     checks, rows = measured.check_rows, measured.rows
     for problem in checks.problem[checks.outcome == WRONG]:
         return f"a response check under load failed: {problem}"
-    wrong_rows = rows[(rows.outcome == WRONG) & np.isin(rows.status, record.right_statuses)]
-    if len(wrong_rows):
+    wrong_rows = rows[rows.outcome == WRONG]
+    pairs = zip(wrong_rows.status.tolist(), wrong_rows.request.tolist(), strict=True)
+    # A wrong status only lowers the availability, even if it is the right status of another request.
+    has_status = [record.outcome_of(status, expected, request) == CORRECT for status, request in pairs]
+    if wrong_rows := wrong_rows[np.array(has_status, dtype=bool)]:
         count = int((~rows.is_open).sum())
         sizes, problem = wrong_rows.size_bytes, next(filter(None, wrong_rows.problem), "")
         first = problem or f"{sizes[0]} bytes long instead of {expected}"

@@ -1,6 +1,7 @@
 """Each request of a mix: its share, availability and response times, and the longer request that it waits for."""
 
 import pytest
+from rows import places, set_status
 from simulated_bursts import COUNT, burst_record_of
 from simulated_record import bare_record, record_of, result_of
 
@@ -16,12 +17,13 @@ LIST, REPORT = SentRequest("GET", "/list", alone_s=0.002), SentRequest("POST", "
 
 def mixed(round_: int = 1, list_s: float = 0.15) -> Record:
     """Return a record in which three of four requests are for the list, which takes `list_s`."""
-    record = record_of("1_mix", round_, workers=2, requests=[LIST, REPORT], has_task=False)
-    columns = record.transactions
-    columns.request.extend(int(number % 4 == 3) for number in range(len(columns.status)))
-    columns.status[:] = [201 if of_report else 200 for of_report in columns.request]
-    columns.took_s[:] = [0.25 if of_report else list_s for of_report in columns.request]
-    record.other_statuses = [201]
+    record = record_of("1_mix", round_, workers=2, mix=[LIST, REPORT], has_task=False, other_statuses=[201])
+    requests = record.requests
+    for number, index in enumerate(places(requests)):
+        of_report = number % 4 == 3
+        requests.request[index], requests.status[index] = int(of_report), 201 if of_report else 200
+        took_s = 0.25 if of_report else list_s
+        requests.sent_s[index] = requests.due_s[index] = requests.ended_s[index] - took_s
     return record
 
 
@@ -47,8 +49,7 @@ def test_each_request_has_its_share_availability_and_response_times() -> None:
 
 def test_a_wrong_status_lowers_the_availability_of_its_request_only() -> None:
     record = mixed()
-    for number in range(3, 20, 4):
-        record.transactions.status[number] = 200  # which is right for the other request
+    set_status(record, 200, range(3, 20, 4))  # which is right for the other request
     listed, report = summary(record)[0].requests
     assert listed.availability_pct == 100 > report.availability_pct
 
@@ -61,7 +62,7 @@ def test_a_request_waits_for_another_if_it_takes_much_longer_than_alone() -> Non
 def test_totals_of_each_request_are_summed_over_the_bursts() -> None:
     totals = [RequestTotals(0, 30, 3, 0.1, 0.2, 300), RequestTotals(1, 10, 0, 0.3, 0.4, 50)]
     record = burst_record_of("1_mix", tool="locust", requests=totals)
-    record.requests = [LIST, REPORT]
+    record.mix = [LIST, REPORT]
     listed, report = summary(record)[0].requests
     assert (listed.share_pct, listed.availability_pct) == (75, 90)
     assert (listed.response_s.p50, report.response_s.p99) == pytest.approx((0.1, 0.4))
@@ -71,7 +72,7 @@ def test_totals_of_each_request_are_summed_over_the_bursts() -> None:
 
 def test_requests_for_one_path_are_one_row_if_the_tool_reports_only_paths() -> None:
     record = mixed()
-    record.requests = [SentRequest("GET", "/list"), SentRequest("POST", "/list")]
-    record.transactions.request[:] = [0] * len(record.transactions.request)
+    record.mix = [SentRequest("GET", "/list"), SentRequest("POST", "/list")]
+    record.requests.request[:] = [0] * len(record.requests)
     (row,) = summary(record)[0].requests
     assert row.name == "GET/POST /list"

@@ -3,10 +3,13 @@
 tests/extended/test_noise_study.py counts how often reports are right.
 """
 
+from statistics import geometric_mean
+
 import numpy as np
 import pytest
 from noise_study import BESIDE_LIARS, DISHONEST, HONEST, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
+from rows import places, set_waits
 from simulated_record import bare_record, record_of, result_of
 from simulated_results import SPEED_PROBE, add_beats
 
@@ -15,6 +18,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import taken_by_others
 from under_siege.record.record import Machine
+from under_siege.record.requests import PING
 from under_siege.report import view_of
 
 
@@ -52,7 +56,7 @@ def test_io_bound_tasks_are_not_speed_adjusted() -> None:
     servers = (Server("1_a", waits_s=0.06), Server("2_b", waits_s=0.06, work=1.3))
     comparison = summarize(NoisyMachine(1).run(servers, rounds=2))
     for case in comparison.cases:
-        assert case.rate_at_usual_speed_per_s is None
+        assert case.rate_per_s.mean == pytest.approx(case.measured_per_s, rel=0.001)
     assert [case.rank for case in comparison.cases] == [1, 2]
 
 
@@ -96,8 +100,10 @@ def test_results_without_a_speed_probe_are_not_speed_adjusted() -> None:
     for record in result.records:
         for column in (record.beats.at_s, record.beats.cpu, record.beats.took_s):
             column.clear()
-    for case in summarize(result).cases:
-        assert (case.speed, case.rate_at_usual_speed_per_s) == (None, None)
+    comparison = summarize(result)
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        assert case.speed is None
+        assert case.rate_per_s.mean == pytest.approx(geometric_mean(run.rate.per_s for run in rounds))
         assert case.rate_per_s.low < case.rate_per_s.high
 
 
@@ -151,11 +157,13 @@ def notes_of(result) -> list[str]:
 
 def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect(golden) -> None:
     records = [record for number in (1, 2) for record in (bare_record(number), record_of("1_a", number))]
-    records[1].pings.sent_s[0] = records[1].pings.due_s[0] + 0.5  # less than 1 % of all pings
+    first = places(records[1].requests, PING)[0]
+    records[1].requests.sent_s[first] = records[1].requests.due_s[first] + 0.5  # less than 1 % of all pings
     assert notes_of(result_of(records)) == []
     for record in records[1::2]:
-        record.pings.sent_s[:] = [at_s + 0.05 for at_s in record.pings.due_s]
-        record.pings.waited_s[:] = [0.06] * len(record.pings.due_s)
+        for index in places(record.requests, PING):
+            record.requests.sent_s[index] = record.requests.due_s[index] + 0.05
+        set_waits(record.requests, 0.06)
     golden(*notes_of(result_of(records)))
     assert "suspect" not in {case.verdict for case in summarize(result_of(records)).cases}
 
@@ -163,7 +171,7 @@ def test_pings_sent_late_add_a_note_but_do_not_make_a_case_suspect(golden) -> No
 def test_the_simulated_task_has_its_nominal_duration() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     assert np.mean(record.alone_cpu_s) == pytest.approx(TASK_S, rel=0.05)
-    assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
+    assert len(places(record.requests)) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
 
 
 def test_a_task_that_waits_only_for_a_cpu_is_treated_as_cpu_bound() -> None:

@@ -1,6 +1,7 @@
 """Verdict rules: each rule raises a flag just beyond its limit but not just within it, and explains the flag."""
 
 import pytest
+from rows import add_check, fail, keep_first, places, set_status, waits_of, without
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
@@ -8,7 +9,8 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
-from under_siege.record.record import Failure, Machine, Record, append_row
+from under_siege.record.record import Failure, Machine, Record
+from under_siege.record.requests import CORRECT, LOAD, LOST, PING, WRONG, Outcome, close_loop
 from under_siege.report import formatted, view_of
 
 
@@ -20,28 +22,31 @@ def test_an_honest_server_has_the_verdict_ok() -> None:
         assert case.ceiling_per_s == pytest.approx(CPUS / TASK_S, rel=0.02)
 
 
-def with_check(record: Record, sent_s: float, answered_s: float, code: str = "", problem: str = "") -> Record:
+def with_check(
+    record: Record, sent_s: float, ended_s: float, outcome: Outcome = CORRECT, problem: str = ""
+) -> Record:
     """Add a response check to the record, and return the record."""
-    append_row(record.checks, sent_s, answered_s, code, problem)
+    add_check(record, sent_s, ended_s, outcome, problem)
     return record
 
 
 def first_responses(record: Record, count: int) -> Record:
     """Keep only the first responses of the record, and return the record."""
-    for name in record.transactions.__struct_fields__:
-        del getattr(record.transactions, name)[count:]
+    keep_first(record, count)
     return record
 
 
 def scaled(record: Record, factor: float) -> Record:
-    """Multiply the response times of the record, and return the record."""
-    record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
+    """Multiply the response times that the load tool reports, and return the record."""
+    requests = record.requests
+    for index in places(requests):
+        requests.sent_s[index] = requests.ended_s[index] - factor * (requests.ended_s[index] - requests.sent_s[index])
     return record
 
 
 def with_status(status: int, size_bytes: int) -> Record:
     record = record_of("1_x")
-    record.transactions.status[10], record.transactions.size_bytes[10] = status, size_bytes
+    set_status(record, status, [10], size_bytes)
     return record
 
 
@@ -59,7 +64,7 @@ def beside(used_s: float) -> Record:
 
 def with_unanswered_ping() -> Record:
     record = record_of("1_x")
-    record.pings.problem[3] = "not answered"
+    fail(record.requests, 3, LOST, "not answered")
     return record
 
 
@@ -69,10 +74,10 @@ FLAGS = {
     "response in 84 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.84), ["too_fast"]),
     "response in 86 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.86), []),
     "check faster than the task": (with_check(record_of("1_x"), 1.0, 1.02), ["too_fast"]),
-    "check without a response": (with_check(record_of("1_x"), 1.0, 1.5, "no_answer", "none"), ["availability"]),
+    "check without a response": (with_check(record_of("1_x"), 1.0, 1.5, LOST, "none"), ["availability"]),
     "correct responses of any length": (record_of("1_x", answer_bytes=-1), []),
     "error of another length": (with_status(503, 17), ["availability"]),
-    "lost request, too few in flight": (scaled(record_of("1_x", socket_failures=1), 0.5), ["availability"]),
+    "lost request, too few in flight": (scaled(record_of("1_x", unlisted_losses=1), 0.5), ["availability"]),
     "a tenth of the CPU time": (of_cpu(0.1), ["too_cheap"]),
     "too many requests in flight": (scaled(record_of("1_x"), 3.0), ["littles_law"]),
     "too few requests in flight": (scaled(record_of("1_x"), 0.5), ["littles_law"]),
@@ -119,7 +124,8 @@ def test_a_violation_of_littles_law_is_not_flagged_if_a_machine_stall_explains_i
 ) -> None:
     """Let users wait for 75 % of the time, and send one ping `late_s` seconds late."""
     record = scaled(record_of("1_x"), 0.75)
-    record.pings.sent_s[40] = record.pings.due_s[40] + late_s
+    ping = places(record.requests, PING)[40]
+    record.requests.sent_s[ping] = record.requests.due_s[ping] + late_s
     assert [code for code in codes(judged(record)) if code == "littles_law"] == expected
 
 
@@ -147,9 +153,10 @@ def test_cpu_time_below_the_resolution_of_its_clock_is_not_flagged_as_too_cheap(
 def test_one_response_in_twenty_may_be_faster_than_the_task(too_soon: int, expected: list[str]) -> None:
     """Use a record of about 35 responses. If the bench reads one of them late, the next one looks too fast."""
     record = record_of("1_x")
-    for place in range(20, 20 + too_soon):
-        record.transactions.took_s[place] = 0.02
-        record.transactions.finished_s[place] = record.transactions.finished_s[place - 5] + 0.02
+    requests, answers = record.requests, places(record.requests)
+    for number in range(20, 20 + too_soon):
+        requests.sent_s[answers[number]] = requests.ended_s[answers[number - 5]]
+        requests.ended_s[answers[number]] = requests.sent_s[answers[number]] + 0.02
     assert [code for code in codes(judged(record)) if code == "too_fast"] == expected
 
 
@@ -166,7 +173,7 @@ def test_a_load_tool_may_deviate_from_littles_law_by_7_percent(share: float, exp
     """Allow 5 % for differences between rates and 2 % for siege's rounding."""
     record = record_of("1_x")
     spans = Round(record).spans
-    inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
+    inside = sum(waits_of(record.requests, LOAD)) / float(spans.ended_s[spans.last].sum())
     assert ("littles_law" in codes(judged(scaled(record, share / inside)))) == expected
 
 
@@ -192,21 +199,23 @@ def test_a_short_siege_does_not_violate_littles_law() -> None:
 
 def test_failed_requests_are_flagged_and_lower_availability() -> None:
     errors = record_of("1_x")
-    errors.transactions.status[10] = 503
+    set_status(errors, 503, [10])
     case = judged(errors)
     assert codes(case) == ["availability"]
     assert case.availability_pct == pytest.approx(100 * 38 / 39)
-    refused = record_of("1_x", socket_failures=39)
+    refused = record_of("1_x", unlisted_losses=39)
     assert judged(refused).availability_pct == pytest.approx(50)
 
 
 def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_response() -> None:
     ceiling = bare_record(users=30)
-    answers = ceiling.transactions
-    count = len(answers.user)
-    answers.user[:] = [number % 20 for number in range(count)]
-    answers.finished_s[:] = [0.9 * (1 + number // 20) for number in range(count)]
-    answers.took_s[:] = [0.9] * count
+    without(ceiling, LOAD)
+    for number in range(80):
+        ended_s = 0.9 * (1 + number // 20)
+        ceiling.requests.add(
+            LOAD, user=number % 20, sent_s=ended_s - 0.9, ended_s=ended_s, status=200, size_bytes=4, outcome=CORRECT
+        )
+    close_loop(ceiling.requests, 30, TIME_S)
     case = judged(record_of("1_x", workers=2, users=30, speed=3), ceiling)
     assert "too_short" in codes(case)
     assert "above_ceiling" not in codes(case)
@@ -216,9 +225,9 @@ def test_an_honest_server_is_not_suspect_if_few_users_of_the_ceiling_got_a_respo
     "spoil",
     [
         lambda record: setattr(record, "failure", Failure("died", "it died")),
-        lambda record: record.transactions.size_bytes.__setitem__(5, 0),
-        lambda record: record.transactions.status.__setitem__(slice(None), [503] * len(record.transactions.status)),
-        lambda record: with_check(record, 1.0, 1.5, "wrong_answer", "it is wrong"),
+        lambda record: set_status(record, 200, [5], size_bytes=0),
+        lambda record: set_status(record, 503),
+        lambda record: with_check(record, 1.0, 1.5, WRONG, "it is wrong"),
     ],
     ids=["died", "wrong size", "only errors", "wrong check"],
 )
@@ -273,7 +282,7 @@ def test_response_checks_are_included_in_the_rate() -> None:
 
 
 def test_the_worst_verdict_sets_the_exit_code() -> None:
-    fine, flawed = record_of("1_x"), record_of("2_x", socket_failures=1)
+    fine, flawed = record_of("1_x"), record_of("2_x", unlisted_losses=1)
     failed, unclear = record_of("3_x", failure=Failure("died", "it died")), record_of("4_x", users=6)
     assert view_of(result_of([bare_record(), fine])).exit_code == 0
     assert view_of(result_of([bare_record(), fine, flawed])).exit_code == 3
@@ -282,7 +291,8 @@ def test_the_worst_verdict_sets_the_exit_code() -> None:
 
 
 def test_the_exercises_explain_every_reason_for_a_verdict() -> None:
-    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
+    of_arrivals = {"overload"}  # the load of exercises has users, who wait for responses
+    assert {rule.code for rule in RULES} - of_arrivals <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # the cause depends on whether the server answered at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends
 
@@ -292,7 +302,10 @@ def paced(took_s: float, users: int = 4) -> Record:
     record = first_responses(record_of("1_paced", users=users, parameters={"pause": "1s"}), 0)
     for user in range(users):
         for number in range(4):
-            append_row(record.transactions, number + 0.9, took_s, 200, 4, user)
+            ended_s = number + 0.9
+            record.requests.add(
+                LOAD, user=user, sent_s=ended_s - took_s, ended_s=ended_s, status=200, size_bytes=4, outcome=CORRECT
+            )
     return record
 
 
