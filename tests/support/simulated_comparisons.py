@@ -5,7 +5,7 @@ import numpy as np
 from simulated_record import CPUS, result_of
 from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, vary
 
-from under_siege.compare.diff import FIGURES, CasePair, Change, MetricChange, adjusted_for_tests, ratio_between
+from under_siege.compare.diff import FIGURES, CasePair, Change, MetricChange, ratio_between, tested_together
 from under_siege.judge.estimates import estimates
 from under_siege.judge.summary import Interval, Latency, Summary
 from under_siege.record.case import case_of
@@ -37,7 +37,7 @@ def compared_cases(
             change = Change(base, ratio_between(base, len(ROUNDS), new, len(ROUNDS)), 0.0)
             found[place].append(MetricChange(figure, summary, summary, change, is_judged=True))
     names = [case_of(f"{place}_x", {"task": "primes", "users": 5}) for place in range(cases)]
-    return adjusted_for_tests(
+    return tested_together(
         [CasePair(name, summary, summary, tuple(each)) for name, each in zip(names, found, strict=True)]
     )
 

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from rows import set_waits
 from simulated_record import result_of
 from simulated_results import (
     SERVERS,
@@ -50,7 +51,7 @@ def test_slower_cases_are_reported_as_worse_and_faster_cases_as_better(golden) -
 def test_more_memory_and_longer_pings_are_reported_as_worse() -> None:
     base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
     for record in new.records:
-        record.pings.waited_s[:] = [2.0 * wait for wait in record.pings.waited_s]
+        set_waits(record.requests, lambda wait_s: 2.0 * wait_s)
         record.samples.memory_bytes[:] = [2 * size for size in record.samples.memory_bytes]
     found = judgements(compare_results(base, new))["1_a"]
     assert found == {**dict.fromkeys(found, "no difference"), "ping_p99_s": "worse", "memory_bytes": "worse"}
@@ -61,7 +62,7 @@ def test_the_largest_significant_change_leads_the_conclusion_and_all_others_are_
     for records, times in ((base.records, 100), (new.records, 300)):
         for record in records:
             if record.server == "1_a":
-                record.pings.waited_s[:] = [times * wait for wait in record.pings.waited_s]
+                set_waits(record.requests, lambda wait_s, times=times: times * wait_s)
                 record.idle_answer_s = None
     for result in (base, new):
         result.records[:] = [record for record in result.records if not record.is_ceiling]
@@ -230,7 +231,7 @@ def test_slower_pings_on_a_slower_machine_are_worse_only_if_the_speed_cannot_exp
     new = a_result(*SERVERS, seed=2, speeds=slower(STEADY))
     for records, times in ((base.records, 100), (new.records, 100 * factor)):
         for record in records:
-            record.pings.waited_s[:] = [times * wait for wait in record.pings.waited_s]
+            set_waits(record.requests, lambda wait_s, times=times: times * wait_s)
     change = compare_results(base, new).cases[0].changes[1]
     assert (change.judgement, change.may_be_due_to_speed) == (expected, expected == "undecided")
 

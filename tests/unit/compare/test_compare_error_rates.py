@@ -1,21 +1,13 @@
 """False alarms of comparisons. tests/extended/test_comparison_study.py counts them in many more simulated ones."""
 
 import numpy as np
-import pytest
 from simulated_comparisons import compared_cases, most_alarms
 from simulated_results import USUAL
 
 from under_siege.compare.diff import ratio_between
-from under_siege.judge.estimates import Estimate, holm
+from under_siege.judge.estimates import Estimate
 
 TRIALS = 30
-
-
-def test_holm_correction_matches_the_textbook_example() -> None:
-    steps = holm([0.03, 0.01, 0.04, 0.005], 0.05)
-    assert [step.adjusted for step in steps] == pytest.approx([0.06, 0.03, 0.06, 0.02])
-    assert [step.level for step in steps] == pytest.approx([0.025, 0.05 / 3, 0.025, 0.0125])
-    assert holm([], 0.05) == []
 
 
 def test_only_the_case_that_is_ten_percent_slower_is_reported() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from command import invoke
+from rows import set_waits, without
 from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
 from under_siege.compare.diff import FIGURES, compare_results
 from under_siege.compare.view import percent, table_of, view
 from under_siege.judge.ranking import summarize
+from under_siege.record.requests import PING
 from under_siege.record.result import save
 from under_siege.show.formats import rendered
 
@@ -20,7 +22,8 @@ def test_the_percentage_in_each_cell_is_the_change_between_its_two_figures() -> 
     base, new = a_result(*SERVERS, seed=1, noise=0.05), a_result(*SERVERS, seed=2, noise=0.05)
     for result, factors in ((base, (40, 60, 90)), (new, (100, 20, 80))):
         for record in result.records:
-            record.pings.waited_s[:] = [factors[record.round - 1] * wait for wait in record.pings.waited_s]
+            factor = factors[record.round - 1]
+            set_waits(record.requests, lambda wait_s, factor=factor: factor * wait_s)
     shown = table_of(compare_results(base, new))
     cells = [cell.text for row in shown.rows[:-1] for cell in row.cells[1:]]
     assert len(cells) == 8
@@ -33,8 +36,7 @@ def test_a_missing_figure_leaves_an_empty_cell() -> None:
     base, new = a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2)
     for record in (*base.records, *new.records):
         if record.server == "1_a":
-            for column in (record.pings.due_s, record.pings.sent_s, record.pings.waited_s, record.pings.problem):
-                column.clear()
+            without(record, PING)
     found = compare_results(base, new)
     first, second = rendered(view(found), "markdown").splitlines()[4:6]
     assert first.split("|")[1].strip() == "1_a"

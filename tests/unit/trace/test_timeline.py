@@ -9,12 +9,13 @@ from simulated_trace import (
     in_slices,
     of_all_kinds,
     one_by_one,
+    pings_of,
     sequential_spans,
     trace_of,
     traced,
 )
 
-from under_siege.record.record import Failure, Pings, Trace, TracedRequests
+from under_siege.record.record import Failure, Trace, TracedRequests
 from under_siege.record.result import Result
 from under_siege.trace.timeline import (
     Timeline,
@@ -160,7 +161,7 @@ Span = tuple[float, float, float]
 def pausing(*requests: tuple[str, list[Span]]) -> Trace:
     workers, ran_s = zip(*requests, strict=True)
     told = TracedRequests([0.0] * len(ran_s), [ran[-1][1] for ran in ran_s], list(workers), list(ran_s))
-    pings = Pings([0.0], [0.0], [0.002], [""])
+    pings = pings_of([0.0], [0.002])
     return Trace(server="5_asyncio", title="", values={"task": "t"}, requests=told, pings=pings)
 
 

@@ -9,10 +9,10 @@ from command import CommandResult
 from plans import plan_of
 from rich.console import Console
 from simulated_record import record_of, result_of
-from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one, trace_of
+from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one, pings_of, trace_of
 
 from under_siege.load.http_client import HttpResponse
-from under_siege.record.record import Pings, Trace, TracedRequests
+from under_siege.record.record import Trace, TracedRequests
 from under_siege.record.result import Result, load, save
 from under_siege.show.chart_file import write_chart
 from under_siege.show.formats.table import renderable, rendered
@@ -56,7 +56,7 @@ def test_the_height_of_a_ping_on_a_terminal_shows_its_latency() -> None:
 
 def test_io_waits_have_their_own_mark_and_no_line_is_wider_than_the_terminal() -> None:
     requests = TracedRequests([0.0], [0.32], ["1/a"], [[(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]])
-    pings = Pings([0.0], [0.0], [0.002], [""])
+    pings = pings_of([0.0], [0.002])
     trace = Trace(server="5_asyncio", title="", values={"task": "t"}, requests=requests, pings=pings)
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
