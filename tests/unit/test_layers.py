@@ -21,9 +21,9 @@ LAYERS = [
     "lesson",
     "cli __main__",
 ]
-# Scripts that run in a target's Python import only `common`. The load generators run in that of the bench.
+# Scripts that run in a target's Python import only `common`. The load generator runs in that of the bench.
 SCRIPTS = "under_siege.subprocess_scripts"
-GENERATORS = (f"{SCRIPTS}.open_load", f"{SCRIPTS}.client_load")
+GENERATOR = f"{SCRIPTS}.client"
 ALSO = {f"{SCRIPTS}.drill_task": "under_siege.drill", "under_siege.cli": "bench"}  # may be imported by the second
 
 
@@ -36,7 +36,7 @@ def is_allowed(importer: str, imported: str) -> bool:
     if imported.startswith("common") or (imported in ALSO and importer.startswith(ALSO[imported])):
         return True
     if importer.startswith(SCRIPTS):
-        return imported.startswith(SCRIPTS) or (importer in GENERATORS and layer_of(imported) <= layer_of("x.load"))
+        return imported.startswith(SCRIPTS) or (importer == GENERATOR and layer_of(imported) <= layer_of("x.load"))
     return importer.startswith("under_siege") and layer_of(imported) <= layer_of(importer)
 
 

@@ -10,9 +10,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import yaml
 from conftest import ROOT
+from rows import set_waits
 from simulated_record import record_of, result_of
-
-from under_siege.record.record import Pings
 
 QUICK_S, SLOW_S, INTERVAL_S, READY_S = 0.01, 60.0, 0.05, 1.0
 LONG_S = 1_500_000.0
@@ -84,7 +83,7 @@ def test_a_container_that_starts_too_slowly_is_restarted_repeatedly(
 def test_each_cpu_limit_of_a_server_has_its_own_row(script: ModuleType) -> None:
     records = [record_of("pool", parameters={"cpus": cpus}) for cpus in ("0.5", "1")]
     for record in records:
-        record.pings = Pings(due_s=[1.0], sent_s=[1.0], waited_s=[QUICK_S], problem=[""])
+        set_waits(record.requests, QUICK_S)
     options = SimpleNamespace(hours=1, stretch=2.0, seed=1)
     assert [*script.table_of(result_of(records), [script.DEFAULT], options, "").rows] == [
         "pool (0.5 CPUs)",

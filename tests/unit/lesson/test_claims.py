@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 from simulated_record import result_of
 from simulated_results import a_result, suspicious
+from simulated_trace import pings_of
 
 from common.errors import BadInputError
 from under_siege.capacity.view import view as view_of_capacities
@@ -23,7 +24,7 @@ from under_siege.lesson.claims import (
 )
 from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.lesson.view import verdict, why
-from under_siege.record.record import Pings, Trace, TracedRequests
+from under_siege.record.record import Trace, TracedRequests
 from under_siege.record.result import load
 from under_siege.show.formats import rendered
 
@@ -143,7 +144,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     requests = TracedRequests(
         [0.0] * count, [to for _, to in ran_s], ["1/t"] * count, [[(*one, None)] for one in ran_s]
     )
-    pings = Pings([0.0] * len(pings_s), [0.0] * len(pings_s), list(pings_s), [""] * len(pings_s))
+    pings = pings_of([0.0] * len(pings_s), list(pings_s))
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 

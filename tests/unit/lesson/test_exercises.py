@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from command import invoke
 from conftest import ROOT
+from rows import set_waits
 from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 from source_code import lines_of_code
 
@@ -71,7 +72,7 @@ def checked(**own) -> CheckReport:
 
 def slow_pings(found: CheckReport) -> CheckReport:
     for record in found._view.result.records:
-        record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
+        set_waits(record.requests, 0.2)
     return CheckReport("own", found._exercise, ResultView(found._view.result), is_exercise=True)
 
 

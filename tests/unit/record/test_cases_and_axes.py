@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from conftest import TESTS
 from plans import plan_of
+from rows import without
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
@@ -17,6 +18,8 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import RULES, judge
 from under_siege.measure.start_command import start_of
 from under_siege.record.case import case_of, load_axes
+from under_siege.record.record import Samples
+from under_siege.record.requests import PING, Requests
 from under_siege.record.result import MeasuredSuite, Result, load, save
 from under_siege.report import formatted
 from under_siege.show.formats import rendered
@@ -192,10 +195,9 @@ def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
     whole, bare = record_of("1_x", workers=2, speed=3), record_of("2_x", workers=2, speed=3)
     for record in (whole, bare):
         record.idle_answer_s = 0.001
-    for column in (bare.samples.at_s, bare.samples.cpu_s, bare.samples.memory_bytes, bare.pings.due_s):
+    for column in (bare.samples.at_s, bare.samples.cpu_s, bare.samples.memory_bytes):
         column.clear()
-    for column in (bare.pings.sent_s, bare.pings.waited_s, bare.pings.problem):
-        column.clear()
+    without(bare, PING)
     bare.machine = None
     comparison = summarize(result_of([bare_record(), whole, bare]))
     codes = [{reason.code for reason in one.reasons} for one in comparison.cases]
@@ -211,9 +213,7 @@ def test_verdict_rules_whose_data_is_missing_are_skipped() -> None:
 def test_a_verdict_rule_raises_no_flag_if_the_data_is_empty(code: str) -> None:
     """Use a record without responses, pings, CPU times or reference runs."""
     empty = record_of("2_x", machine=None)
-    for columns in (empty.transactions, empty.pings, empty.samples):
-        for name in columns.__struct_fields__:
-            getattr(columns, name).clear()
+    empty.requests, empty.samples = Requests(), Samples()
     missing = summarize(result_of([empty]))
     (rule,) = [rule for rule in RULES if rule.code == code]
     assert rule.of_round is not None

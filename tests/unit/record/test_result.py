@@ -105,9 +105,9 @@ def test_a_decompression_bomb_is_not_unpacked() -> None:
         b"x" * 10_000,
         b"[" * 200_000,
         b'{"x":' * 200_000,
-        b'{"schema": 5, "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"schema": 6, "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
         b'{"schema": "x"}',
-        b'{"schema": 5, "records": 3}',
+        b'{"schema": 6, "records": 3}',
         gzip.compress(b"{}", mtime=0),
         gzip.compress(RESULT.read_bytes(), mtime=0)[:-9],
         gzip.compress(RESULT.read_bytes(), mtime=0)[:999] + b"x" * 99,
@@ -161,7 +161,11 @@ def test_a_result_can_be_read_from_a_pipe() -> None:
         ("values", {"task": 2}, "task is not a string"),
         ("values", {"size": -(2**53) - 1}, "size is out of range: -9.0072e+15"),
         ("beats", {"at_s": [1, 0], "cpu": [0, 0], "took_s": [0.1, 0.1]}, "at_s is not in ascending order"),
-        ("pings", {"due_s": [1.0]}, "pings has columns of different lengths: due_s 1, sent_s 0"),
+        (
+            "requests",
+            {"due_s": [1.0]},
+            "requests has columns of different lengths: sender 0, user 0",
+        ),
         ("cpu_times", {"at_s": [1.0], "busy_s": {"0": []}}, "cpu_times has columns of different lengths"),
     ],
 )
@@ -233,7 +237,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
 def test_results_with_empty_columns_and_unknown_keys_are_shown(tmp_path: Path) -> None:
     raw = raw_result()
     raw["unknown"] = raw["records"][0]["unknown"] = {"x": [1]}
-    for table in ("transactions", "pings", "samples"):
+    for table in ("requests", "samples"):
         raw["records"][1][table] = {}
     assert is_shown(written(tmp_path, raw))
     raw["records"] = []
