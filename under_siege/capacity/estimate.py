@@ -120,12 +120,16 @@ class Capacity:
     @property
     def failure(self) -> str:
         """Return why there is no estimate, or an empty string if there is one."""
-        why = "the load generator was too slow for every rate" if self.limited else "no rate was offered"
-        if self.sieges and not any(siege.right.any() for siege in self.sieges):
-            why = f"no request was answered correctly in {self.sieges[-1].step.seen_until_s:.0f} s; use a longer --time"
         failures = [step.failure for step in self.own if step.failure]
-        has_rate = self.steps and any(siege.right.any() for siege in self.sieges)
-        return next(iter([*failures, *([] if has_rate else [why])]), "")
+        if failures:
+            return failures[0]
+        if self.sieges and not any(siege.right.any() for siege in self.sieges):
+            return (
+                f"no request was answered correctly in {self.sieges[-1].step.seen_until_s:.0f} s; use a longer --time"
+            )
+        if self.steps:
+            return ""
+        return "the load generator was too slow for every rate" if self.limited else "no rate was offered"
 
     @cached_property
     def interval(self) -> tuple[float | None, float | None]:
