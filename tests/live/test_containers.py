@@ -115,9 +115,9 @@ def test_no_container_is_left_when_the_bench_is_stopped(
         command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: server_is_running(suite))
+        wait_until(lambda: server_is_running(suite), 100)
         bench.send_signal(number)
-        bench.wait(60)
+        bench.wait(100)
         wait_until(lambda: not server_is_running(suite) and not (suite / "id").exists())
     finally:
         bench.kill()

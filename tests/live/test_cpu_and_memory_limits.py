@@ -115,7 +115,7 @@ def test_no_cgroup_is_left_when_the_bench_is_killed(tmp_path: Path) -> None:
     command = bench_command("run", str(suite), "--cpus", "0.5", "--time", "60s", "--out", str(tmp_path / "r.json"))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            own = wait_until(lambda: groups_of(process.pid))
+            own = wait_until(lambda: groups_of(process.pid), 100)
         finally:
             os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not own & groups().keys())
