@@ -111,6 +111,31 @@ def test_a_request_that_the_application_refuses_ends_the_run_with_one_line(
     assert re.search(why, ran.stderr.splitlines()[-1])
 
 
+STOCK = """\
+import pathlib, tornado.web
+class Stock(tornado.web.RequestHandler):
+    def delete(self):
+        pathlib.Path("deleted").touch()
+        self.write("fine")
+    put = post = delete
+app = tornado.web.Application([("/stock", Stock)])
+"""
+
+
+def test_data_is_deleted_only_if_the_user_asks_for_it(shop: Path, run_cli: RunCli) -> None:
+    write(shop, {"stock.py": STOCK})
+    for command in ("run", "capacity", "drill", "trace", "profile"):
+        for words in ((), ("--path", "/stock")):
+            ran = run_cli(command, "stock:app", *words)
+            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+            assert "its routes: POST /stock, PUT /stock and DELETE /stock" in ran.stderr
+    assert not (shop / "deleted").exists()
+    result, text = measured(shop, run_cli, "stock:app", "--method", "DELETE")
+    assert "DELETE" in text
+    assert {record.values["path"] for record in result.records} == {"/stock"}
+    assert (shop / "deleted").exists()
+
+
 CONFIGURED = 'import pathlib\npathlib.Path("was_read").write_text("")\nmax_requests = 1\n'
 
 

@@ -41,22 +41,28 @@ def test_init_writes_a_valid_suite(app: str, servers: list[str], ping, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("decorators", "method", "path"),
+    ("decorators", "options", "chosen"),
     [
-        (["post('/orders')"], "POST", "/orders"),
-        (["put('/orders/{id}')", "api_route('/orders', methods=['PUT'])"], "PUT", "/orders"),
-        (["post('/orders')", "api_route('/report', methods=['GET', 'POST'])"], "GET", "/report"),
+        (["post('/orders')"], [], ""),
+        (["post('/orders')"], ["--body", '{"id": 7}'], 'POST /orders {"id": 7}'),
+        (["put('/orders/{id}')", "api_route('/orders', methods=['PUT'])"], ["--method", "PUT"], "PUT /orders {}"),
+        (["post('/orders')", "api_route('/report', methods=['GET', 'POST'])"], [], "GET /report "),
     ],
 )
-def test_init_finds_post_and_put_routes_but_prefers_a_get_route(
-    decorators: list[str], method: str, path: str, tmp_path: Path, run_cli: RunCli
+def test_init_chooses_a_get_route_and_other_methods_only_if_they_are_named(
+    decorators: list[str], options: list[str], chosen: str, tmp_path: Path, run_cli: RunCli
 ) -> None:
     routes = "".join(f"@app.{decorator}\ndef route(): ...\n" for decorator in decorators)
     (tmp_path / "shop.py").write_text(f"from fastapi import FastAPI\napp = FastAPI()\n{routes}")
-    assert run_cli("init", "shop:app").returncode == 0
+    ran = run_cli("init", "shop:app", *options)
+    assert ran.returncode == (0 if chosen else 2)
+    if not chosen:
+        assert "no route accepts GET without parameters" in ran.stderr
+        assert "its routes: POST /orders" in ran.stderr
+        return
     suite = read_suite(tmp_path / "suite.toml")
-    assert (suite.load.request.method, suite.axes["path"]) == (method, (path,))
-    assert suite.load.request.body == (b"" if method == "GET" else b"{}")
+    request = suite.load.request
+    assert f"{request.method} {suite.axes['path'][0]} {request.body.decode()}" == chosen
 
 
 def test_init_writes_a_suite_in_a_subdirectory(tmp_path: Path, run_cli: RunCli) -> None:

@@ -30,7 +30,8 @@ from under_siege.suite.strategies import SERVERS
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
-BAD_BODY = (400, 405, 415, 422)  # statuses of responses to a wrong method or body
+_BODY = "; use --body with what it expects"
+OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -357,6 +358,6 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
-        remedy = "; use --body with what it expects" if server.is_application and answer.status in BAD_BODY else ""
-        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
+        options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
     return answer

@@ -211,7 +211,7 @@ def required_query(route: Any) -> Iterator[str]:
 def flask_routes(app: Any) -> Iterator[Route]:
     for rule in app.url_map.iter_rules():
         if not rule.endpoint.endswith("static"):
-            yield from ((method, rule.rule) for method in rule.methods or ())
+            yield from ((method, rule.rule) for method in sorted(rule.methods or ()))
 
 
 def bottle_routes(app: Any) -> Iterator[Route]:
@@ -228,7 +228,7 @@ def falcon_routes(app: Any) -> Iterator[Route]:
 def litestar_routes(app: Any) -> Iterator[Route]:
     for route in app.routes:
         if not route.path.startswith("/schema"):
-            yield from ((str(method), route.path) for method in getattr(route, "methods", ()))
+            yield from ((str(method), route.path) for method in sorted(getattr(route, "methods", ()), key=str))
 
 
 def aiohttp_routes(app: Any) -> Iterator[Route]:

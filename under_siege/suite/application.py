@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,9 +49,24 @@ class Application(msgspec.Struct, frozen=True):
         routes = [route for route in self.routes if route != ("GET", self.ping())]
         return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET"))
 
+    def methods_of(self, path: str) -> list[str]:
+        """Return the methods that a path without parameters accepts; empty if it is unknown."""
+        wanted = path.partition("?")[0]
+        return list(dict.fromkeys(method for method, route in self.routes if route.partition("?")[0] == wanted))
+
 
 def has_parameters(path: str) -> bool:
     return re.search(r"[{<(\[*]|/:|/\^", path) is not None
+
+
+def is_requestable(path: str) -> bool:
+    """Return whether the path of a route can be requested as it is."""
+    return not has_parameters(path) and is_path(path)
+
+
+def named(routes: Sequence[tuple[str, str]]) -> list[str]:
+    """Return routes as text, such as `/report` or `POST /orders`."""
+    return [f"{method} {path}".removeprefix("GET ") for method, path in routes]
 
 
 def is_application(name: str) -> bool:
