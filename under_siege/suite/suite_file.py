@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
 from under_siege.host.limits import LIMITS, limit_values
+from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.paths import USERS
 from under_siege.record.case import AUTO, PACES, SEARCHABLE, Value
@@ -280,6 +281,8 @@ def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axe
     for text in filled_all(requirements, {name: values[0] for name, values in axes.items()}):
         if text.startswith("-r ") and not (folder / (name := text[3:].strip())).is_file():
             raise invalid_value(key, text, f"a file {name!r} in the folder of the suite")
+        if text.startswith("-r ") and (why := why_refused(folder / name)):
+            raise BadInputError(f"{key} = {shown(text)}: {why}")
         if text.startswith(("-r ", "-e ", "./", "../")) or text == ".":
             continue
         try:
