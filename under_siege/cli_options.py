@@ -236,40 +236,19 @@ class CommonOptions:
 _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
 
 
+_OF_TARGET = ("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events")
+
+
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add TARGET, the axes and the options of an application to a command; pass the latter as `target`."""
 
     @functools.wraps(command)
-    def with_target_options(
-        *,
-        ping: str,
-        path: str,
-        method: str,
-        body: str,
-        headers: tuple[str, ...],
-        keep_environment: bool,
-        ready_within: str,
-        stream: str,
-        events: str,
-        **rest: Any,
-    ) -> None:
+    def with_target_options(**rest: Any) -> None:
         from under_siege.suite.suite_from_application import TargetOptions  # loads packages that --help does not need
 
+        given = {name: rest.pop(name) for name in _OF_TARGET}
         tell = _ignored if rest.get("quiet") else print_error
-        target = TargetOptions(
-            ping=ping,
-            path=path,
-            method=method,
-            body=body,
-            headers=headers,
-            pythons=rest["python"],
-            keep_environment=keep_environment,
-            ready_within=ready_within,
-            stream=stream,
-            events=events,
-            tell=tell,
-        )
-        command(target=target, **rest)
+        command(target=TargetOptions(pythons=rest["python"], tell=tell, **given), **rest)
 
     return _with(
         with_target_options,
