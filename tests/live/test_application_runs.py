@@ -163,6 +163,30 @@ def test_a_missing_server_is_added_beside_the_users_packages_whose_versions_win(
     assert {path.name for path in python.parent.iterdir()} == before
 
 
+def test_a_server_that_can_not_be_added_is_left_out_and_the_others_are_compared(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    python, packages = empty_venv(tmp_path / ".venv"), tmp_path / "packages"
+    write(tmp_path, {"shop.py": STARLETTE, "packages/.keep": ""})
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.name.startswith(("starlette", "anyio", "idna", "sniffio", "typing_", "uvicorn", "h11", "click")):
+            (packages / path.name).symlink_to(path)
+    (own,) = python.parents[1].glob("lib/python3*/site-packages")
+    (own / "theirs.pth").write_text(f"{packages}\n")
+    offline = {
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9/",
+        "UV_HTTP_RETRIES": "0",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    ran = run_cli("run", "shop:app", *SHORT, env=offline)
+    assert ran.returncode in (0, 3), ran.stderr
+    result = load(tmp_path / "r.json")
+    assert {(record.server, record.failure) for record in result.records} == {("uvicorn", None)}
+    assert {"gunicorn-asgi", "granian"} == {skipped.server for skipped in result.left_out}
+    assert "granian is left out: it lacks a package: granian can't be added" in ran.stderr
+    assert "no package index could be reached" in " ".join(ran.stdout.split())
+
+
 VERSIONED = """\
 from pathlib import Path
 import tornado.web

@@ -75,9 +75,15 @@ def test_init_uses_an_existing_requirements_file_and_adds_the_servers(tmp_path: 
     (tmp_path / "shop.py").write_text("def app(environ, start_response): ...\n")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
     assert run_cli("init", "shop:app").returncode == 0
-    for target in read_suite(tmp_path / "suite.toml").targets:
-        assert target.requirements == ("-r requirements.txt",)
-        assert target.additions == ("gunicorn", "waitress", "granian")
+    targets = read_suite(tmp_path / "suite.toml").targets
+    assert {target.requirements for target in targets} == {("-r requirements.txt",)}
+    added = {target.name: target.additions for target in targets}
+    assert added == {
+        "sync": ("gunicorn",),
+        "gthread": ("gunicorn",),
+        "waitress": ("waitress",),
+        "granian": ("granian",),
+    }
 
 
 @pytest.mark.parametrize(

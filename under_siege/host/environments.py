@@ -34,7 +34,7 @@ from under_siege.paths import ROOT, cache_directory
 
 DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
-_MISSING = "missing.json"  # in an environment for strategies: the packages that can't be installed, with the reasons
+_MISSING = "missing.json"  # in an environment: the packages that can't be built, with the reasons
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # the prefix of a reason in uv's output
@@ -137,8 +137,7 @@ async def environment_beside(additions: tuple[str, ...], python: Interpreter, te
 
         async def install(place: Path) -> None:
             missing = await _install_wheels(place, additions, tell, *_constraints(place, versions))
-            for package, reason in missing.items():
-                tell(f"{package} can't be added: {reason}")
+            (place / _MISSING).write_text(json.dumps(missing))
             packages = _packages_in(place)
             # `addsitedir` also processes .pth files, such as those of packages installed in editable mode.
             lines = [f"own = f'{{sys.prefix}}/{packages.relative_to(place)}'"]
@@ -146,8 +145,14 @@ async def environment_beside(additions: tuple[str, ...], python: Interpreter, te
             lines += [*(f"site.addsitedir({path!r})" for path in directories), "sys.path.append(own)"]
             (packages / "of_the_user.pth").write_text(f"import site, sys; {'; '.join(lines)}\n")
 
-        inputs = ["beside", *directories, versions, *sorted(additions)]
-        return await _environment(python, inputs, additions, install, tell)
+        inputs = ["beside", _MISSING, *directories, versions, *sorted(additions)]
+        directory = await _environment(python, inputs, additions, install, tell)
+        missing: dict[str, str] = json.loads((directory / _MISSING).read_text())
+        if len(missing) == len(additions):
+            raise BadInputError("; ".join(missing.values()))
+        for package, reason in missing.items():
+            tell(f"{package} can't be added: {reason}")
+        return directory
     except (BadInputError, OSError, subprocess.SubprocessError, ValueError) as error:
         return f"{', '.join(additions)} can't be added to {python.path}: {error}"
 

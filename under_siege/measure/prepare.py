@@ -24,6 +24,7 @@ from under_siege.measure.start_command import Start, missing_library, prepare_co
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
+from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, try_task
 from under_siege.suite.strategies import SERVERS
 
@@ -116,7 +117,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
             is_needed = key.requirements or key.additions
             if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
                 environments[key] = await _environment(key, plan.python_of(case), folder, watcher)
-        return replace(plan, environments=environments)
+        return _without_unavailable(replace(plan, environments=environments), watcher)
     pythons = dict(plan.pythons)
     for version, python in plan.pythons.items():
         cases = [case for case in plan.cases if plan.python_of(case) is python]
@@ -124,6 +125,22 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
         if cases:
             pythons[version] = await with_packages(python, watcher.warn, needed)
     return replace(plan, pythons=pythons)
+
+
+def _without_unavailable(plan: Plan, watcher: ProgressListener) -> Plan:
+    """Return the plan without servers that were chosen for the user, and whose packages can't be added."""
+    reasons = {case: plan.environments.get(plan.environment_of(case)) for case in plan.cases}
+    kept = tuple(case for case, reason in reasons.items() if not isinstance(reason, str))
+    if plan.suite.application is None or not kept:
+        return plan
+    left_out: dict[SkippedServer, None] = {}
+    for case, reason in reasons.items():
+        if isinstance(reason, str):
+            title = plan.targets[case.server].title
+            left_out[SkippedServer(case.server, title, case.python, f"lacks a package: {reason}")] = None
+    for skipped in left_out:
+        watcher.warn(f"{skipped.server} is left out: it {skipped.reason}")
+    return replace(plan, cases=kept, left_out=(*plan.left_out, *left_out))
 
 
 async def _environment(key: EnvironmentKey, python: Interpreter, folder: Path, watcher: ProgressListener) -> Path | str:

@@ -219,7 +219,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         url=url,
         environment=tuple((variable, str(value)) for variable, value in environment.items()),
         requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
-        additions=tuple(top.additions) if uses_suite_environment else (),
+        additions=(*(top.additions if uses_suite_environment else ()), *table.additions),
         needs=tuple(table.needs),
         ready_within_s=None if table.ready_within is None else float(table.ready_within),
         prepare=table.prepare,
@@ -234,8 +234,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
-    _check_requirements("additions", target.additions, folder, axes)
-    needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
+    _check_requirements(f"{key}.additions", target.additions, folder, axes)
+    needs_python = uses_suite_environment or bool(target.requirements or table.additions) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
 
 

@@ -227,7 +227,9 @@ def _endings(apps: Sequence[str]) -> list[str]:
 def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
     application, notes = first.application, []
-    if additions := data.get("additions"):
+    if additions := list(
+        dict.fromkeys(name for each in data["servers"].values() for name in each.get("additions", ()))
+    ):
         notes.append(
             f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
             f"{first.environment.found}, without changing them"
@@ -285,7 +287,6 @@ def _text(
         folder=json.dumps(os.path.relpath(folder, (folder / file).parent)),
         python=json.dumps(os.path.relpath(environment.python, folder.resolve())) if is_inside else "",
         requirements=json.dumps(environment.requirements) if environment.requirements else "",
-        additions=json.dumps(missing(servers, application.servers)),
         import_from=application.import_from,
         host=application.host,
         ready_within=_ready_within(application, options),
@@ -296,7 +297,7 @@ def _text(
         routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in named(application.work()[:_LISTED_ROUTES])),
         tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
         ping=application.ping(),
-        servers=[(each, json.dumps(each.command)) for each in servers],
+        servers=[(each, json.dumps(each.command), missing([each], application.servers)) for each in servers],
         most=max(2, min(usable_cpus(), 8)),
     )
     return text
