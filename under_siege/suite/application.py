@@ -37,6 +37,7 @@ class Application(msgspec.Struct, frozen=True):
     import_s: float
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
+    file: str = ""  # of its module
 
     def ping(self) -> str | None:
         """Return the path of the health check, or None if there is none."""
@@ -48,6 +49,13 @@ class Application(msgspec.Struct, frozen=True):
         """Return the routes except the health check; first those with GET that need no parameters."""
         routes = [route for route in self.routes if route != ("GET", self.ping())]
         return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET"))
+
+    def is_copy_of_sources_in(self, folder: Path) -> bool:
+        """Return whether its module was imported from an installed copy, although the folder has the sources."""
+        top = self.name.partition(":")[0].partition(".")[0]
+        sources = [place / name for place in (folder, folder / "src") for name in (top, f"{top}.py")]
+        is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(self.file).parts)
+        return is_installed and any(source.exists() for source in sources)
 
     def methods_of(self, path: str) -> list[str]:
         """Return the methods that a path without parameters accepts; empty if it is unknown."""

@@ -110,7 +110,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
         data["python"] = first.python
     data["keep_environment"] = options.keep_environment
     suite = suite_from(data, folder / "suite.toml", app)
-    return replace(suite, application=_user_application(first, data))
+    return replace(suite, application=_user_application(first, data, folder))
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
@@ -204,7 +204,8 @@ def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOpti
     )
     described = [suite.application for suite in suites if suite.application]
     notes = tuple(dict.fromkeys(note for each in described for note in each.notes))
-    application = replace(described[0], name=" and ".join(apps), notes=notes)
+    copies = tuple(file for each in described for file in each.copies)
+    application = replace(described[0], name=" and ".join(apps), notes=notes, copies=copies)
     axes = {name: values for suite in suites for name, values in suite.axes.items()}
     return replace(first, targets=targets, application=application, axes=axes, source=application.name)
 
@@ -224,7 +225,7 @@ def _endings(apps: Sequence[str]) -> list[str]:
     return ["-".join(word for word in each if word not in shared) for each in words]
 
 
-def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApplication:
+def _user_application(first: GeneratedSuite, data: Mapping[str, Any], folder: Path) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
     application, notes = first.application, []
     if additions := list(
@@ -237,7 +238,11 @@ def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApp
     host = data["load"]["headers"].get("Host")
     if host and host == application.host:
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
-    return UserApplication(application.name, tuple(named(application.routes)), first.environment.found, tuple(notes))
+    copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
+    for file in copies:
+        notes.append(f"{file} was imported: changes in this folder count only after the next installation")
+    routes = tuple(named(application.routes))
+    return UserApplication(application.name, routes, first.environment.found, tuple(notes), copies)
 
 
 def generated_suite(
