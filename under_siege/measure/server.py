@@ -295,7 +295,7 @@ class Server:
         routes = self._application.routes if self._application else ()
         option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-        return f"; use {option} with {known}" if status == 404 else ""
+        return f"; use {'another method, or ' * (status == 405)}{option} with {known}" if status in (404, 405) else ""
 
     async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command, such as a daemon.

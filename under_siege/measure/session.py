@@ -285,6 +285,7 @@ async def _prepared(
     with contextlib.ExitStack() as network:
         async with services() as needed:
             ready = await prepared(await with_environments(plan, watcher), watcher)
+            result.left_out = list(ready.left_out)
             if plan.load.own_network:
                 network.enter_context(own_network(watcher.warn, plan.load.ports))
             versions, expectations, _ = await asyncio.gather(

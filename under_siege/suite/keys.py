@@ -201,6 +201,7 @@ class ServerTable(_Table, frozen=True):
     url: Text = ""
     path: FixedPath = ""
     requirements: list[Text] = []
+    additions: list[Text] = []
     environment: Environment = {}
     needs: list[Text] = []
     ceiling: bool = False

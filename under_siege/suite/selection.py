@@ -103,6 +103,7 @@ def suite_of(
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
+        options = _posting(options) if style == JOBS else options
         suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
         _refuse_options_of_applications(options)
@@ -113,9 +114,17 @@ def suite_of(
     return suite
 
 
+def _posting(options: TargetOptions) -> TargetOptions:
+    """Return the options of an application to which jobs are posted."""
+    if options.method not in (None, "POST"):
+        raise BadInputError(f"--method {options.method} with --style jobs, which sends POST: remove one of them")
+    return replace(options, method="POST")
+
+
 def _refuse_options_of_applications(options: TargetOptions) -> None:
     given = {
         "--path": options.path,
+        "--method": options.method,
         "--body": options.body,
         "--keep-environment": options.keep_environment or None,
         "--ready-within": options.ready_within,

@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
 from under_siege.host.limits import LIMITS, limit_values
+from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.paths import USERS
 from under_siege.record.case import AUTO, PACES, SEARCHABLE, Value
@@ -218,7 +219,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         url=url,
         environment=tuple((variable, str(value)) for variable, value in environment.items()),
         requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
-        additions=tuple(top.additions) if uses_suite_environment else (),
+        additions=(*(top.additions if uses_suite_environment else ()), *table.additions),
         needs=tuple(table.needs),
         ready_within_s=None if table.ready_within is None else float(table.ready_within),
         prepare=table.prepare,
@@ -233,8 +234,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
-    _check_requirements("additions", target.additions, folder, axes)
-    needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
+    _check_requirements(f"{key}.additions", target.additions, folder, axes)
+    needs_python = uses_suite_environment or bool(target.requirements or table.additions) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
 
 
@@ -280,6 +281,8 @@ def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axe
     for text in filled_all(requirements, {name: values[0] for name, values in axes.items()}):
         if text.startswith("-r ") and not (folder / (name := text[3:].strip())).is_file():
             raise invalid_value(key, text, f"a file {name!r} in the folder of the suite")
+        if text.startswith("-r ") and (why := why_refused(folder / name)):
+            raise BadInputError(f"{key} = {shown(text)}: {why}")
         if text.startswith(("-r ", "-e ", "./", "../")) or text == ".":
             continue
         try:
