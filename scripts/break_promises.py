@@ -6,8 +6,9 @@
 
 A promise names a function of the product and a snippet of its code, which must occur exactly once in it. The script
 replaces the snippet in a copy of the repository, and runs the tests named for the promise there: at least one must
-fail. Before, it runs all these tests in an unchanged copy, where none may fail. Exit code: 0 if every broken promise was
-noticed, 1 otherwise, 2 if tests/promises.toml is wrong.
+fail. Before, it runs all these tests in an unchanged copy, where none may fail.
+
+Exit code: 0 if every broken promise was noticed, 1 otherwise, 2 if tests/promises.toml is wrong.
 """
 
 import argparse
@@ -77,7 +78,7 @@ def _extent(promise: Promise, source: str) -> tuple[int, int]:
         node = next((one for one in body if getattr(one, "name", "") == part), None)  # type: ignore[assignment]
         if node is None:
             raise WrongPromiseError(f"{promise.name}: {promise.function} does not exist")
-    return node.lineno - 1, node.end_lineno  # type: ignore[attr-defined, return-value]
+    return node.lineno - 1, node.end_lineno  # type: ignore[attr-defined]
 
 
 def copy_of_the_repository(folder: Path) -> Path:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from command import invoke
 from conftest import ROOT, SUPPORT
+from repositories import commit_all, git
 from scripted_server import running
 
 from under_siege.record.result import load
@@ -37,10 +38,6 @@ command = "python scripted_server.py {port}"
 """
 
 
-def git(folder: Path, *words: str | Path) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words], cwd=folder, check=True)
-
-
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """Return a clone of a repository with a suite, as on a CI runner."""
@@ -48,8 +45,7 @@ def clone(tmp_path: Path) -> Path:
     (work / "bench").mkdir(parents=True)
     (work / "bench" / "suite.toml").write_text(SUITE)
     shutil.copy(SUPPORT / "scripted_server.py", work / "bench")
-    for words in ("init -q -b main", "add .", "commit -qm all"):
-        git(work, *words.split())
+    commit_all(work)
     git(tmp_path, "clone", "-q", work, "clone")
     return tmp_path / "clone"
 
