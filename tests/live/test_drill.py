@@ -23,7 +23,7 @@ def run_drill(folder: Path, target: str | Path, *faults: str) -> Outcomes:
     words = [word for fault in faults for word in ("--fault", fault)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(loaded_server, "RECOVERY_LIMIT_S", 30.0)  # on a busy machine, a server takes longer
-        for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4}.items():
+        for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4, "AFTER_FAULT_S": 1.2}.items():
             patched.setattr(injection, name, value)
         ran = invoke("drill", str(target), *words, "--rounds", "1", "--quiet", "--out", "d.json", folder=folder)
     incidents = load(folder / "d.json").incidents
@@ -52,7 +52,8 @@ def test_a_server_that_loses_requests_at_shutdown_is_marked_as_degraded(lossy: d
 
 
 def test_an_endless_task_stops_a_server_that_runs_one_task_at_a_time(lossy: dict[str, FaultOutcome]) -> None:
-    assert lossy["endless"].mark in (DEAD, HIDDEN)  # on a busy machine, pings may be slow, too
+    (incident,) = lossy["endless"].incidents
+    assert incident.ended_s - max(incident.requests.ended_s) > 0.5
 
 
 @pytest.fixture(scope="module")
