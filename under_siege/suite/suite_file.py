@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
+from under_siege.host.containers import run_command
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.paths import USERS
@@ -230,6 +231,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         raise BadInputError(
             f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
         )
+    with prefixed(f"{key}.command"):
+        run_command(command)
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
