@@ -14,6 +14,7 @@ import pytest
 from command import invoke
 from conftest import ROOT, SUPPORT, wait_until
 
+from under_siege.drill.injection import ELSEWHERE
 from under_siege.host.limits import own_controllers
 from under_siege.record.result import load
 
@@ -65,7 +66,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def write_suite(folder: Path, options: str = "--rm --cpus 0.5") -> None:
+def write_suite(folder: Path, options: str = "--rm --cpus 0.2") -> None:
     (folder / "server.py").write_text(SERVER)
     inside = free_port()
     command = (
@@ -99,7 +100,7 @@ def test_a_container_is_measured_by_its_own_processes_and_cgroup(docker: dict[st
     assert max(record.samples.memory_bytes) > BALLAST_MB * 1e6
     assert record.samples.cpu_s[-1] - record.samples.cpu_s[0] > 0
     assert record.limits is not None
-    assert record.limits.cpus == 0.5
+    assert record.limits.cpus == 0.2
     assert record.limits.throttled_periods > 0
     assert left_over(tmp_path) == []
 
@@ -147,6 +148,96 @@ def test_a_container_with_an_id_file_and_a_daemon_of_the_suite_is_removed(
         wait_until(lambda: not left_over(suite) and not (suite / "id").exists())
     finally:
         bench.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_daemon_that_options_name_is_asked_to_remove_the_container(
+    number: signal.Signals, docker: dict[str, str], tmp_path: Path
+) -> None:
+    """The options come before `run`, and name a folder relative to that of the suite."""
+    suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
+    for folder in (suite / "settings", elsewhere):
+        folder.mkdir(parents=True)
+    (suite / "settings" / "daemon").write_text(docker["FAKE_DOCKER"])
+    write_suite(suite)
+    text = (suite / "suite.toml").read_text()
+    (suite / "suite.toml").write_text(text.replace("docker run", "docker --config settings run"))
+    command = [sys.executable, str(ROOT / "bench.py"), "run", str(suite / "suite.toml"), "--rounds", "1"]
+    environment = {**os.environ, "PATH": docker["PATH"]}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    bench = subprocess.Popen([*command, "--time", "60s"], cwd=elsewhere, env=environment, **quiet)
+    try:
+        wait_until(lambda: bool(left_over(suite)))
+        bench.send_signal(number)
+        bench.wait(60)
+        wait_until(lambda: not left_over(suite))
+    finally:
+        bench.kill()
+
+
+def test_a_process_that_only_has_the_number_of_the_container_is_neither_measured_nor_killed(
+    docker: dict[str, str], tmp_path: Path
+) -> None:
+    """A daemon on another machine reports process ids of that machine."""
+    write_suite(tmp_path, "--rm")
+    faults = [word for name in ("stop", "worker", "pause", "leave") for word in ("--fault", name)]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as unrelated:
+        environment = {**docker, "FAKE_DOCKER_PID": str(unrelated.pid)}
+        words = ("drill", "suite.toml", "--rounds", "1", "--out", "r.json", "--quiet", *faults)
+        ran = invoke(*words, folder=tmp_path, env=environment)
+        assert unrelated.poll() is None
+        assert psutil.Process(unrelated.pid).status() != psutil.STATUS_STOPPED
+        unrelated.communicate(b"\n")
+    incidents = {one.fault: one for one in load(tmp_path / "r.json").incidents}
+    assert {name: one.failure for name, one in incidents.items()} == dict.fromkeys(incidents)
+    reasons = {name: one.without for name, one in incidents.items() if name in ("stop", "worker", "pause", "leave")}
+    assert reasons == dict.fromkeys(reasons, ELSEWHERE)
+    assert ran.returncode == 3
+    assert ELSEWHERE in " ".join(ran.stdout.split())
+
+
+STRANGER = """
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_a_process_that_listens_in_place_of_the_server_is_not_measured(tmp_path: Path) -> None:
+    """As the proxy of a container that a script starts, it began after the command, but is not its descendant."""
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    silent = "import sys, time; open(sys.argv[1] + '.port', 'w').close(); time.sleep(600)"
+    (tmp_path / "silent.py").write_text(silent)
+    (tmp_path / "suite.toml").write_text("[servers.silent]\ncommand = 'python silent.py {port}'\n")
+    command = [sys.executable, str(ROOT / "bench.py"), "run", "suite.toml", "--rounds", "1", "--time", "1s"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    strangers: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_strangers() -> bool:
+        for port in {path.stem for path in tmp_path.glob("*.port")} - set(strangers):
+            strangers[port] = subprocess.Popen([sys.executable, "stranger.py", port], cwd=tmp_path)
+        return bench.poll() is not None
+
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as bench:
+        try:
+            wait_until(start_strangers, 60)
+            assert bench.returncode == 1
+            assert "another process, which this run did not start, listens on" in " ".join(bench.stdout.read().split())
+            assert [stranger.poll() for stranger in strangers.values()] == [None] * len(strangers)
+        finally:
+            bench.kill()
+            for stranger in strangers.values():
+                stranger.kill()
+                stranger.wait()
 
 
 def test_a_container_that_the_run_did_not_start_is_kept(docker: dict[str, str], tmp_path: Path) -> None:
