@@ -250,6 +250,9 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
         if name not in (*PLACEHOLDERS, *axes):
             known = ", ".join((*PLACEHOLDERS, *own_axes))
             raise BadInputError(f"{key} contains the unknown placeholder {{{name}}}: expected one of {known}")
+    if "redis" in placeholders(*target.command) and "redis" not in placeholders(*variables):
+        how = 'expected it in the environment, such as environment = { REDIS_URL = "{redis}" }'
+        raise BadInputError(f"{key}.command: {{redis}} lacks the password, which other users must not see; {how}")
     services = [name for name in names if name in SERVICES and name not in target.needs]
     depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
