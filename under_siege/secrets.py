@@ -87,6 +87,11 @@ def expanded_header(name: str, value: str, key: str) -> str:
     return text
 
 
+def hide(secret: str) -> None:
+    """Mask a secret of this run from now on."""
+    _remember(secret, MASK)
+
+
 def is_secret_name(name: str) -> bool:
     """Return whether the value of a header or a field with this name is always masked."""
     return _SECRET_NAME.fullmatch(name) is not None

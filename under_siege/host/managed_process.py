@@ -20,6 +20,7 @@ from under_siege.formatting import legible
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TRACKER_LIMIT_S
 from under_siege.host.supervisor_client import current_supervisor
+from under_siege.record.record import CaseFailedError
 
 LONGEST_LINE_BYTES = 65536  # maximum length of a line; the rest is dropped
 LONGEST_ERROR = 200  # maximum number of characters of an error
@@ -180,10 +181,20 @@ class ManagedProcess:
         return self.returncode
 
     def terminate(self) -> None:
-        """Send SIGTERM, unless the process has been reaped."""
+        """Send SIGTERM, unless the process has been reaped.
+
+        Raises:
+            CaseFailedError: the process belongs to another user, as that of sudo does.
+        """
         if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(self.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                why = f"process {self.pid} belongs to another user, so the bench can't stop it"
+                how = f"stop it with sudo kill {self.pid}, and start the server without sudo"
+                raise CaseFailedError("not_stopped", f"{why}; {how}") from None
 
     def ended(self) -> bool:
         return self.poll() is not None

@@ -14,7 +14,7 @@ import psutil
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.host.containers import runtime_of
+from under_siege.host.containers import run_command
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -270,9 +270,10 @@ def _with_limits(suite: Suite, axes: Collection[str]) -> Suite:
         raise BadInputError(
             f"--{names[0]}: {running[0]} is already running and can't be limited; name its command instead"
         )
-    if containers := [target for target in suite.targets if names and runtime_of(target.command)]:
-        option = "--cpus 0.5" if names[0] == "cpus" else "--memory 512m"
-        how = f"set it in the command of {containers[0].name}: {runtime_of(containers[0].command)} run {option}"
+    commands = {target.name: run_command(target.command) for target in suite.targets if names}
+    if containers := [(name, command.runtime) for name, command in commands.items() if command]:
+        option, (name, runtime) = "--cpus 0.5" if names[0] == "cpus" else "--memory 512m", containers[0]
+        how = f"set it in the command of {name}: {runtime} run {option}"
         raise BadInputError(f"--{names[0]}: a container has limits of its own; {how}")
     targets = tuple(replace(target, axes=(*target.axes, *names)) for target in suite.targets)
     ceiling = suite.ceiling

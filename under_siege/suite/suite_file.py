@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
+from under_siege.host.containers import run_command
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
@@ -231,6 +232,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         raise BadInputError(
             f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
         )
+    with prefixed(f"{key}.command"):
+        run_command(command)
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
@@ -248,6 +251,9 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
         if name not in (*PLACEHOLDERS, *axes):
             known = ", ".join((*PLACEHOLDERS, *own_axes))
             raise BadInputError(f"{key} contains the unknown placeholder {{{name}}}: expected one of {known}")
+    if "redis" in placeholders(*target.command) and "redis" not in placeholders(*variables):
+        how = 'expected it in the environment, such as environment = { REDIS_URL = "{redis}" }'
+        raise BadInputError(f"{key}.command: {{redis}} lacks the password, which other users must not see; {how}")
     services = [name for name in names if name in SERVICES and name not in target.needs]
     depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))

@@ -111,7 +111,12 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
     targets = written().targets
     assert {target.requirements for target in targets} == {("-r requirements.txt",)}
     added = {target.name: target.additions for target in targets}
-    assert added == {"sync": ("gunicorn",), "gthread": ("gunicorn",), "waitress": ("waitress",), "granian": ("granian",)}
+    assert added == {
+        "sync": ("gunicorn",),
+        "gthread": ("gunicorn",),
+        "waitress": ("waitress",),
+        "granian": ("granian",),
+    }
 
 
 def test_a_slow_import_gives_servers_more_time_to_start(application, written) -> None:
