@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import stat
 from itertools import pairwise
 
 import pytest
@@ -211,10 +210,6 @@ def test_report_prints_the_table_of_the_run_and_writes_output_files(measured, ru
     assert run_cli("report", str(file)).stdout == ran.stdout
     assert run_cli("report", str(file), "--out", "table.txt").stdout == ""
     assert (tmp_path / "table.txt").read_text() == ran.stdout
-
-
-def test_a_result_file_is_readable_by_other_users(measured) -> None:
-    assert stat.S_IMODE(measured[1].stat().st_mode) == 0o644
 
 
 def test_json_figures_match_the_raw_values(measured, run_cli) -> None:
