@@ -24,6 +24,22 @@ PROBLEMS = {
     "json_extra": (BodyRule(JSON), changed(debug=True), "debug is unexpected"),
     "not_json": (BodyRule(JSON), b"Oops", "it is b'Oops' instead of {"),
     "true_is_not_1": (BodyRule(JSON), changed(id=True), "id is true instead of 1"),
+    "secret_value": (
+        BodyRule(FIELDS, (("token", "1"),)),
+        b'{"token": "2"}',
+        "token, which is masked, has another value",
+    ),
+    "secret_missing": (BodyRule(FIELDS, (("auth.user", "1"),)), b"{}", "auth.user is missing"),
+    "below_a_secret": (
+        BodyRule(FIELDS, (("auth.user", "1"),)),
+        b'{"auth": {"user": "2"}}',
+        "auth.user, which is masked,",
+    ),
+    "alike": (
+        BodyRule(FIELDS, (("url", "redis://a:1@b"),)),
+        b'{"url": "redis://a:2@b"}',
+        'url is "redis://a:***@b" instead of "redis://a:***@b"; they differ in a password, which is masked',
+    ),
     "ignored": (BodyRule(JSON, ignored=("id",)), changed(id=2), ""),
     "ignored_in_a_list": (BodyRule(JSON, ignored=("items.*.id",)), changed(items=PENS), ""),
     "ignored_elsewhere": (BodyRule(JSON, ignored=("items.0.id",)), changed(items=PENS), "items.1.id is 4 instead of 8"),
