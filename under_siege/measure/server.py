@@ -396,7 +396,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
             start, container = await stack.enter_async_context(_contained(start))
-        url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
+        url = filled(target.url, plan.values_of(case)) or f"http://{HOST}:{port}"
         server = Server(plan, case, url, None if target.url else port, start, group, container)
         try:
             yield server

@@ -21,6 +21,7 @@ from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.request import JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
+from under_siege.secrets import expanded_path
 from under_siege.suite.application import (
     IMPORT_LIMIT_S,
     Application,
@@ -88,6 +89,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     """
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
+    expanded_path(options.path or "", "--path")  # raises BadInputError if a variable is not set
     if options.ping is not None:
         ping_path("--ping", options.ping)
     first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
