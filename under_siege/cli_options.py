@@ -139,7 +139,7 @@ def one_line_read_errors(*files: Path) -> Iterator[None]:
 def print_error(message: str) -> None:
     """Print a message as one line on stderr; do nothing if stderr can't be written to."""
     with contextlib.suppress(OSError):
-        click.echo(f"{PROGRAM}: {masked(legible(message))}", err=True)
+        click.echo(f"{PROGRAM}: {legible(masked(message))}", err=True)
 
 
 def missing_package(error: ModuleNotFoundError) -> str:

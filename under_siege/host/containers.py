@@ -17,6 +17,7 @@ from under_siege.host.limits import CPU, MEMORY, Group, Limits, own_controllers
 from under_siege.host.process_tree import read_proc
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.record import CaseFailedError
+from under_siege.secrets import masked
 
 RUNTIMES = ("docker", "podman")
 ID_FILE = "cidfile"
@@ -166,7 +167,7 @@ class Container:
         except subprocess.TimeoutExpired:
             raise CaseFailedError("no_runtime", f"{name} {arguments[0]} did not end within {LIMIT_S:.0f} s") from None
         if ran.returncode:
-            said = next(iter(ran.stderr.splitlines()), f"exit code {ran.returncode}")[:300]
+            said = masked(next(iter(ran.stderr.splitlines()), f"exit code {ran.returncode}"))[:300]
             remedy = "start its daemon, or let this user access it"
             raise CaseFailedError("no_runtime", f"{name} {arguments[0]} failed: {said}; {remedy}")
         return ran.stdout.strip()

@@ -28,7 +28,7 @@ from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.secrets import hide
+from under_siege.secrets import hide, masked
 
 READY_LIMIT_S = 30.0
 NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists
@@ -258,4 +258,4 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
 def _last_error(output: str) -> str:
     """Quote the last line that reports an error or, if no line does, the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
-    return f"its last error: {errors[-1][:200]}" if errors else last_line(output)
+    return f"its last error: {masked(errors[-1])[:200]}" if errors else last_line(output)

@@ -270,8 +270,9 @@ def _expectation(
     expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
+        different = f"{odd.described()} after {answers[0].described()}"
         watcher.warn(
-            f"{case.server} returned {odd.described()} after {answers[0].described()} for the same request; "
+            f"{case.server} returned {different} for the same request{odd.difference(answers[0])}; "
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation

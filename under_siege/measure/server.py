@@ -393,7 +393,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             inside = contained(start.words, Path(start.own_folder), start.environment, start.folder)
             words, container = await stack.enter_async_context(inside)
             start = replace(start, words=words)
-        url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
+        url = filled(target.url, plan.values_of(case)) or f"http://{HOST}:{port}"
         server = Server(plan, case, url, None if target.url else port, start, group, container)
         has_failed = False
         try:

@@ -51,7 +51,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     target, python = plan.targets[case.server], plan.python_of(case)
     words, values = target.command_for(case), {"host": HOST, "port": port, **services}
     if target.path is not None:
-        values = {**dict(case.values), "python": python.path, **values}
+        values = {**plan.values_of(case), "python": python.path, **values}
         yield Start(filled_all(words, values), server_environment(), None)
         return
     environment = _environment(plan, case)
@@ -101,7 +101,12 @@ def _python_on(directory: str) -> str:
 
 
 def _values(plan: Plan, case: Case, environment: Mapping[str, str]) -> dict[str, object]:
-    return {**dict(case.values), **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path)}
+    path = {"path": plan.load_of(case).path} if case.get("path") else {}
+    return {
+        **plan.values_of(case),
+        **path,
+        **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path),
+    }
 
 
 def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], python: str) -> dict[str, object]:

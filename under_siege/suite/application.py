@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.managed_process import final_line, run_to_end
 from under_siege.paths import PACKAGE
+from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
@@ -103,7 +104,7 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
             return msgspec.convert(found, Application)
     except (ValueError, AttributeError, msgspec.ValidationError):
         problem = f"can't be imported: {final_line(run.stderr.text()) or 'the process ended'}"
-    raise BadInputError(f"{name}: {legible(problem)[:400]}{_remedy(problem, python)}")
+    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{_remedy(problem, python)}")
 
 
 def _remedy(problem: str, python: str) -> str:

@@ -9,6 +9,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import address, path_of, ping_path
 from under_siege.suite.requests import headers_of, stream_of
@@ -183,11 +184,14 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
             raise BadInputError(
                 f"{legible(url)!r} can't be requested: expected a URL such as http://127.0.0.1:8000/report"
             )
+        expanded_path(path_of(parts), f"the URL of {parts.netloc}")  # raises BadInputError if a variable is not set
         paths.append(path_of(parts))
         targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
     if len(different := list(dict.fromkeys(paths))) > 1:
+        name = masked_difference(different[0], different[1])
+        why = f"; they differ in {name}, which is masked" if name else ""
         raise BadInputError(
-            f"{different[0]} and {different[1]} are different paths: use the same path for every server"
+            f"{different[0]} and {different[1]} are different paths{why}: use the same path for every server"
         )
     if repeated := [url for number, url in enumerate(urls) if targets[number] in targets[:number]]:
         raise BadInputError(f"{repeated[0]} is named twice: expected different servers")

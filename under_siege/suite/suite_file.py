@@ -20,7 +20,17 @@ from under_siege.paths import USERS
 from under_siege.record.case import AUTO, PACES, SEARCHABLE, Value
 from under_siege.record.files import read_limited
 from under_siege.record.result import Required
-from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
+from under_siege.secrets import expanded_path
+from under_siege.suite.keys import (
+    DrainTable,
+    ServerTable,
+    SuiteTable,
+    address,
+    converted,
+    invalid_value,
+    shown,
+    unknown_key,
+)
 from under_siege.suite.requests import (
     Axes,
     check_path,
@@ -118,7 +128,7 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
             axes=axes,
             expect=expect,
             ping=ping_of(top.ping, load.request) if top.ping else None,
-            backlog=Backlog(top.drain.path, top.drain.json) if top.drain.path and top.drain.json else None,
+            backlog=_backlog(top.drain),
             drain_limit_s=float(top.drain.limit),
             ready_within_s=float((top.ping and top.ping.ready_within) or READY_WITHIN_S),
             title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
@@ -129,6 +139,10 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
             required=_required(top, names, targets),
             keep_environment=top.keep_environment,
         )
+
+
+def _backlog(table: DrainTable) -> Backlog | None:
+    return Backlog(expanded_path(table.path, "drain.path"), table.json) if table.path and table.json else None
 
 
 def _selected(names: Sequence[str], only: Sequence[str]) -> list[str]:
@@ -234,6 +248,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         )
     with prefixed(f"{key}.command"):
         run_command(command)
+
+    expanded_path(table.path, f"{key}.path")  # raises BadInputError if a variable is not set
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)

@@ -22,6 +22,7 @@ from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.request import GET, JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
+from under_siege.secrets import expanded_path
 from under_siege.suite.application import (
     IMPORT_LIMIT_S,
     Application,
@@ -92,6 +93,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     Raises:
         BadInputError: the application can't be imported, or an option is invalid.
     """
+    expanded_path(options.path or "", "--path")  # raises BadInputError if a variable is not set
     if options.ping is not None:
         ping_path("--ping", options.ping)
     first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
