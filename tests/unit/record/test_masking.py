@@ -47,7 +47,7 @@ def test_variables_are_replaced_and_a_double_dollar_sign_protects_them() -> None
 
 @pytest.mark.parametrize("name", ["UNIT_UNSET", "UNIT_EMPTY"])
 def test_a_variable_without_a_value_is_an_error_that_names_it(name: str) -> None:
-    with pytest.raises(BadInputError, match=rf"^load\.body: .*{name} "):
+    with pytest.raises(BadInputError, match=rf"^load\.body .*{name},"):
         expanded(f"${{{name}}}", "load.body")
 
 

@@ -15,7 +15,7 @@ from suite_plans import plan_in, start_in, starting
 from common.errors import BadInputError
 from under_siege.load.request import ANY, Ping
 from under_siege.measure.plan import make_plan
-from under_siege.measure.start_command import start_of
+from under_siege.measure.start_command import suite_command
 from under_siege.suite import keys, suite_file
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
@@ -384,8 +384,7 @@ def test_a_password_in_the_value_of_an_axis_reaches_the_server_but_identifies_no
     text = '[servers.one]\ncommand = "serve {port} {db}"\n[axes]\ndb = ["redis://ann:1234@a", "redis://ann:1234@b"]'
     plan = make_plan(suite_of([str(suite_in(tmp_path, text))]), {}, time_s=None, rounds=1)
     assert [case.get("db") for case in plan.cases] == ["redis://ann:***@a", "redis://ann:***@b"]
-    with start_of(plan, plan.cases[1], 1, {}) as start:
-        assert start.words == ["serve", "1", "redis://ann:1234@b"]
+    assert suite_command(plan, plan.cases[1], ["serve", "{db}"]).words == ["serve", "redis://ann:1234@b"]
 
 
 def test_values_that_differ_only_in_a_secret_are_rejected_with_its_name(tmp_path: Path, token: None) -> None:
