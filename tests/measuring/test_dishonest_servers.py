@@ -14,12 +14,16 @@ HONEST = ("2_async", "4_async_processexecutor")
 PROOFS = {"above_ceiling", "too_fast", "too_cheap", "backlog"}  # noise decides which of them a liar gets
 
 
-def test_servers_that_do_not_do_the_work_are_suspect_and_honest_servers_are_not_accused(tmp_path, monkeypatch) -> None:
+def test_servers_that_do_not_do_the_work_are_flagged_and_honest_servers_are_not_accused(tmp_path, monkeypatch) -> None:
     """Measure for 2 s, because a server may still be busy with the warm-up during the first second."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     paths = [str(TESTS / "servers" / "dishonest" / f"{name}.py") for name in LIARS]
     result, _ = run_once(tmp_path, *paths, *HONEST, "--task", SHORT_TASK, "--time", "2s", "--users", "6")
     cases = {case.server: case for case in summarize(result).cases}
-    proofs = {name: PROOFS.intersection(reason.code for reason in case.reasons) for name, case in cases.items()}
-    assert {name for name in cases if proofs[name]} == set(LIARS), proofs
-    assert {cases[name].verdict for name in LIARS} == {"suspect"}
+    codes = {name: {reason.code for reason in case.reasons} for name, case in cases.items()}
+    for name in LIARS:
+        assert cases[name].verdict != "ok", codes
+        # If other programs make the interval useless, the case is unclear, and nothing proves that the server lies.
+        assert codes[name] & (PROOFS | {"wide_interval"}), codes
+    for name in HONEST:
+        assert not codes[name] & PROOFS, codes
