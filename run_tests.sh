@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 all=""
-if [[ ${1:-} == --all ]]; then all=--all; fi
+for argument; do if [[ $argument == --all ]]; then all=--all; fi; done
 scripts/setup test $all
 export PATH=$PWD/.venv/bin:$PATH
 unset PYTHONDONTWRITEBYTECODE # container images set it, and then every process would compile all modules again
@@ -17,16 +17,18 @@ if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 # tests wait. Tests of tests/measuring run afterwards, one at a time.
 beside=0 measuring=0 types=0 promises=0
 mypy_output=$(mktemp)
+UNDER_SIEGE_CPU_COSTS=$(mktemp) # both calls of pytest append to this file
+export UNDER_SIEGE_CPU_COSTS
 mypy --no-error-summary >"$mypy_output" 2>&1 &
 mypy=$!
-trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output"' EXIT
+trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output" "$UNDER_SIEGE_CPU_COSTS"' EXIT
 python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 wait "$mypy" || types=$?
-trap 'rm -f "$mypy_output"' EXIT
 cat "$mypy_output"
 if ((types)); then exit "$types"; fi
 python -m pytest --measuring only "$@" || measuring=$?
 if [[ $all ]]; then python scripts/break_promises.py || promises=$?; fi
+python tests/support/cpu_costs.py
 nothing_selected=5 # pytest's exit code if no test matches the arguments; a failure only if both parts end with it
 if ((beside == nothing_selected)); then exit "$measuring"; fi
 if ((measuring == nothing_selected)); then measuring=0; fi

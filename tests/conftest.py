@@ -1,4 +1,13 @@
-"""Fixtures and hooks for all tests: start servers and bench.py, and check that no test leaves processes behind."""
+"""Fixtures and hooks for all tests: start servers and bench.py, and check that no test leaves processes behind.
+
+The folder of a test is its ring, which has one rule:
+
+* unit: pure, from records to figures, verdicts, views and texts. No process, no network, no sleep.
+* live: real processes beside each other. What these tests assert is true however slow the machine is: responses, exit
+  codes, ended processes, the structure of results. They wait for conditions, never for a time.
+* measuring: what only a measurement shows. One test at a time.
+* extended: studies, whole suites and long measurements, only with --all. So are variants marked `slow`.
+"""
 
 import asyncio
 import contextlib
@@ -29,7 +38,6 @@ from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.host.programs import unmet
-from under_siege.judge.summary import Summary
 from under_siege.show import html_page
 from under_siege.show.view import Figure
 from under_siege.suite.strategies import read_strategy
@@ -40,7 +48,7 @@ TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
-LIMIT_S = 30.0
+LIMIT_S = 90.0  # timeout for what hangs; a busy machine takes its time
 WAITING = ("--task", "sign_up")  # an I/O-bound task, for runs in which the task does not matter
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell; servers would inherit it
@@ -85,14 +93,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_slow = item.get_closest_marker("slow") and not config.getoption("--all")
         return _runs(item.path.relative_to(TESTS).parts[0], config) and not is_slow
 
-    left_out = [item for item in items if not is_chosen(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = ordered([item for item in items if item not in left_out], several_processes=is_worker(config))
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Return whether this is a process of pytest-xdist."""
-    return hasattr(config, "workerinput")
+    chosen = [item for item in items if is_chosen(item)]
+    config.hook.pytest_deselected(items=list({*items}.difference(chosen)))
+    items[:] = ordered(chosen, several_processes=hasattr(config, "workerinput"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -273,22 +276,6 @@ def printed(errors: str) -> list[str]:
     """
     errors = POOL_OF_PYTHON_3_11.sub("", errors)
     return [line for line in errors.splitlines() if not GIL_ENABLED.search(line)]
-
-
-MACHINE_FLAGS = {
-    "busy_machine",
-    "unsteady_machine",
-    "late_probe",
-    "unsteady_ceiling",
-    "doubtful_ceiling",
-    "blind",
-    "littles_law",  # also raised if siege's threads wait for a CPU; test_verdict_rules.py tests the rule itself
-}  # flags for machine noise, which tests can't prevent
-
-
-def server_flags(case: Summary) -> dict[str, str]:
-    """Return the codes and messages of the flags that machine noise can't cause."""
-    return {reason.code: reason.message for reason in case.reasons if reason.code not in MACHINE_FLAGS}
 
 
 def bench_command(*words: str) -> list[str]:

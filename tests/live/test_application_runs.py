@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import CommandResult, invoke
+from repositories import commit_all
 from sample_applications import (
     AIOHTTP,
     BOTTLE,
@@ -126,17 +127,35 @@ def test_a_request_that_the_application_refuses_ends_the_run_with_one_line_that_
     assert [word for word in expected if word not in ran.stderr.splitlines()[-1]] == []
 
 
-COUNTED = """\
-import asyncio, itertools
-from pathlib import Path
-from aiohttp import web
-numbers = itertools.count(100)
-async def report(request):
-    await asyncio.sleep(0.02)
-    return web.Response(text=f"<p>{next(numbers)}</p>", content_type="text/html")
-app = web.Application()
-app.add_routes([web.get("/report", report)])
+NUMBERS = "import itertools, pathlib\nnumbers = itertools.count(100)\n"  # each response has another number
+COUNTED = NUMBERS + AIOHTTP.replace('text="fine"', 'text=f"<p>{next(numbers)}</p>"')
+VERSIONED = NUMBERS + TORNADO.replace(
+    'self.write("fine")',
+    'pathlib.Path("ran_old").touch()\n'
+    '        self.write({"id": next(numbers), "data": pathlib.Path("data.txt").read_text()})',
+)
+STOCK = """\
+import pathlib, tornado.web
+class Stock(tornado.web.RequestHandler):
+    def delete(self):
+        pathlib.Path("deleted").touch()
+        self.write("fine")
+    put = post = delete
+app = tornado.web.Application([("/stock", Stock)])
 """
+
+
+def test_data_is_deleted_only_if_the_user_asks_for_it(shop: Path, run_cli: RunCli) -> None:
+    write(shop, {"stock.py": STOCK})
+    for command in ("run", "capacity", "drill", "trace", "profile"):
+        for words in ((), ("--path", "/stock")):
+            ran = run_cli(command, "stock:app", *words)
+            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+            assert "its routes: POST /stock, PUT /stock and DELETE /stock" in ran.stderr
+    assert not (shop / "deleted").exists()
+    result = measured(shop, "stock:app", "--method", "DELETE")
+    assert {record.values["path"] for record in result.records} == {"/stock"}
+    assert (shop / "deleted").exists()
 
 
 def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path: Path) -> None:
@@ -148,30 +167,35 @@ def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path:
     changed.unlink()  # uv may share the file with its cache
     changed.write_text("OF_THE_USER = True\n")
     before = {path.name for path in python.parent.iterdir()}
-    result = measured(tmp_path, "shop:app")
+    result = measured(tmp_path, "shop:make_app")
     assert {record.server for record in result.records} == {"run_app", "gunicorn-aiohttp"}
     assert "gunicorn was added beside the packages of .venv" in result.suite.choices[0]
     assert {path.name for path in python.parent.iterdir()} == before
-    assert result.suite.checked == BodyRule(ANY).checked()  # each response has another number
+    assert result.suite.checked == BodyRule(ANY).checked()
 
 
-VERSIONED = """\
-import asyncio, itertools
-from pathlib import Path
-import tornado.web
-numbers = itertools.count(100)
-class Report(tornado.web.RequestHandler):
-    async def get(self):
-        await asyncio.sleep(0.02)
-        Path("ran_old").touch()
-        self.write({"id": next(numbers), "data": Path("data.txt").read_text()})
-app = tornado.web.Application([("/report", Report)])
-"""
-
-
-def git(folder: Path, *words: str) -> None:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *words]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+def test_a_server_that_can_not_be_added_is_left_out_and_the_others_are_compared(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    python, packages = empty_venv(tmp_path / ".venv"), tmp_path / "packages"
+    write(tmp_path, {"shop.py": STARLETTE, "packages/.keep": ""})
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.name.startswith(("starlette", "anyio", "idna", "sniffio", "typing_", "uvicorn", "h11", "click")):
+            (packages / path.name).symlink_to(path)
+    (own,) = python.parents[1].glob("lib/python3*/site-packages")
+    (own / "theirs.pth").write_text(f"{packages}\n")
+    offline = {
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9/",
+        "UV_HTTP_RETRIES": "0",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    ran = run_cli("run", "shop:app", *SHORT, env=offline)
+    assert ran.returncode in (0, 3), ran.stderr
+    result = load(tmp_path / "r.json")
+    assert {(record.server, record.failure) for record in result.records} == {("uvicorn", None)}
+    assert {"gunicorn-asgi", "granian"} == {skipped.server for skipped in result.left_out}
+    assert "granian is left out: it lacks a package: granian can't be added" in ran.stderr
+    assert "no package index could be reached" in " ".join(ran.stdout.split())
 
 
 def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_editable_install(
@@ -180,9 +204,7 @@ def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_edi
     monkeypatch.setattr(base_revision, "DIRECTORY", tmp_path / "cache")
     shop = tmp_path / "project"
     write(shop, {"src/shop.py": VERSIONED, "data.txt": "fine", ".gitignore": "data.txt\n.venv\n"})
-    git(shop, "init", "-q")
-    git(shop, "add", ".")
-    git(shop, "commit", "-qm", "one")
+    commit_all(shop)
     write(shop, {"src/shop.py": VERSIONED.replace("ran_old", "ran_new")})
     empty_venv(shop / ".venv")
     (packages,) = (shop / ".venv/lib").glob("python3*/site-packages")

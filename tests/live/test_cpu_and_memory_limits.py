@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,23 +18,6 @@ from under_siege.host.limits import Limits, limited
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.record.result import load
 
-LEAK = """
-import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-kept = []
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        if self.path == "/":
-            kept.append(b"x" * 10_000_000)
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-    def log_message(self, *_): pass
-
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
-"""
 FEW = ("--time", "1s", "--rounds", "1", "--users", "2", "--quiet", "--out", "r.json")
 
 
@@ -100,11 +82,9 @@ def test_a_bench_with_a_quota_of_its_own_records_it_for_every_case(tmp_path: Pat
 
 
 def test_a_server_beyond_its_memory_limit_fails_with_the_killed_process(tmp_path: Path) -> None:
-    (tmp_path / "leak.py").write_text(LEAK)
-    suite = f"[ping]\npath = '/ping'\n[servers.leak]\ncommand = '{sys.executable} leak.py {{port}}'\n"
-    (tmp_path / "suite.toml").write_text(suite)
+    suite = write_suite(tmp_path, "/keep/10000000")
     with no_group_left():
-        ran = invoke("run", "suite.toml", "--memory", "100MB", *FEW, folder=tmp_path)
+        ran = invoke("run", str(suite), "--memory", "100MB", *FEW, folder=tmp_path)
     (record,) = load(tmp_path / "r.json").records
     assert (ran.returncode, record.failure.code) == (1, OUT_OF_MEMORY)
     assert "100 MB" in record.failure.message
@@ -115,7 +95,7 @@ def test_no_cgroup_is_left_when_the_bench_is_killed(tmp_path: Path) -> None:
     command = bench_command("run", str(suite), "--cpus", "0.5", "--time", "60s", "--out", str(tmp_path / "r.json"))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            own = wait_until(lambda: groups_of(process.pid))
+            own = wait_until(lambda: groups_of(process.pid), 100)
         finally:
             os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not own & groups().keys())

@@ -10,7 +10,7 @@ from command import invoke
 from conftest import TESTS
 from scripted_server import write_suite
 
-from under_siege.drill import injection
+from under_siege.drill import injection, loaded_server
 from under_siege.drill.faults import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
 from under_siege.record.result import load
@@ -19,10 +19,11 @@ Outcomes = dict[tuple[str, str], FaultOutcome]  # by server and fault
 
 
 def run_drill(folder: Path, target: str | Path, *faults: str) -> Outcomes:
-    """Inject these faults once, with less load and shorter limits than usual."""
+    """Inject these faults once, with less load and other limits than usual."""
     words = [word for fault in faults for word in ("--fault", fault)]
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4}.items():
+        patched.setattr(loaded_server, "RECOVERY_LIMIT_S", 30.0)  # on a busy machine, a server takes longer
+        for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4, "AFTER_FAULT_S": 1.2}.items():
             patched.setattr(injection, name, value)
         ran = invoke("drill", str(target), *words, "--rounds", "1", "--quiet", "--out", "d.json", folder=folder)
     incidents = load(folder / "d.json").incidents
@@ -51,7 +52,8 @@ def test_a_server_that_loses_requests_at_shutdown_is_marked_as_degraded(lossy: d
 
 
 def test_an_endless_task_stops_a_server_that_runs_one_task_at_a_time(lossy: dict[str, FaultOutcome]) -> None:
-    assert lossy["endless"].mark in (DEAD, HIDDEN)  # on a busy machine, pings may be slow, too
+    (incident,) = lossy["endless"].incidents
+    assert incident.ended_s - max(incident.requests.ended_s) > 0.5
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,9 @@ def test_a_flood_of_requests_is_counted_by_outcome(scripted: dict[str, FaultOutc
 def test_a_paused_process_loses_no_request_and_goes_on(scripted: dict[str, FaultOutcome]) -> None:
     (incident,) = scripted["pause"].incidents
     assert set(incident.requests.outcome) == {""}
-    gaps = [after - before for before, after in itertools.pairwise(sorted(incident.requests.ended_s))]
-    assert 1.5 < max(gaps) < 5
+    ended_s = [*sorted(incident.requests.ended_s), incident.ended_s]
+    assert max(after - before for before, after in itertools.pairwise(ended_s)) > 1.5
+    assert incident.has_recovered
 
 
 ONE_AT_A_TIME = """

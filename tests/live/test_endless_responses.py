@@ -18,7 +18,7 @@ COMMAND = f"{sys.executable} {TESTS / 'servers' / 'sends_endlessly.py'} {{port}}
 SUITE = f"""
 [load]
 users = 2
-time = "1s"
+time = "2s"
 [ping]
 path = "/ping"
 [servers.pings]

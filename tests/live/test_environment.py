@@ -6,13 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from repositories import commit_all, git
 
 from under_siege.host import interpreter, machine
-
-
-def git(folder: Path, *words: str) -> str:
-    named = ("-c", "user.name=a", "-c", "user.email=a@b")
-    return subprocess.run(["git", "-C", folder, *named, *words], capture_output=True, text=True, check=True).stdout
 
 
 def test_the_recorded_commit_of_a_modified_checkout_ends_with_a_plus(
@@ -24,8 +20,7 @@ def test_the_recorded_commit_of_a_modified_checkout_ends_with_a_plus(
     git(tmp_path, "init", "-q")
     assert machine._commit() == ""
     (tmp_path / "file").touch()
-    git(tmp_path, "add", "file")
-    git(tmp_path, "commit", "-qm", "first")
+    commit_all(tmp_path)
     head = git(tmp_path, "rev-parse", "HEAD")[:12]
     (tmp_path / "another").touch()
     assert machine._commit() == head

@@ -16,10 +16,10 @@ RESULTS = {"done": "/slow/0.1/text/done", "lost": "/slow/0.02/text/done/after/12
 
 
 def test_jobs_are_counted_and_take_until_their_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server loses jobs once the bench has verified its response."""
+    """One server loses jobs once the bench has verified its response."""
     skip_version_lookup(monkeypatch)
     write_suite(tmp_path, {name: f"/job{path}" for name, path in RESULTS.items()}, f"users = {USERS}")
-    options = ("--style", "jobs", "--rounds", "1", "--time", "1s", "--out", "r.json")
+    options = ("--style", "jobs", "--rounds", "1", "--time", "2s", "--out", "r.json")
     ran = invoke("run", "suite.toml", *options, folder=tmp_path)
     result, log = load(tmp_path / "r.json"), received(tmp_path)
     cases = {case.server: case for case in summarize(result).cases}
@@ -30,9 +30,10 @@ def test_jobs_are_counted_and_take_until_their_results(tmp_path: Path, monkeypat
         assert {*arrived} == {("POST", f"/job{path}"), ("GET", path)}
         done = len(record.transactions.status) + len(record.checks.sent_s) - 1
         assert 0 <= arrived.count(("GET", path)) - done <= USERS
-    assert cases["done"].availability_pct == 100, cases["done"].reasons
-    assert cases["done"].response_s.p50 >= 0.1
-    assert cases["lost"].availability_pct < 100
+        assert {*record.transactions.status} <= ({200} if record.server == "done" else {200, 404})
+        assert record.server == "lost" or min(record.transactions.took_s, default=1.0) >= 0.1
+        assert record.server == "lost" or not any(record.checks.code)
+    assert cases["lost"].availability_pct != 100
     assert ran.returncode in (1, 3), ran.stderr
     told = json.loads(invoke("report", "r.json", "--format", "json", folder=tmp_path).stdout)["cases"]
     assert {case["parameters"]["style"] for case in told} == {"jobs"}

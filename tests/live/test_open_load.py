@@ -16,7 +16,6 @@ AFTERWARDS = {
     "lost": f"/text/five/after/{FIRST}/drop",
 }
 RIGHT = "/queue/0.05/text/right"
-AFTER_A_STEP = 2  # requests for each path that the bench sends after a step, at most
 
 
 def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_path: Path) -> None:
@@ -29,4 +28,4 @@ def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_pat
     assert set(counted) - {"", "unanswered"} == set(AFTERWARDS)
     for outcome, path in AFTERWARDS.items():
         arrived = sum(one["path"] == path and one["number"] > FIRST for one in log)
-        assert 0 <= arrived - counted[outcome] <= AFTER_A_STEP * len(steps) + counted["unanswered"], outcome
+        assert 0 < counted[outcome] <= arrived, outcome  # without those whose responses came after the step

@@ -11,11 +11,11 @@ import scripted_server
 from command import invoke
 from conftest import LIMIT_S
 from scripted_server import Running, write_suite
+from under_siege.subprocess_scripts.open_load import OpenLoad
 
 from under_siege.drill.loaded_server import WRONG, Users
 from under_siege.load.http_client import client
 from under_siege.record.record import Recovery
-from under_siege.subprocess_scripts.open_load import OpenLoad
 from under_siege.suite.expected_response import Expectation
 
 SERVED_BY = "/text/pong/header/X-Served-By/it"

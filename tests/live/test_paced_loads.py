@@ -12,7 +12,7 @@ from scripted_server import received, write_suite
 
 from under_siege.judge.ranking import summarize
 
-USERS, PAUSE_S, ARRIVALS_PER_S, TIME_S = 8, 0.2, 20, 2
+USERS, PAUSE_S, ARRIVALS_PER_S, TIME_S = 8, 0.2, 20, 3
 # The bench's client can expect any status, and its users don't follow a redirect.
 PATHS = {"client": ("/echo/redirect/elsewhere", 302), "wrk": ("/echo", 200), "locust": ("/echo", 200)}
 
@@ -24,10 +24,10 @@ def test_each_user_pauses_after_each_response_and_keeps_its_connection(
     needed(tool)
     skip_version_lookup(monkeypatch)
     path, status = PATHS[tool]
-    tool_key = "" if tool == "client" else f'tool = "{tool}"\n'
+    tool_key = f"requests = {5 * USERS}\n" if tool == "client" else f'tool = "{tool}"\ntime = "{TIME_S}s"\n'
     load = f'{tool_key}users = {USERS}\npause = "{PAUSE_S}s"\nkeep_alive = true'
     expect = f'[expect]\nstatus = {status}\nignore = ["number", "headers"]\n'
-    result, ran = run_once(tmp_path, str(write_suite(tmp_path, path, load, expect)), "--time", f"{TIME_S}s")
+    result, ran = run_once(tmp_path, str(write_suite(tmp_path, path, load, expect)))
     (record,), (case,) = result.records, summarize(result).cases
     assert record.tool == tool
     assert case.availability_pct == 100, (case.reasons, ran.stderr)
@@ -42,7 +42,6 @@ def test_each_user_pauses_after_each_response_and_keeps_its_connection(
     checks = len(record.checks.sent_s) - 1
     counted = len([status for status in record.transactions.status if status]) + sum(record.bursts.right)
     assert 0 <= sum(map(len, of_users.values())) - checks - counted <= USERS * max(1, len(record.bursts.right))
-    assert case.rate_per_s is None or case.rate_per_s.mean <= USERS / PAUSE_S
 
 
 def test_requests_arrive_even_if_earlier_ones_are_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from command import CommandResult, invoke
@@ -16,9 +17,12 @@ from load_tool_checks import needed, skip_version_lookup
 from under_siege.record.result import load
 
 TOKEN, PASSWORD, SHOP, KEY = "t0ken-of-the-test", "passw0rd-of-the-test", "shop-0f-the-test", "key-in-the-suite"
-VARIABLES = {"TOKEN": TOKEN, "PASSWORD": PASSWORD, "SHOP": SHOP}
-SECRETS = (TOKEN, PASSWORD, SHOP, KEY)
-RIGHT = f'Authorization: Bearer {TOKEN}; X-Shop: shop {SHOP}; X-Api-Key: {KEY}; body: {{"password": "{PASSWORD}"}}'
+WHO, SESSION = "wh0/is+it & why", "session-0f-the-suite"
+VARIABLES = {"TOKEN": TOKEN, "PASSWORD": PASSWORD, "SHOP": SHOP, "WHO": WHO}
+SECRETS = (TOKEN, PASSWORD, SHOP, KEY, WHO, quote(WHO, safe=""), SESSION)
+PATH = f"/greet?who={quote(WHO, safe='')}&session={SESSION}"
+HEADERS = f"Authorization: Bearer {TOKEN}; X-Shop: shop {SHOP}; X-Api-Key: {KEY}"
+RIGHT = f'path: {PATH}; {HEADERS}; body: {{"password": "{PASSWORD}"}}'
 TOOLS = ["siege", "wrk", "locust", "stressor"]
 
 
@@ -75,6 +79,8 @@ def test_secrets_reach_the_server_and_are_shown_nowhere(tool: str, suite: Path, 
     assert set(requests) == {RIGHT}
     assert any(tool.encode() in line for line in seen)  # otherwise, the test proves nothing
     assert {"r.json", "page.html"} <= {path.name for path in tmp_path.iterdir()}
+    (record,) = load(tmp_path / "r.json").records
+    assert record.values["path"] == "/greet?who=${WHO}&session=***"
     check_nothing_is_shown(tmp_path, ran, seen)
 
 
@@ -101,7 +107,7 @@ def test_a_variable_that_is_not_set_is_a_one_line_error(suite: Path, tmp_path: P
     suite.write_text(suite.read_text().replace("TOOL", "siege").replace("${SHOP}", "${NOT_SET_ANYWHERE}"))
     ran = invoke("run", "shop", folder=tmp_path, env=VARIABLES)
     assert ran.returncode == 2
-    assert "load.headers.X-Shop: the environment variable NOT_SET_ANYWHERE is not set" in ran.stderr
+    assert "load.headers.X-Shop names the environment variable NOT_SET_ANYWHERE, which is not set" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 
 

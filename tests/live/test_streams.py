@@ -11,7 +11,7 @@ from scripted_server import received, write_suite
 
 from under_siege.judge.ranking import summarize
 
-USERS, EVENTS, FIRST = 4, 20, 12  # more requests than the bench sends before the load
+USERS, STREAMS, EVENTS, FIRST = 4, 24, 20, 12  # more requests than the bench sends before the load
 LASTS_S = EVENTS * 0.02 + 0.4
 PATHS = {
     "pauses": f"/stream/{EVENTS}/0.02/pause/10/0.4",
@@ -24,8 +24,8 @@ def test_streams_are_counted_and_each_has_all_its_events_unless_it_breaks_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_version_lookup(monkeypatch)
-    write_suite(tmp_path, PATHS, f'stream = "sse"\nusers = {USERS}')
-    result, ran = run_once(tmp_path, "suite.toml", "--time", "2s")
+    write_suite(tmp_path, PATHS, f'stream = "sse"\nusers = {USERS}\nrequests = {STREAMS}')
+    result, ran = run_once(tmp_path, "suite.toml")
     assert ran.returncode == 1
     records = {record.server: record for record in result.records}
     cases = {case.server: case for case in summarize(result).cases}
@@ -36,9 +36,9 @@ def test_streams_are_counted_and_each_has_all_its_events_unless_it_breaks_off(
     for server in ("pauses", "breaks"):
         streams, checks = records[server].streams, len(records[server].checks.sent_s)
         arrived = [one for one in arrived_in_load(records[server], received(tmp_path)) if one["path"] == PATHS[server]]
-        assert 0 <= len(arrived) - checks + 1 - len(streams.user) <= USERS
+        assert len(arrived) - checks + 1 == len(streams.user) == STREAMS
         broken = sum(server == "breaks" and one["number"] > FIRST and one["number"] % 2 == 0 for one in arrived)
-        assert 0 <= broken - streams.outcome.count("failed") <= USERS + checks
+        assert 0 <= broken - streams.outcome.count("failed") <= checks
         complete = [index for index, outcome in enumerate(streams.outcome) if not outcome]
         assert {1 + len(streams.gaps_us[index]) for index in complete} == {EVENTS}
         if server == "pauses":

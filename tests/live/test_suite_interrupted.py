@@ -1,4 +1,4 @@
-"""A suite interrupted under load leaves no PostgreSQL, nginx, Node or ab processes and no temporary files."""
+"""A suite interrupted under load leaves no PostgreSQL, Redis, nginx, Node or ab processes and no temporary files."""
 
 import os
 import re
@@ -37,8 +37,8 @@ own_network = true
 path = "/"
 [servers.served]
 command = "SERVES"
-needs = ["postgresql"]
-environment = { DATABASE = "{postgresql}", IN = "{folder}" }
+needs = ["postgresql", "redis"]
+environment = { DATABASE = "{postgresql}", CACHE = "{redis}", IN = "{folder}" }
 """
 
 
@@ -55,10 +55,10 @@ def test_an_interrupted_suite_leaves_no_processes_and_no_files(
 ) -> None:
     needed("ab")
     path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
-    if not shutil.which(server.split()[0], path=path) or not (
-        shutil.which("postgres", path=path) or [*Path("/usr/lib/postgresql").glob("*/bin/postgres")]
-    ):
-        pytest.skip(f"{server.split()[0]} or PostgreSQL is not installed")
+    here = {name: bool(shutil.which(name, path=path)) for name in (server.split()[0], "redis-server", "postgres")}
+    here["postgres"] |= any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if missing := [name for name in here if not here[name]]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
     (tmp_path / "nginx.conf").write_text(NGINX)
     (tmp_path / "answers.js").write_text(NODE)
     (tmp_path / "s.toml").write_text(SUITE.replace("SERVES", server))
@@ -73,13 +73,17 @@ def test_an_interrupted_suite_leaves_no_processes_and_no_files(
             assert bench.poll() is None
             family = offspring(bench.pid)
             seen = commands(family)
-            data = Path(next(one for one in family if "postgres" in one.name()).cwd())
+            data = [
+                Path(next(one for one in family if name in one.name()).cwd()) for name in ("postgres", "redis-server")
+            ]
             assert inside in seen
-            assert data.is_dir()
+            assert all(folder.is_dir() for folder in data)
             assert [*temporary.iterdir()]
             bench.send_signal(by)
             assert bench.wait(60) == {signal.SIGTERM: 143, signal.SIGKILL: -9}[by]
-            wait_until(lambda: all(map(gone, family)) and not data.exists() and not [*temporary.iterdir()])
+            wait_until(
+                lambda: all(map(gone, family)) and not any(map(Path.exists, data)) and not [*temporary.iterdir()]
+            )
         finally:
             bench.kill()
     assert not [one for one in psutil.process_iter() if _is_in(one, temporary)]

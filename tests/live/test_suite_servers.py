@@ -1,26 +1,25 @@
 """Servers of a suite file: commands that the bench starts, and servers that are already running."""
 
 import asyncio
-import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import scripted_server
 from bench_runs import run_once
 from conftest import LIMIT_S, TESTS, is_free, thorough, wait_until
 
+from under_siege.host.managed_process import offspring
 from under_siege.host.ports import must_be_its_own
 from under_siege.host.services import Services, services
 from under_siege.load.http_client import client, fetch
 from under_siege.record.record import CaseFailedError, Record
 
 SHOP = TESTS / "suites" / "shop"
+PROGRAMS = ("redis-server", "postgres")
 WORKER_FAILS = """
 import subprocess, sys, time
 subprocess.run([sys.executable, "-c", "import os; os.environ['SHOP_TAX']"])
@@ -129,51 +128,32 @@ def test_responses_of_processes_that_the_run_did_not_start_are_rejected() -> Non
 
 
 @pytest.mark.parametrize("name", thorough(["redis", "postgresql"], ["redis"]))
-def test_a_killed_service_is_restarted_and_stopped_at_the_end(name: str) -> None:
+def test_a_killed_service_is_reported_restarted_and_stopped_at_the_end(name: str) -> None:
     async def go() -> list[int]:
         async with services() as needed:
-            first = _port((await needed.addresses(["nginx", name]))[name])
-            # If a process that shares the socket ends during the lookup, `_listener` can miss the others, so retry.
-            server = await asyncio.to_thread(wait_until, lambda: _listener(first))
+            first = port_of((await needed.addresses(["nginx", name]))[name])
+            family = [process for process in offspring(os.getpid()) if process.name() in PROGRAMS]
+            server = next(process for process in family if process.parent() not in family)
             assert os.getuid() != 0 or server.uids().effective != 0
             await needed.must_live([name])
-            os.kill(server.pid, signal.SIGKILL)
-            await asyncio.to_thread(wait_until, lambda: _listener(first) is None)
-            await _death_is_noticed(needed, name)
-            return [first, _port((await needed.addresses([name]))[name])]  # the service is restarted
+            server.kill()
+            await asyncio.to_thread(wait_until, lambda: is_free(first) and died(needed))
+            return [first, port_of((await needed.addresses([name]))[name])]  # the service is restarted
+
+    def died(needed: Services) -> str:
+        try:
+            asyncio.run(needed.must_live([name]))
+        except CaseFailedError as failed:
+            return str(failed)
+        return ""
 
     try:
-        ports = asyncio.run(go())
+        assert all(map(is_free, asyncio.run(go())))
     except CaseFailedError as failed:
         if failed.code == "missing_program":
             pytest.skip(str(failed))
         raise
-    assert [_listener(port) for port in ports] == [None, None]
 
 
-async def _death_is_noticed(needed: Services, name: str) -> None:
-    """Wait until an error reports that the service was killed, which the supervisor notices with a delay."""
-    deadline_s = asyncio.get_running_loop().time() + LIMIT_S
-    while asyncio.get_running_loop().time() < deadline_s:
-        try:
-            await needed.must_live([name])
-        except CaseFailedError as failed:
-            assert f"{name}, which the server needs, was terminated by SIGKILL during the run" in str(failed)  # noqa: PT017
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"the death of {name} was not reported")
-
-
-def _port(address: str) -> int:
+def port_of(address: str) -> int:
     return int(address.rpartition(":")[2].partition("/")[0])
-
-
-def _listener(port: int) -> psutil.Process | None:
-    """Return the process that listens on the port, or None; if several share the socket, return the topmost one."""
-    for connection in psutil.net_connections(kind="tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-            with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended
-                process = psutil.Process(connection.pid)
-                family = [one for one in process.parents() if one.name() == process.name()]
-                return family[-1] if family else process
-    return None

@@ -87,18 +87,16 @@ def test_a_missing_load_tool_is_installed_on_first_use(machine: Path, monkeypatc
     monkeypatch.setenv("UV_DEFAULT_INDEX", machine.as_uri())
     program, version, messages = find_locust(machine)
     assert version == "2.47.9"
-    assert messages == [
-        f"creating a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done "
-        "once"
-    ]
+    (message,) = messages
+    assert LOCUST.requirement in message
     assert find_locust(machine) == (program, version, [])
 
 
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        ("http://127.0.0.1:9/", "no package index could be reached (http://127.0.0.1:9)"),
-        ("file:///", "No solution found when resolving dependencies; Because "),
+        ("http://127.0.0.1:9/", "no package index could be reached"),
+        ("file:///", "No solution found"),
     ],
 )
 def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machine, monkeypatch, run_cli) -> None:
@@ -106,10 +104,9 @@ def test_a_failed_tool_installation_causes_a_one_line_error(index, reason, machi
     (machine.parent / "suite.toml").write_text(SUITE)
     refused = run_cli("run", "suite.toml", "--quiet")
     assert (refused.returncode, refused.stdout) == (2, "")
-    making, error = refused.stderr.splitlines()
-    assert "this is done once" in making
-    assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
-    assert f"; fix this problem and retry, or install {LOCUST.requirement} yourself" in error
+    _, error = refused.stderr.splitlines()
+    assert f"{interpreter().version}: {reason}" in error
+    assert LOCUST.requirement in error
     assert created(machine) == []
 
 

@@ -1,87 +1,56 @@
 """Unusual servers: workers that restart, daemons, slow responses without a ping, and other addresses."""
 
-from collections.abc import Callable
-from pathlib import Path
+import pytest
+from bench_runs import run_once
+from sample_applications import write
 
-from command import CommandResult
-from sample_applications import FLASK, write
+from under_siege.record.record import Record
 
-from under_siege.record.result import load
-
-RunCli = Callable[..., CommandResult]
-
-
-RESTARTS = """\
+SUITE = """\
 [load]
-path = "/report"
-users = [4]
-[axes]
-workers = [2]
-[servers.gunicorn]
-command = "gunicorn flask_shop:create_app() -w {workers} -b {host}:{port} --max-requests 50"
+users = [2]
+requests = 40
+[servers.restarts]
+command = "gunicorn fine:app -w 2 -b {host}:{port} --max-requests 5"
+[servers.daemon]
+command = "python daemon.py {port}"
+[servers.slow]
+command = "python slow.py {port}"
+ready_within = 4
+[servers.elsewhere]
+command = "python elsewhere.py {port}"
+ready_within = 4
 """
-
-
-def test_workers_that_restart_under_load_are_counted_and_named(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, {"flask_shop.py": FLASK, "s.toml": RESTARTS.replace('"/report"', '"/v1/report"')})
-    ran = run_cli("run", "s.toml", "--time", "2s", "--rounds", "1", "--out", "r.json")
-    (record,) = load(tmp_path / "r.json").records
-    assert record.workers_replaced > 1
-    assert f"{record.workers_replaced} workers were replaced under load" in ran.stdout
-
-
-DAEMON = """\
-import os, sys, time
+FINE = """\
+import time
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 class Silent(WSGIRequestHandler):
     def log_message(self, *_): ...
 def app(environ, start_response):
+    time.sleep(0.05)
     sum(range(100_000))
     start_response("200 OK", [])
     return [b"fine"]
+def serve(port, app):
+    make_server("127.0.0.1", int(port), app, handler_class=Silent).serve_forever()
+"""
+DAEMON = """\
+import os, sys, time
+from fine import app, serve
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        make_server("127.0.0.1", int(sys.argv[1]), app, handler_class=Silent).serve_forever()
+        serve(sys.argv[1], app)
     os._exit(0)
 os.wait()
 time.sleep(600)
 """
-
-
-def test_the_cpu_time_of_a_daemon_is_measured_not_that_of_its_launcher(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, {"daemon.py": DAEMON, "s.toml": '[servers.daemon]\ncommand = "python daemon.py {port}"\n'})
-    ran = run_cli("run", "s.toml", "--users", "2", "--time", "1s", "--rounds", "1", "--out", "r.json")
-    (record,) = load(tmp_path / "r.json").records
-    assert record.failure is None, ran.stdout
-    used_s = record.samples.cpu_s[-1] - record.samples.cpu_s[0]
-    assert used_s > 0.2 * record.load_s
-
-
 SLOW = """\
-import time
-def app(environ, start_response):
-    time.sleep(1.5)
-    start_response("200 OK", [])
-    return [b"fine"]
+import itertools, sys, time
+from fine import app, serve
+requests = itertools.count()
+serve(sys.argv[1], lambda *request: time.sleep(0 if next(requests) else 5) or app(*request))
 """
-LATE = """\
-[load]
-users = [2]
-time = "2s"
-[servers.slow]
-command = "python -m waitress --listen={host}:{port} slow:app"
-ready_within = 1.2
-"""
-
-
-def test_readiness_without_a_ping_waits_for_one_task_once_the_server_listens(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, {"slow.py": SLOW, "s.toml": LATE})
-    run_cli("run", "s.toml", "--rounds", "1", "--out", "r.json")
-    (record,) = load(tmp_path / "r.json").records
-    assert record.failure is None
-
-
 ELSEWHERE = """\
 import socket, sys, time
 listener = socket.socket(socket.AF_INET6)
@@ -91,11 +60,30 @@ time.sleep(60)
 """
 
 
-def test_a_server_that_listens_only_on_another_address_is_told_which_one_to_use(
-    tmp_path: Path, run_cli: RunCli
-) -> None:
-    suite = '[ping]\nready_within = 1\n[servers.x]\ncommand = "python elsewhere.py {port}"\n'
-    write(tmp_path, {"elsewhere.py": ELSEWHERE, "s.toml": suite})
-    run_cli("run", "s.toml", "--time", "1s", "--rounds", "1", "--out", "r.json")
-    (record,) = load(tmp_path / "r.json").records
-    assert "at another address, such as ::1: expected 127.0.0.1" in record.failure.message
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
+    """Measure the servers in one run, and return their records."""
+    folder = tmp_path_factory.mktemp("unusual")
+    write(folder, {"fine.py": FINE, "daemon.py": DAEMON, "slow.py": SLOW, "elsewhere.py": ELSEWHERE, "s.toml": SUITE})
+    result, _ = run_once(folder, "s.toml")
+    return {record.server: record for record in result.records}
+
+
+def test_workers_that_restart_under_load_are_counted(records: dict[str, Record]) -> None:
+    assert records["restarts"].failure is None
+    assert records["restarts"].workers_replaced >= 1
+
+
+def test_the_cpu_time_of_a_daemon_is_measured_not_that_of_its_launcher(records: dict[str, Record]) -> None:
+    assert records["daemon"].failure is None
+    used_s = records["daemon"].samples.cpu_s
+    assert used_s[-1] > used_s[0]  # the launcher only sleeps
+
+
+def test_readiness_without_a_ping_waits_for_one_task_once_the_server_listens(records: dict[str, Record]) -> None:
+    assert records["slow"].failure is None
+
+
+def test_a_server_that_listens_only_on_another_address_is_told_which_one_to_use(records: dict[str, Record]) -> None:
+    assert "::1" in records["elsewhere"].failure.message
+    assert "127.0.0.1" in records["elsewhere"].failure.message

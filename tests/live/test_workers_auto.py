@@ -30,7 +30,7 @@ ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 def test_the_search_ends_at_the_first_number_of_workers_that_exceeds_the_memory_limit(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "suite.toml").write_text(
-        f"[load]\nusers = 2\ntime = '1s'\n[axes]\nworkers = 'auto'\n"
+        f"[load]\nusers = 2\ntime = '3s'\n[axes]\nworkers = 'auto'\n"
         f"[servers.waits]\ncommand = '{sys.executable} server.py {{port}} {{workers}}'\n"
     )
     ran = invoke("run", "suite.toml", "--memory", "120MB", "--quiet", "--out", "r.json", folder=tmp_path)

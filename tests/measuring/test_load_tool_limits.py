@@ -26,6 +26,6 @@ def test_the_load_tool_is_reported_as_the_bottleneck_for_nginx_but_not_for_a_slo
     result, _ = run_once(tmp_path, str(suite), "--time", "1s")
     codes = {case.server: [reason.code for reason in case.reasons] for case in summarize(result).cases}
     assert "generator" not in codes["slow"]
-    if "generator" not in codes["nginx"] and "busy_machine" in codes["nginx"]:
+    if "generator" not in codes["nginx"] and {"busy_machine", "wide_interval"} & {*codes["nginx"]}:
         pytest.skip("other programs used so much CPU time that nginx was the limit")
     assert "generator" in codes["nginx"]

@@ -1,20 +1,21 @@
-"""A server that answers $FINE requests (by default, none), then fails with tracebacks on stderr."""
+"""A server that fails with tracebacks on stderr: always or, with UNDER_LOAD set, from the first request of siege on."""
 
-import itertools
 import logging
 import os
 
-from minimal_server import TaskOutcome, serve
+from minimal_server import TaskOutcome, by_siege, serve
 
 from common.options import server_options
 from common.task import perform
 
 options = server_options()
-fine, answers = int(os.environ.get("FINE", "0")), itertools.count()
+fails = "UNDER_LOAD" not in os.environ
 
 
-def long_task(_client: str) -> TaskOutcome:
-    if next(answers) < fine:
+def long_task(client: str) -> TaskOutcome:
+    global fails
+    fails = fails or by_siege(client)
+    if not fails:
         return perform(options.task)
     try:
         return 200, {}["customer"]

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -54,9 +53,6 @@ class Opened:
     page: Page
     complaints: list[str] = field(default_factory=list)  # console messages, errors, dialogs and network requests
 
-    def count(self, selector: str) -> int:
-        return self.page.locator(selector).count()
-
     def look(self, width: int, scheme: str) -> None:
         """Set the width of the window and the color scheme, `light` or `dark`."""
         self.page.set_viewport_size({"width": width, "height": HEIGHT})
@@ -67,38 +63,18 @@ class Opened:
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
-_TABS: WeakKeyDictionary[Browser, dict[Path, Opened]] = WeakKeyDictionary()
-
-
 @contextlib.contextmanager
-def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
-    """Yield the page in its initial state.
-
-    Opening a tab takes a second of CPU time, so the tab stays open for later tests unless this test fails.
-    """
-    tabs = _TABS.setdefault(browser, {})
-    if path not in tabs:
-        tabs[path] = _in_a_tab(browser, path)
-    tab = tabs[path]
-    tab.page.emulate_media(media="screen")
-    tab.look(width, "light")
-    tab.page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = false)), scrollTo(0, 0)")
-    try:
-        yield tab
-    except BaseException:
-        tabs.pop(path).page.close()
-        raise
-
-
-def _in_a_tab(browser: Browser, path: Path) -> Opened:
-    context = browser.contexts[0] if browser.contexts else browser.new_context(offline=True)
-    found = Opened(context.new_page())
-    found.page.on("console", lambda message: found.complaints.append(message.text))
-    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-    found.page.on("dialog", lambda dialog: found.complaints.append(dialog.message))
-    found.page.on("request", lambda request: _own(request.url, path) or found.complaints.append(request.url))
-    found.page.goto(path.as_uri())
-    return found
+def opened(path: Path) -> Iterator[Opened]:
+    """Open the page in Chromium."""
+    with chromium() as browser:
+        page = browser.new_context(offline=True).new_page()
+        found = Opened(page)
+        page.on("console", lambda message: found.complaints.append(message.text))
+        page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: found.complaints.append(dialog.message))
+        page.on("request", lambda request: _own(request.url, path) or found.complaints.append(request.url))
+        page.goto(path.as_uri())
+        yield found
 
 
 def _own(url: str, path: Path) -> bool:

@@ -9,10 +9,10 @@ from under_siege.load.tool import Driver, LoadSpec, ToolResponse
 
 PROGRAM = """\
 #!{python}
-import json, signal, sys, threading, time, urllib.request
+import json, sys, threading, time, urllib.request
 
 def ask(user):
-    while True:
+    for _ in range(int(sys.argv[3])):
         began_s = time.monotonic()
         with urllib.request.urlopen(sys.argv[2]) as answer:
             size = len(answer.read())
@@ -20,20 +20,15 @@ def ask(user):
         sys.stdout.write(json.dumps(told) + chr(10))
         sys.stdout.flush()
 
-def end(*_):
-    sys.stderr.write("lost: 0" + chr(10))
-    sys.stderr.flush()
-    import os
-    os._exit(0)
-
 if sys.argv[1] == "--version":
     print("fake 1.2.3")
     sys.exit()
-signal.signal(signal.SIGTERM, end)
-for user in range(int(sys.argv[1])):
-    threading.Thread(target=ask, args=(user,), daemon=True).start()
-time.sleep(float(sys.argv[3]))
-end()
+threads = [threading.Thread(target=ask, args=(user,)) for user in range(int(sys.argv[1]))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.stderr.write("lost: 0" + chr(10))
 """
 
 
@@ -43,7 +38,7 @@ class Fake(Driver):
     name = program = "fake-load"
     version_pattern = r"fake (\S+)"
     settings = {"settings/fake.ini": "[fake]\n"}  # noqa: RUF012 (used by a single test)
-    streams_responses = True
+    streams_responses = counts_requests = True
     step_s, least_s, start_s = 0.001, 0.0, 0.0
 
     def install(self, folder: Path) -> None:
@@ -52,16 +47,13 @@ class Fake(Driver):
         program.write_text(PROGRAM.format(python=sys.executable))
         program.chmod(0o755)
 
-    def refusal(self, order: LoadSpec) -> str:
-        return "fake-load can't count" if order.requests else ""
-
     def files(self, order: LoadSpec) -> dict[str, str]:
         return {"order.txt": str(order.users)}
 
     def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
         assert (home / "order.txt").read_text() == str(order.users)
-        return [program, str(order.users), order.url, str(order.time_s + 30)]
+        return [program, str(order.users), order.url, str(order.requests // order.users)]
 
     def parse_line(self, line: str) -> ToolResponse | None:
         return ToolResponse(*json.loads(line)) if line.startswith("[") else None

@@ -23,7 +23,7 @@ from under_siege.load.tool import LoadSpec, ToolOutput, Totals
 from under_siege.record.record import Record
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
-USERS, TIME_S, BODY, LIMIT_S = 4, 1.0, b"hello", 60
+USERS, TIME_S, BODY, LIMIT_S = 4, 1.0, b"hello", 300
 ORDER = LoadSpec(USERS, TIME_S, "http://127.0.0.1:8000/")
 TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
 WAYS = {  # for each recording, the path, and whether the tool requests keep-alive

@@ -100,7 +100,6 @@ class Timed:
     async def __call__(self, scope, receive, send): await self.app(scope, receive, send)
 outer = Timed(app)
 """
-BOTH = f"{FLASK}\nimport fastapi\napp, other = create_app(), fastapi.FastAPI()\n"  # names alone don't tell the kind
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ The steps of a path, from left to right; a later step replaces what an earlier o
     /slow/0.2               wait 0.2 s, with other requests meanwhile
     /queue/0.2              wait 0.2 s, one request at a time
     /block/0.2              block the event loop for 0.2 s
+    /keep/1000              keep 1000 more bytes in memory
     /after/100/status/500   continue with the next step for all requests after the first 100, and end here until then
     /every/3/reset          continue with the next step for each third request, and end here for the others
     /kept/...               continue if the connection has had a request before, and end here for its first request
@@ -65,6 +66,7 @@ WITHOUT_BODY = {*range(100, 200), 204, 304}
 times, connections = itertools.count(), itertools.count()
 seen: Counter[str] = Counter()
 turn = asyncio.Lock()
+kept: list[bytes] = []
 
 
 @dataclass
@@ -154,6 +156,8 @@ async def response_to(request: Request, steps: deque[str]) -> Response:
                     await asyncio.sleep(float(steps.popleft()))
             case "block":
                 time.sleep(float(steps.popleft()))  # noqa: ASYNC251 (blocks on purpose)
+            case "keep":
+                kept.append(b"x" * int(steps.popleft()))
             case "after":
                 if request.number <= int(steps.popleft()):
                     break

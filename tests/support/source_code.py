@@ -1,9 +1,12 @@
-"""Parse source code: modules, their imports, and lines of code."""
+"""Parse source code: modules, their imports, and lines of code; import scripts."""
 
 import ast
 import functools
 import gc
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from conftest import ROOT, SERVERS
 
@@ -26,16 +29,16 @@ def tree(path: Path) -> ast.Module:
         gc.enable()
 
 
-def lines_of_code(path: Path) -> int:
-    """Return the number of lines, excluding empty lines, comments and docstrings."""
-    prose: set[int] = set()
-    for node in ast.walk(tree(path)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-            node
-        ):
-            prose.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    lines = enumerate(path.read_text().splitlines(), 1)
-    return sum(1 for number, line in lines if line.strip(" #") and line.strip()[0] != "#" and number not in prose)
+@functools.cache
+def script(name: str) -> ModuleType:
+    """Import a script of scripts/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+lines_of_code = script("count_lines").lines_of_code
 
 
 def name_of(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,10 +21,17 @@ def plan_in(folder: Path, text: str) -> Plan:
     return make_plan(read_suite(folder / "s.toml"), {"python": [sys.executable]}, time_s=None, rounds=1)
 
 
-def start_in(plan: Plan, server: str) -> Start:
-    """Return the command that starts this server, with its environment, without starting the supervisor."""
+@contextlib.contextmanager
+def starting(plan: Plan, server: str) -> Iterator[Start]:
+    """Yield the command that starts this server, with its environment and files, without starting the supervisor."""
     case = next(case for case in (*plan.cases, *plan.ceilings) if case.server == server)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(start_command, "current_supervisor", lambda: SimpleNamespace(removing=contextlib.nullcontext))
         with start_command.start_of(plan, case, 8123, {}) as found:
-            return found
+            yield found
+
+
+def start_in(plan: Plan, server: str) -> Start:
+    """Return the command that starts this server, with its environment."""
+    with starting(plan, server) as found:
+        return found

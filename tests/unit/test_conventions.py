@@ -3,13 +3,12 @@
 import ast
 import re
 
-from conftest import ROOT
-from source_code import MODULES, NAMES, imports, lines_of_code, tree
+from conftest import ROOT, TESTS
+from golden_file import GOLDEN, sections
+from source_code import MODULES, NAMES, imports, tree
 
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
-TESTS_TOO = [*MODULES, *SCRIPTS, *sorted((ROOT / "tests").rglob("*.py"))]
-MOST_LINES, MOST_LINES_OF_A_FUNCTION = 320, 40
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+TESTS_TOO = [*MODULES, *SCRIPTS, *sorted(TESTS.rglob("*.py"))]
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
 JUDGES = ("record", "judge", "show", "compare")  # these packages only read results
 
@@ -22,20 +21,6 @@ def test_packages_that_only_read_results_start_no_processes() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
-
-
-def test_modules_have_at_most_320_lines_of_code() -> None:
-    assert {path.name: lines for path in [*MODULES, *SCRIPTS] if (lines := lines_of_code(path)) > MOST_LINES} == {}
-
-
-def test_functions_have_at_most_40_lines() -> None:
-    long = {
-        f"{path.name}: {node.name}"
-        for path in TESTS_TOO
-        for node in ast.walk(tree(path))
-        if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION
-    }
-    assert long == set()
 
 
 def test_no_file_contains_a_local_path() -> None:
@@ -56,3 +41,13 @@ def test_the_architecture_page_lists_every_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     packages = {path.parent.name for path in (ROOT / "under_siege").rglob("__init__.py")}
     assert [name for name in packages if f"{name}/`" not in page] == []
+
+
+def test_every_section_of_a_golden_file_belongs_to_a_test() -> None:
+    defined = {
+        f"{path.stem.removeprefix('test_')}: {name}"
+        for path in TESTS.rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE)
+    }
+    written = {f"{path.stem}: {name.partition('[')[0]}" for path in GOLDEN.glob("*.txt") for name in sections(path)}
+    assert written - defined == set()

@@ -1,8 +1,6 @@
 """The pages in docs/questions/ have the required structure, and results support the numbers in their short answers."""
 
-import importlib.util
 import re
-import sys
 from functools import cache
 from typing import Any
 
@@ -10,6 +8,7 @@ import msgspec
 import pytest
 import yaml
 from conftest import ROOT
+from source_code import script
 
 from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
 from under_siege.lesson.step import Claim
@@ -69,11 +68,8 @@ class TableView:
 
 @cache
 def view_of(result: str) -> Any:
-    spec = importlib.util.spec_from_file_location("measured_table", ROOT / "scripts" / "measured_table.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     try:
-        return TableView(module.load(ROOT / result).rows)
+        return TableView(script("measured_table").load(ROOT / result).rows)
     except msgspec.DecodeError:  # a compressed result, not a table
         return ResultView(load(ROOT / result))
 

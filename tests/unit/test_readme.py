@@ -3,14 +3,15 @@
 import difflib
 import re
 import shlex
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import invoke
 from conftest import ROOT, SERVERS
 from golden_file import texts_of
+from source_code import script
 
 from bench import bench
 
@@ -22,9 +23,9 @@ PAGES = [
     *sorted((ROOT / "suites").glob("*/README.md")),
 ]
 MOST_WORDS = 800
-BLOCK = re.compile(r"<!-- python ((?:bench|scripts/measured_table)\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"(<!-- python ((?:bench|scripts/measured_table)\.py [^\n]*?) -->\n```text\n)(.*?)```", re.DOTALL)
 LINES = re.compile(r"<!-- lines of: python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
-RENDERED = re.compile(r"<!-- python (bench\.py report \S+ --format markdown) -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
+RENDERED = re.compile(r"(<!-- python (bench\.py report \S+ --format markdown) -->\n\n)(.*?)\n<!-- end -->", re.DOTALL)
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
 QUOTED = re.compile(r"<!-- (\S+\.(?:py|toml)) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -39,40 +40,47 @@ def named(page: Path) -> str:
 def on_every_page(pattern: re.Pattern[str]) -> list:
     """Return test parameters for all matches on all pages: the page, and the groups of the match."""
     return [
-        pytest.param(page, *found.groups(), id=f"{named(page)}-{found[1]}")
+        pytest.param(
+            page, *found.groups(), id=f"{named(page)}-{next(text for text in found.groups() if text[0] != '<')}"
+        )
         for page in PAGES
         for found in pattern.finditer(page.read_text())
     ]
 
 
-def printed_by(words: str) -> str:
-    """Return the output of a command; fail if a script fails or bench.py ends with exit code 2."""
-    program, *arguments = shlex.split(words)
-    if program != "bench.py":
-        return subprocess.run([sys.executable, program, *arguments], check=True, capture_output=True, text=True).stdout
-    ended = invoke(*arguments)
-    assert ended.returncode != 2, ended.stderr
-    return ended.stdout
-
-
-@pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
-def test_documented_output_matches_the_command(
-    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def printed_by(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Return a function that returns the output of a command in the root of the repository, if it does not fail."""
     monkeypatch.chdir(ROOT)
+
+    def output(words: str) -> str:
+        program, *arguments = shlex.split(words)
+        if program != "bench.py":
+            monkeypatch.setattr(sys, "argv", [program, *arguments])
+            script(Path(program).stem).main()
+            return capsys.readouterr().out
+        ended = invoke(*arguments)
+        assert ended.returncode != 2, ended.stderr
+        return ended.stdout
+
+    return output
+
+
+@pytest.mark.parametrize(("page", "start", "words", "said"), on_every_page(BLOCK) + on_every_page(RENDERED))
+def test_documented_output_matches_the_command(
+    page: Path, start: str, words: str, said: str, renew: bool, printed_by: Callable[[str], str]
+) -> None:
     printed = printed_by(words)
     if renew:
-        before = f"<!-- python {words} -->\n```text\n"
-        page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
+        page.write_text(page.read_text().replace(f"{start}{said}", f"{start}{printed}"))
     assert (printed if renew else said) == printed
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(LINES))
 def test_documented_lines_occur_in_the_output_in_the_same_order(
-    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+    page: Path, words: str, said: str, renew: bool, printed_by: Callable[[str], str]
 ) -> None:
     """With --renew, replace each line with the most similar line of the output."""
-    monkeypatch.chdir(ROOT)
     printed, chosen = printed_by(words).splitlines(), said.splitlines()
     assert chosen
     if renew:
@@ -80,19 +88,6 @@ def test_documented_lines_occur_in_the_output_in_the_same_order(
         page.write_text(page.read_text().replace(said, "".join(f"{line}\n" for line in chosen)))
     rest = iter(printed)
     assert all(line in rest for line in chosen)
-
-
-@pytest.mark.parametrize(("page", "words", "said"), on_every_page(RENDERED))
-def test_documented_markdown_matches_the_command(
-    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    printed = printed_by(words)
-    if renew:
-        page.write_text(
-            page.read_text().replace(f"<!-- python {words} -->\n\n{said}", f"<!-- python {words} -->\n\n{printed}")
-        )
-    assert (printed if renew else said) == printed
 
 
 @pytest.mark.parametrize(("page", "words", "out", "shown"), on_every_page(PICTURE))

@@ -1,42 +1,43 @@
 """Scripts that read a file report a missing or invalid file with a one-line error and exit code 2."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from source_code import script
 
-READERS = [["measured_table.py"], ["simulate_probes.py"], ["slides.py", "--result"]]
-
-
-def run_script(script: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / script), *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+READERS = {"measured_table": [], "simulate_probes": [], "slides": ["--result"]}
+NO_TABLE = b'{"command": "", "conditions": "", "rows": {}}'
+RESULTS = ROOT / "results"
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader[0])
-@pytest.mark.parametrize("content", [None, b"\xff{", b'{"command": "", "conditions": "", "rows": {}}'])
+def refusal(name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *READERS[name], str(path)])
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(script(name).main())
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out, shown.err.count("\n")) == (2, "", 1)
+    return shown.err.strip()
+
+
+@pytest.mark.parametrize("name", READERS)
 def test_a_missing_or_invalid_file_causes_a_one_line_error(
-    reader: list[str], content: bytes | None, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden
 ) -> None:
-    if content is not None:
-        (tmp_path / "bad.json").write_bytes(content)
-    ran = run_script(*reader, "bad.json", cwd=tmp_path)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    [line] = ran.stderr.splitlines()
-    assert line.startswith(f"{reader[0]}: bad.json: ")
-    assert "expected a file" in line or "use bench.py report" in line
+    files = {"missing": None, "binary": b"\xff{", "other": NO_TABLE}
+    for file, content in files.items():
+        if content is not None:
+            (tmp_path / file).write_bytes(content)
+    errors = [refusal(name, tmp_path / file, monkeypatch, capsys) for file in files]
+    golden(*(error.replace(str(tmp_path), "") for error in errors))
 
 
-def test_the_error_for_a_result_without_pings_suggests_a_ping_table(tmp_path: Path) -> None:
-    result = ROOT / "results" / "questions" / "20-requests-per-second.json.gz"
-    ran = run_script("simulate_probes.py", str(result), cwd=tmp_path)
-    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-    assert "measure a suite with a [ping] table" in ran.stderr
-
-
-def test_the_error_for_a_result_of_bench_py_suggests_bench_py_report(tmp_path: Path) -> None:
-    ran = run_script("measured_table.py", str(ROOT / "results" / "sample.json.gz"), cwd=tmp_path)
-    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-    assert "use bench.py report" in ran.stderr
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [("simulate_probes", "questions/20-requests-per-second.json.gz"), ("measured_table", "sample.json.gz")],
+)
+def test_the_error_for_a_result_without_the_needed_data_says_what_to_use(
+    name: str, result: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden
+) -> None:
+    golden(refusal(name, RESULTS / result, monkeypatch, capsys))

@@ -1,15 +1,14 @@
 """scripts/simulate_probes.py simulates as many restarts as theory predicts, and keeps consecutive pings together."""
 
-import importlib.util
 import itertools
 import math
 import random
-import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import source_code
 import yaml
-from conftest import ROOT
+from conftest import ROOT, thorough
 from rows import set_waits
 from simulated_record import record_of, result_of
 
@@ -19,10 +18,7 @@ LONG_S = 1_500_000.0
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("simulate_probes", ROOT / "scripts" / "simulate_probes.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return source_code.script("simulate_probes")
 
 
 def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, threshold: int) -> float:
@@ -33,7 +29,9 @@ def restarts_per_probe(script: ModuleType, rounds: list, stretch_s: float, thres
     return outcome.restarts * probe.period_s / LONG_S
 
 
-@pytest.mark.parametrize(("late", "threshold"), [(0.2, 1), (0.2, 3), (0.5, 3), (0.9, 3), (0.5, 6)])
+@pytest.mark.parametrize(
+    ("late", "threshold"), thorough([(0.2, 1), (0.2, 3), (0.5, 3), (0.9, 3), (0.5, 6)], quick=[(0.5, 3)])
+)
 def test_independent_timeouts_cause_the_restart_rate_that_theory_predicts(
     script: ModuleType, late: float, threshold: int
 ) -> None:
@@ -55,9 +53,8 @@ def test_consecutive_slow_pings_cause_more_restarts_than_scattered_ones(script: 
 def test_the_delay_between_restarts_grows(script: ModuleType) -> None:
     """Expect restarts 0, 10, 20, 40, 80, 160 and then always 300 s after a kill; three probes cause the next kill."""
     chance = random.Random(1)
-    outcome = script.simulate(
-        script.PingClock([[math.inf]], INTERVAL_S, 2.0, chance), script.DEFAULT, READY_S, chance, 3600.0
-    )
+    pings = script.PingClock([[math.inf]], INTERVAL_S, 2.0, chance)
+    outcome = script.simulate(pings, script.DEFAULT, READY_S, chance, 3600.0)
     assert outcome.restarts == pytest.approx(16, abs=1)
     assert outcome.down_s == pytest.approx(3600 - outcome.restarts * 25, abs=160)
 
@@ -75,9 +72,8 @@ def test_a_container_that_starts_too_slowly_is_restarted_repeatedly(
     """Make only the first three pings slow; later probes fail only while the container starts."""
     chance, latencies_s = random.Random(1), itertools.chain([SLOW_S] * 3, itertools.repeat(QUICK_S))
     pings = SimpleNamespace(latency_s=lambda _: next(latencies_s))
-    assert script.simulate(pings, script.DEFAULT, ready_s, chance).restarts == pytest.approx(
-        restarts, abs=restarts // 10
-    )
+    found = script.simulate(pings, script.DEFAULT, ready_s, chance).restarts
+    assert found == pytest.approx(restarts, abs=restarts // 10)
 
 
 def test_each_cpu_limit_of_a_server_has_its_own_row(script: ModuleType) -> None:
@@ -85,10 +81,8 @@ def test_each_cpu_limit_of_a_server_has_its_own_row(script: ModuleType) -> None:
     for record in records:
         set_waits(record.requests, QUICK_S)
     options = SimpleNamespace(hours=1, stretch=2.0, seed=1)
-    assert [*script.table_of(result_of(records), [script.DEFAULT], options, "").rows] == [
-        "pool (0.5 CPUs)",
-        "pool (1 CPU)",
-    ]
+    table = script.table_of(result_of(records), [script.DEFAULT], options, "")
+    assert [*table.rows] == ["pool (0.5 CPUs)", "pool (1 CPU)"]
 
 
 def test_the_recommended_liveness_probe_has_the_settings_10_5_3(script: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""The workflow, pre-commit hooks and .editorconfig agree with the checks of run_tests.sh."""
+"""The workflows, pre-commit hooks and .editorconfig agree with the checks of run_tests.sh."""
 
 import configparser
 import re
@@ -7,17 +7,19 @@ import tomllib
 import yaml
 from conftest import ROOT
 
-WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
+WORKFLOWS = ROOT / ".github" / "workflows"
 PRE_COMMIT = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
 HOOKS = {hook["id"]: hook for repository in PRE_COMMIT["repos"] for hook in repository["hooks"]}
 RUN_TESTS = (ROOT / "run_tests.sh").read_text()
 
 
 def test_the_workflow_tests_every_supported_python() -> None:
-    job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["tests"]
+    job = yaml.safe_load((WORKFLOWS / "tests.yml").read_text())["jobs"]["tests"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14", "3.15"]
     assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
     assert "./run_tests.sh" in [step.get("run") for step in job["steps"]]
+    (every_night,) = yaml.safe_load((WORKFLOWS / "nightly.yml").read_text())["jobs"].values()
+    assert "./run_tests.sh --all" in [step.get("run") for step in every_night["steps"]]
 
 
 def test_pre_commit_runs_the_same_checks_as_run_tests() -> None:

@@ -186,7 +186,8 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
     specs = [LoadSpec.of(load, users) for load, users in loads]
-    driver, result.tool_choice = _driver(plan, specs)
+    driver, choice = _driver(plan, specs)
+    result.tool_choice = made_legible(choice)
     if result.tool_choice:
         watcher.warn(result.tool_choice)
     check(driver, specs, *plan.suite.right_statuses())
@@ -285,13 +286,14 @@ async def _prepared(
     with contextlib.ExitStack() as network:
         async with services() as needed:
             ready = await prepared(await with_environments(plan, watcher), watcher)
+            result.left_out = list(ready.left_out)
             if plan.load.own_network:
                 network.enter_context(own_network(watcher.warn, plan.load.ports))
             versions, expectations, _ = await asyncio.gather(
                 package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
             )
-            result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+            result.environment = made_legible(msgspec.structs.replace(result.environment, packages_of=versions))
             if ready.suite.finds_rule and result.suite:  # the rule depends on the responses
                 rule = next(iter(expectations.values())).rule
-                result.suite = msgspec.structs.replace(result.suite, checked=rule.checked())
+                result.suite = made_legible(msgspec.structs.replace(result.suite, checked=rule.checked()))
             yield ready, expectations, needed

@@ -1,4 +1,4 @@
-"""A server that returns the headers and the body of each request, and prints them to stderr."""
+"""A server that returns the path, the headers and the body of each request, and prints them to stderr."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +13,7 @@ class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
         names = ("Authorization", "X-Shop", "X-Api-Key")
-        echo = "; ".join([*(f"{name}: {self.headers[name]}" for name in names), f"body: {sent}"])
+        echo = "; ".join([f"path: {self.path}", *(f"{name}: {self.headers[name]}" for name in names), f"body: {sent}"])
         print(echo, file=sys.stderr, flush=True)
         self.answer(echo.encode())
 

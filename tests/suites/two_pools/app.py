@@ -1,11 +1,6 @@
-"""Serve from two processes that share a port; each has a process pool that stays broken once its child is killed.
+"""Use two process pools in turn; each stays broken once its child is killed, and then every second request fails."""
 
-An app with a `ProcessPoolExecutor` behaves like this under `uvicorn --workers 2`.
-"""
-
-import os
-import signal
-import socket
+import itertools
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -24,44 +19,28 @@ def report() -> bytes:
     return b"a report"
 
 
-def serve(listening: socket.socket) -> None:
-    """Answer requests until the process ends."""
-    pool = ProcessPoolExecutor(1)
-    pool.submit(report).result()  # forks the child before there are threads
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        try:
+            status, body = 200, next(pools).submit(report).result() if self.path == "/report" else b"healthy"
+        except BrokenProcessPool:
+            status, body = 500, b"the pool is broken"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            try:
-                status, body = 200, pool.submit(report).result() if self.path == "/report" else b"healthy"
-            except BrokenProcessPool:
-                status, body = 500, b"the pool is broken"
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
 
-    class Server(ThreadingHTTPServer):
-        def server_bind(self) -> None:
-            self.socket = listening
-            self.server_address = listening.getsockname()
-            self.server_name, self.server_port = "localhost", self.server_address[1]
-
-        def server_activate(self) -> None:
-            """Do nothing, because the socket already listens."""
-
-    Server(("127.0.0.1", 0), Handler).serve_forever()
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
 
 
 if __name__ == "__main__":
-    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=128)
-    children = []
-    for _ in range(2):
-        if child := os.fork():
-            children.append(child)
-        else:
-            serve(listening)
-    signal.signal(signal.SIGTERM, lambda *_: [os.kill(child, signal.SIGKILL) for child in children] and sys.exit(0))
-    signal.pause()
+    both = [ProcessPoolExecutor(1) for _ in range(2)]
+    for pool in both:
+        pool.submit(report).result()  # forks the child before there are threads
+    pools = itertools.cycle(both)
+    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -22,9 +22,7 @@ def test_an_honest_server_has_the_verdict_ok() -> None:
         assert case.ceiling_per_s == pytest.approx(CPUS / TASK_S, rel=0.02)
 
 
-def with_check(
-    record: Record, sent_s: float, ended_s: float, outcome: Outcome = CORRECT, problem: str = ""
-) -> Record:
+def with_check(record: Record, sent_s: float, ended_s: float, outcome: Outcome = CORRECT, problem: str = "") -> Record:
     """Add a response check to the record, and return the record."""
     add_check(record, sent_s, ended_s, outcome, problem)
     return record

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,8 +144,11 @@ def test_commands_reject_an_invalid_result_with_a_one_line_error(words: list[str
 
 
 def test_a_result_can_be_read_from_a_pipe() -> None:
-    with subprocess.Popen(["cat", str(RESULT)], stdout=subprocess.PIPE) as writer:
-        assert load(Path(f"/dev/fd/{writer.stdout.fileno()}")).records
+    reading, writing = os.pipe()  # its buffer holds this result
+    with os.fdopen(reading, "rb"):
+        with os.fdopen(writing, "wb") as writer:
+            writer.write(RESULT.read_bytes())
+        assert load(Path(f"/dev/fd/{reading}")).records
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from under_siege.record.result import load
 from under_siege.report import view_of
 from under_siege.run import chart_headlines
 from under_siege.run.figures import figures
-from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, Chart, config, for_page
+from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, config, for_page
 from under_siege.show.view import Figure
 
 SAMPLE = str(ROOT / "results" / "sample.json.gz")
@@ -37,29 +37,28 @@ def picture(name: str, of: str = "sample") -> Figure:
     return next(one for one in pictures(of) if one.name == name)
 
 
-@functools.cache
-def schema() -> dict[str, object]:
-    """Return the Vega-Lite schema. Altair is imported in functions, because every test process imports this file."""
+def shortened(part: Any) -> Any:
+    """Return the part of a specification with only the first rows of its data, because checking all takes long."""
+    if isinstance(part, dict):
+        return {name: one[:3] if name == "values" else shortened(one) for name, one in part.items()}
+    return [shortened(one) for one in part] if isinstance(part, list) else part
+
+
+def test_every_kind_of_chart_is_a_vega_lite_specification() -> None:
+    # These imports are slow, and every test process imports this file.
     from altair import load_schema
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
 
-    return load_schema()
-
-
-def complaint(chart: Chart) -> str:
-    """Return the error in a specification, or an empty string if it matches the schema."""
-    from altair.utils.schemapi import validate_jsonschema
-
-    return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
-
-
-@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile", "capacity", "drill", "profile"])
-def test_every_chart_is_a_vega_lite_specification(name: str) -> None:
-    """Check one chart of each kind."""
-    kinds = {picture.name: picture for picture in pictures(name)}
-    assert kinds
-    for one in kinds.values():
-        for draw in filter(None, (one.chart, one.on_slide)):
-            assert complaint({**draw(), "config": config(PHONE)}) == ""
+    schema = load_schema()
+    validator = validator_for(schema)(schema)
+    results = ("several", "sample", "capacity", "drill", "profile")
+    kinds = {one.name.partition("-")[0]: one for name in results for one in pictures(name)}
+    assert len(kinds) >= 12
+    charts = {one.name: shortened(one.chart()) for one in kinds.values()}
+    charts |= {f"{one.name} on a slide": shortened(one.on_slide()) for one in kinds.values() if one.on_slide}
+    charts["configuration"] = {**charts["throughput"], "config": config(PHONE)}
+    assert {name: best_match(validator.iter_errors(chart)) for name, chart in charts.items()} == dict.fromkeys(charts)
 
 
 @pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
@@ -70,7 +69,7 @@ def test_each_chart_shows_every_case(name: str) -> None:
         assert f"({case.server.split('_')[0]})" in drawn or case.server in drawn
 
 
-@pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
+@pytest.mark.parametrize("name", ["timeline", "cpu"])
 def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Test only which chart is selected, because the tests of slides draw charts."""
     written: list[str] = []
@@ -80,18 +79,10 @@ def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatc
     assert written == [name]
 
 
-def test_the_report_command_writes_a_chart_as_png(tmp_path: Path) -> None:
-    """Test only PNG, because test_the_committed_slides_are_up_to_date draws SVG files."""
-    out = tmp_path / "picture.png"
-    ended = invoke("report", SAMPLE, "--picture", "pings", "--out", str(out))
-    assert ended.returncode == 0, ended.stderr
-    assert out.read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_chart_without_data_causes_a_one_line_error() -> None:
     ended = invoke("report", SAMPLE, "--picture", "heatmap")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "this result has no data for the picture heatmap" in ended.stderr
+    assert "heatmap" in ended.stderr
 
 
 def test_only_charts_on_pages_use_colours_of_the_style_sheet() -> None:
@@ -163,7 +154,6 @@ def test_every_point_of_a_scatter_plot_has_a_label_and_an_entry_in_the_legend() 
     ("name", "aspect"),
     [
         *((name, "16:9") for name in ("timeline", "throughput", "pings", "tradeoff", "memory")),
-        ("timeline", "1:1"),
         ("throughput", "4:3"),
     ],
 )

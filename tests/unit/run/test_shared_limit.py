@@ -22,15 +22,10 @@ def limit(*cases: Summary) -> str:
     return shared_limit(cases, {each.case.work: IDLE_S for each in cases})
 
 
-def test_equal_and_idle_servers_wait_for_something_they_share() -> None:
-    told = limit(case("uvicorn"), case("granian"))
-    assert "all servers wait for something they share" in told
-    assert "13 % of a CPU" in told
-
-
-def test_responses_that_nothing_delays_mean_too_few_users() -> None:
-    quick = Latency(0.11, 0.12, 0.13, 0.14)
-    assert "25 users are too few" in limit(case("uvicorn", response_s=quick), case("granian", response_s=quick))
+@pytest.mark.parametrize("p50_s", [0.5, 0.11], ids=["waiting", "quick"])
+def test_equal_and_idle_servers_wait_for_something_they_share_or_have_too_few_users(p50_s: float, golden) -> None:
+    wait = Latency(p50_s, 0.6, 0.7, 0.8)
+    golden(limit(case("uvicorn", response_s=wait), case("granian", response_s=wait)))
 
 
 @pytest.mark.parametrize(

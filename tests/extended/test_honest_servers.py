@@ -1,14 +1,18 @@
-"""The project's servers are as fast as the same strategies written from the documentation of their frameworks."""
+"""The project's servers are honest, and as fast as the same strategies written from the documentation of frameworks."""
 
 from pathlib import Path
 
+from bench_runs import run_once
 from command import invoke
-from conftest import TESTS
+from conftest import SERVERS, TESTS
 
+from under_siege.host.programs import unmet
 from under_siege.judge.ranking import summarize
 from under_siege.record.result import load
+from under_siege.suite.strategies import read_strategy
 
 SUITE = "tests/suites/stock"
+ACCUSATIONS = {"above_ceiling", "too_fast", "too_cheap", "timer", "availability", "pings"}
 PAIRS = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork", "11_fastapi")
 
 
@@ -30,3 +34,12 @@ def test_every_strategy_is_not_significantly_different_from_its_framework_as_doc
         }.items():
             shorter_s, longer_s = sorted((one.p50, other.p50))
             assert longer_s <= 1.5 * shorter_s + 0.02, f"{pair}: {what} p50 of {one.p50} s and {other.p50} s"
+
+
+def test_no_built_in_strategy_is_accused(tmp_path: Path) -> None:
+    result, _ = run_once(tmp_path, "--time", "4s", "--users", "6")
+    cases = {case.server: case for case in summarize(result).cases}
+    assert set(cases) == {path.stem for path in SERVERS if not unmet(read_strategy(path).requires)}
+    for name, case in cases.items():
+        assert case.verdict != "failed", name
+        assert not {reason.code for reason in case.reasons} & ACCUSATIONS, name

@@ -1,0 +1,24 @@
+"""Pages of large results stay small."""
+
+import itertools
+
+import pytest
+from conftest import each_kind_drawn_once
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.report import formatted
+
+
+@pytest.mark.parametrize("rounds", [5, 100])
+def test_the_page_of_a_large_result_is_smaller_than_1_mb(rounds: int) -> None:
+    """Use five cases for each of twenty numbers of users, with few transactions to save time."""
+    records = []
+    for round_, users in itertools.product(range(1, rounds + 1), range(1, 21)):
+        setting = {"users": users, "time_s": 1.0}
+        records += [bare_record(round_, **setting)]
+        records += [record_of(f"{number}_server", round_, **setting) for number in range(1, 5)]
+    for record in records:
+        for name in ("finished_s", "took_s", "status", "size_bytes", "user"):
+            del getattr(record.transactions, name)[10:]
+    with each_kind_drawn_once():
+        assert len(formatted(result_of(records), "html")) < 1_000_000
