@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from scripted_server import running
 from common.errors import BadInputError
 from under_siege.host.programs import Tool, find, isolated_tool
 from under_siege.load import DRIVERS
+from under_siege.load.client import Client, ClientOutput
 from under_siege.load.tool import LoadSpec, ToolOutput, Totals
 from under_siege.record.record import Record
+from under_siege.record.requests import Requests
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
 USERS, TIME_S, BODY, LIMIT_S = 4, 1.0, b"hello", 300
@@ -62,14 +65,23 @@ def output_of(tool: Tool, spec: LoadSpec) -> ToolOutput:
         streams = {"stdin": subprocess.PIPE, "stdout": stdout, "stderr": stderr, "text": True}
         with subprocess.Popen(tool.command(spec), env=tool.environment(), **streams) as process:
             try:
-                if tool.driver.waits_to_begin:
-                    process.stdin.write("go\n")
+                if isinstance(tool.driver, Client):
+                    process.stdin.write(tool.driver.order(spec, time.monotonic()).decode())
                     process.stdin.flush()  # without closing it, because that would stop the tool
                 status = process.wait(LIMIT_S)
             finally:
                 process.kill()
         printed = [file.seek(0) or file.read() for file in (stdout, stderr)]
         return ToolOutput(status, *printed, tool.results())
+
+
+def told_by_client(output: ToolOutput, began_s: float = 0.0) -> tuple[Requests, ClientOutput]:
+    """Return a row for each request that the bench's own client reported, and what else it reported."""
+    requests = Requests()
+    told = ClientOutput(requests, began_s)
+    for line in output.stdout.splitlines():
+        told.take(line)
+    return requests, told
 
 
 def arrived_in_load(record: Record, received: Sequence[dict[str, object]]) -> list[dict[str, object]]:
