@@ -16,6 +16,7 @@ from under_siege.judge.estimators import (
     UNSETTLED,
     Flags,
     Floats,
+    Overload,
     Rows,
     Spans,
     SteadyRate,
@@ -27,11 +28,13 @@ from under_siege.judge.estimators import (
     line_through,
     median_of,
     on_clock,
+    overload,
     paced_rate,
     rate_of_arrivals,
     saturated_rate,
     single_spans,
     waits,
+    waits_in_growing_queue,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.record.case import Case, Value
@@ -182,13 +185,18 @@ class Round:
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
+    def overload(self) -> Overload | None:
+        """Return by how much arrivals exceeded what the server can do, or None if it kept up."""
+        return overload(self.rows, self.rate, self.load_s) if self.record.is_open else None
+
+    @cached_property
     def responses(self) -> Waits:
         """Return how long requests waited, except each user's first request, because the queue is not yet full.
 
         If users pause, or requests arrive at a given rate, these first requests are not different from others.
         """
         if self.record.is_paced:
-            return waits(self.rows)
+            return waits_in_growing_queue(self.rows) if self.overload else waits(self.rows)
         order = np.lexsort((self.rows.sent_s, self.rows.user))
         users = self.rows.user[order]
         is_first = np.ones(len(order), dtype=bool)
