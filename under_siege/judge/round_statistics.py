@@ -13,6 +13,7 @@ from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
+    NO_SPANS,
     UNSETTLED,
     Flags,
     Floats,
@@ -95,16 +96,17 @@ class Round:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including responses to the bench's own requests.
+        """Return the rate over the steady part.
 
-        The rate of streams is that of their events.
+        Without pauses, it includes responses to the bench's own requests, because they take work from the load. The
+        rate of streams is that of their events.
         """
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.streams:
             return self.streams.rate
         if self.totals:
-            return self.totals.rate(self.checks)
+            return self.totals.rate(NO_SPANS if self.record.is_paced else self.checks)
         return self._rate(self.cycles, self.checks, self.rows, self.load_s)
 
     def _rate(self, cycles: Spans, checks: Spans, rows: Rows, end_s: float) -> SteadyRate:
@@ -271,7 +273,7 @@ class Round:
         if to_s <= from_s:
             return None
         before, after = np.interp([from_s, to_s], at_s, used_s)
-        checks = np.count_nonzero(self.checks.good & (self.checks.ended_s < to_s)) if self.record.is_open else 0
+        checks = np.count_nonzero(self.checks.good & (self.checks.ended_s < to_s)) if self.record.is_paced else 0
         return float(after - before) / float((to_s - from_s) * self.rate.per_s + checks)
 
     @property

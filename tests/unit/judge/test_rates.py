@@ -241,6 +241,13 @@ def test_checks_count_in_no_rate_of_users_who_pause() -> None:
     assert run.rate_on(lambda seconds: seconds) == pytest.approx(truth, rel=0.01)
 
 
+def test_checks_count_in_the_cpu_time_per_transaction_of_users_who_pause() -> None:
+    """Let the server use 0.1 s of CPU time for each of two requests and one check a second."""
+    run, _ = with_checks(10, "5s")
+    run.record.samples.at_s[:], run.record.samples.cpu_s[:] = [0.0, 20.0], [1.0, 1.0 + 20 * 3 * 0.1]
+    assert run.cpu_s_per_transaction() == pytest.approx(0.1, rel=0.03)
+
+
 def test_the_rate_of_arrivals_is_that_of_the_answers() -> None:
     """Let 40 requests a second arrive at servers that answer all of them, or 20 a second."""
     for served_per_s, truth in ((1000, 40), (20, 20)):

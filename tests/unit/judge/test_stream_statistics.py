@@ -64,7 +64,7 @@ def test_failed_streams_do_not_count() -> None:
 
 @pytest.mark.parametrize("outcome", [LOST, LATE, WRONG])
 def test_the_last_gap_of_a_failed_stream_never_ends(outcome: Outcome) -> None:
-    """Let 2 of 100 streams fail after one event: the 99th percentile of the gaps is unknown, and the median is known."""
+    """Let 2 of 100 streams fail after one event: the 99th percentile of the gaps is unknown, the median is not."""
     sound = [steady(0.0, 2, 100_000) for _ in range(98)]
     failed = [stream(0.0, 0.1, 100_000, [], outcome) for _ in range(2)]
     streams = of(*sound, *failed)
