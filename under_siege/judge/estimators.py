@@ -143,6 +143,14 @@ def waits(rows: Rows) -> Waits:
     return Waits(rows.waited_s, rows.is_correct)
 
 
+def waits_in_growing_queue(rows: Rows) -> Waits:
+    """Return the same for a server that can't keep up: requests that were left at the end wait longer than all others.
+
+    They were due last, so their waits until the end tell nothing about how long they would have waited.
+    """
+    return Waits(np.where(rows.is_open, math.inf, rows.waited_s), rows.is_correct)
+
+
 def first_events(rows: Rows) -> Waits:
     """Return the time from each request to the first event of its stream, which includes the connection.
 
@@ -275,6 +283,8 @@ MOST_AT_ONCE = 3.0
 FEWEST_ANSWERS = 4  # minimum number of responses for a rate
 LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted, as a multiple of the longest one
 LONG_TAIL = 8.0  # if a request takes this multiple of the median, it is much longer than most
+KEEPS_UP = 0.95  # a server that answers a smaller share of what arrives does not keep up,
+DEVIATIONS_OF_ARRIVALS = 3.0  # unless the requests that are left are within this number of standard deviations
 UNSETTLED = 0.1  # share of the load at its beginning that does not count, unless it settles earlier
 # Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -317,7 +327,7 @@ def counted_rate(spans: Spans, from_s: float, end_s: float, open_since_s: Floats
     answers = answered_s(spans)
     count = int(np.count_nonzero((answers > from_s) & (answers <= end_s)))
     if count < FEWEST_ANSWERS or end_s - from_s < LEAST_LONGEST * longest_s:
-        longest = f", of which the longest took {longest_s:.1f} s or more" if count >= FEWEST_ANSWERS else ""
+        longest = f", of which the longest took {longest_s:.1f} s or more" if len(answers) >= FEWEST_ANSWERS else ""
         return too_short(len(answers), end_s, longest)
     variation = float(np.var(durations_s) / np.mean(durations_s) ** 2) if durations_s.any() else 0.0
     return SteadyRate(count / (end_s - from_s), from_s, variance=variation / count)
@@ -380,6 +390,24 @@ def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
     ages_s = end_s - open_since_s[open_since_s > 0]
     longest_s = max(float(later_s.max()), *ages_s.tolist(), 0.0)
     return bool(longest_s > LONG_TAIL * np.median(later_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """Requests that arrived faster than the server answered them, so that its queue grew until the end."""
+
+    asked_per_s: float
+    left: int  # requests that were unanswered at the end
+
+
+def overload(rows: Rows, rate: SteadyRate, end_s: float) -> Overload | None:
+    """Return the overload of an open loop, or None if the server kept up."""
+    if not rate.per_s or not len(rows):
+        return None
+    asked, left = int(np.count_nonzero(rows.due_s > rate.from_s)), int(rows.is_open.sum())
+    asked_per_s = asked / (end_s - rate.from_s)
+    keeps_up = rate.per_s >= KEEPS_UP * asked_per_s or left <= DEVIATIONS_OF_ARRIVALS * math.sqrt(asked)
+    return None if keeps_up else Overload(asked_per_s, left)
 
 
 def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:

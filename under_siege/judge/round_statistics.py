@@ -13,9 +13,11 @@ from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
+    NO_SPANS,
     UNSETTLED,
     Flags,
     Floats,
+    Overload,
     Rows,
     Spans,
     SteadyRate,
@@ -27,11 +29,13 @@ from under_siege.judge.estimators import (
     line_through,
     median_of,
     on_clock,
+    overload,
     paced_rate,
     rate_of_arrivals,
     saturated_rate,
     single_spans,
     waits,
+    waits_in_growing_queue,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.record.case import Case, Value
@@ -92,16 +96,17 @@ class Round:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part, including responses to the bench's own requests.
+        """Return the rate over the steady part.
 
-        The rate of streams is that of their events.
+        Without pauses, it includes responses to the bench's own requests, because they take work from the load. The
+        rate of streams is that of their events.
         """
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
         if self.streams:
             return self.streams.rate
         if self.totals:
-            return self.totals.rate(self.checks)
+            return self.totals.rate(NO_SPANS if self.record.is_paced else self.checks)
         return self._rate(self.cycles, self.checks, self.rows, self.load_s)
 
     def _rate(self, cycles: Spans, checks: Spans, rows: Rows, end_s: float) -> SteadyRate:
@@ -182,13 +187,18 @@ class Round:
         return self.speeds.load_beside(self.rate.from_s, self.load_s) if self.speeds is not None else 0.0
 
     @cached_property
+    def overload(self) -> Overload | None:
+        """Return by how much arrivals exceeded what the server can do, or None if it kept up."""
+        return overload(self.rows, self.rate, self.load_s) if self.record.is_open else None
+
+    @cached_property
     def responses(self) -> Waits:
         """Return how long requests waited, except each user's first request, because the queue is not yet full.
 
         If users pause, or requests arrive at a given rate, these first requests are not different from others.
         """
         if self.record.is_paced:
-            return waits(self.rows)
+            return waits_in_growing_queue(self.rows) if self.overload else waits(self.rows)
         order = np.lexsort((self.rows.sent_s, self.rows.user))
         users = self.rows.user[order]
         is_first = np.ones(len(order), dtype=bool)
@@ -263,7 +273,7 @@ class Round:
         if to_s <= from_s:
             return None
         before, after = np.interp([from_s, to_s], at_s, used_s)
-        checks = np.count_nonzero(self.checks.good & (self.checks.ended_s < to_s)) if self.record.is_open else 0
+        checks = np.count_nonzero(self.checks.good & (self.checks.ended_s < to_s)) if self.record.is_paced else 0
         return float(after - before) / float((to_s - from_s) * self.rate.per_s + checks)
 
     @property

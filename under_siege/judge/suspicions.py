@@ -41,7 +41,6 @@ ABANDONED_COST = 1.2  # highest plausible CPU time of an abandoned request, as a
 LEAST_DRAIN_S = 0.5  # CPU seconds; less work after the load is ignored
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
-KEEPS_UP = 0.95  # a server that answers a smaller share of what arrives does not keep up
 FEWEST_CHECKS = 3  # minimum number of response checks, which send the same request on other connections
 FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a response takes about as long as a check
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
@@ -280,17 +279,12 @@ def availability(measured: Round, _: Evidence) -> str | None:
 
 def overload(measured: Round, _: Evidence) -> str | None:
     """Report that requests arrived faster than the server answered them, so that its queue grew until the end."""
-    rows, rate = measured.rows, measured.rate
-    if not measured.record.is_open or not rate.per_s or not len(rows):
-        return None
-    asked = int(np.count_nonzero(rows.due_s > rate.from_s))
-    asked_per_s, left = asked / (measured.load_s - rate.from_s), int(rows.is_open.sum())
-    if rate.per_s >= KEEPS_UP * asked_per_s or left <= DEVIATIONS * math.sqrt(asked):
+    if (beyond := measured.overload) is None:
         return None
     return (
-        f"{formatting.rate(asked_per_s)} requests arrived per second, but the server answered only "
-        f"{formatting.rate(rate.per_s)}, and {left:,} were unanswered at the end: its queue grows, so response times "
-        "depend on --time; use fewer arrivals, or find the highest rate with capacity"
+        f"{formatting.rate(beyond.asked_per_s)} requests arrived per second, but the server answered only "
+        f"{formatting.rate(measured.rate.per_s or 0.0)}, and {beyond.left:,} were unanswered at the end: its queue "
+        "grows, so response times depend on --time; use fewer arrivals, or find the highest rate with capacity"
     )
 
 

@@ -7,6 +7,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
+from under_siege.judge.round_statistics import Round
 from under_siege.measure.duration import Length
 from under_siege.record.record import Machine, Ports
 from under_siege.record.result import load, save
@@ -156,6 +157,14 @@ def test_requests_sent_by_the_bench_are_included_in_the_rate() -> None:
     add_check(checked, 0.5, 0.6)
     more = judged(checked).rate_per_s.mean - judged(burst_record_of("1_x")).rate_per_s.mean
     assert more == pytest.approx(1 / TIME_S, rel=0.05)
+
+
+def test_requests_sent_by_the_bench_are_in_no_rate_of_users_who_pause() -> None:
+    checked, unchecked = burst_record_of("1_x"), burst_record_of("1_x")
+    for record in (checked, unchecked):
+        record.values["pause"] = "1s"
+    add_check(checked, 0.5, 0.6)
+    assert Round(checked).rate == Round(unchecked).rate
 
 
 @pytest.mark.usefixtures("undrawn")

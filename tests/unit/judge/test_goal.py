@@ -44,6 +44,12 @@ def test_the_comparison_operator_decides_which_values_meet_a_goal(operator: str,
     assert {value for value in (1, 2, 3) if goal(f"p99 {operator} 2s").holds(value)} == held
 
 
+@pytest.mark.parametrize(("text", "is_met"), [("availability >= 99%", True), ("availability > 99%", False)])
+def test_99_of_100_is_an_availability_of_exactly_99_percent(text: str, is_met: bool) -> None:
+    exactly = 100 * (99 / 100)
+    assert goal(text).holds(exactly) is goal(text).decided(exactly, exactly) is is_met
+
+
 WITHOUT_UNIT = ["p99 < 1", "memory < 200", "p99 < 3kg"]
 MISSPELLED = ["ping p9 < 50ms", "availabilty >= 99.9%", "p99 = 1s", "p99 < 2 of ceiling", "", "rate >= -3/s"]
 

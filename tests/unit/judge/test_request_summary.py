@@ -1,15 +1,18 @@
 """Each request of a mix: its share, availability and response times, and the longer request that it waits for."""
 
 import pytest
-from rows import places, set_status
+from rows import places, set_status, without
 from simulated_bursts import COUNT, burst_record_of
-from simulated_record import bare_record, record_of, result_of
+from simulated_record import TIME_S, bare_record, record_of, result_of
 
+from under_siege.judge.estimators import waits
 from under_siege.judge.ranking import summarize
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.requirement_check import judged
+from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record, RequestTotals, SentRequest
+from under_siege.record.requests import LATE, LOAD, LOST, OPEN
 from under_siege.record.result import Required
 
 LIST, REPORT = SentRequest("GET", "/list", alone_s=0.002), SentRequest("POST", "/report", 201, alone_s=0.2)
@@ -76,3 +79,64 @@ def test_requests_for_one_path_are_one_row_if_the_tool_reports_only_paths() -> N
     record.requests.request[:] = [0] * len(record.requests)
     (row,) = summary(record)[0].requests
     assert row.name == "GET/POST /list"
+
+
+def of_item_and_missing(item_statuses: list[int]) -> Record:
+    """Return a record in which the second of two requests is expected to get the status 404."""
+    sent = [SentRequest("GET", "/item"), SentRequest("GET", "/missing", 404)]
+    record = record_of("1_mix", workers=2, mix=sent, has_task=False, other_statuses=[404])
+    without(record, LOAD)
+    for number, status in enumerate(item_statuses):
+        for request, status_of_request in ((0, status), (1, 404)):
+            at_s = number * 0.04
+            outcome = record.outcome_of(status_of_request, 4, request)
+            record.requests.add(
+                LOAD,
+                user=request,
+                request=request,
+                sent_s=at_s,
+                ended_s=at_s + 0.04,
+                status=status_of_request,
+                size_bytes=4,
+                outcome=outcome,
+            )
+    return record
+
+
+def test_the_right_status_of_another_request_is_wrong() -> None:
+    """Answer 8.6 % of the requests for /item with 404, which is right only for /missing: 4.3 % of all."""
+    case, outcomes = summary(of_item_and_missing(([200] * 32 + [404] * 3) * 2), requirements=("availability >= 98%",))
+    assert case.availability_pct == pytest.approx(100 * 134 / 140)
+    assert [request.availability_pct for request in case.requests] == [pytest.approx(100 * 64 / 70), 100]
+    assert case.rate_per_s.mean == pytest.approx(50 * 134 / 140, rel=0.05)
+    assert outcomes != ["met"]
+    assert "availability" in [reason.code for reason in case.reasons]
+
+
+def test_lost_and_open_requests_count_for_their_request_of_a_mix() -> None:
+    """Lose a tenth of the requests for the list, and leave half of the reports without a response."""
+    record = mixed()
+    requests = record.requests
+    listed, reports = ([index for index in places(requests) if requests.request[index] == one] for one in (0, 1))
+    for index in listed[::10]:
+        requests.outcome[index], requests.status[index] = LOST, 0
+    for index in reports[::2]:
+        requests.outcome[index], requests.status[index] = OPEN, 0
+        requests.ended_s[index] = TIME_S
+    of_list, of_reports = summary(record)[0].requests
+    lost = len(listed[::10])
+    assert of_list.availability_pct == pytest.approx(100 * (1 - lost / len(listed)))
+    assert of_reports.availability_pct == 100  # no response was wrong or lost
+    assert of_list.share_pct == pytest.approx(100 * len(listed) / (len(listed) + len(reports[1::2])))
+    waited = Round(record)
+    slow = waits(waited.rows[waited.rows.request == 1])
+    assert (slow.percentile(25), slow.percentile(99)) == (pytest.approx(0.25), None)
+
+
+def test_a_request_whose_responses_are_all_lost_keeps_its_row() -> None:
+    record = mixed()
+    for index in places(record.requests):
+        if record.requests.request[index] == 1:
+            record.requests.outcome[index], record.requests.status[index] = LATE, 0
+    of_reports = summary(record)[0].requests[1]
+    assert (of_reports.name, of_reports.availability_pct, of_reports.response_s.p99) == ("POST /report", 0, None)

@@ -3,6 +3,7 @@
 tests/extended/test_noise_study.py counts how often reports are right.
 """
 
+import json
 from statistics import geometric_mean
 
 import numpy as np
@@ -19,7 +20,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import taken_by_others
 from under_siege.record.record import Machine
 from under_siege.record.requests import PING
-from under_siege.report import view_of
+from under_siege.report import formatted, view_of
 
 
 def test_honest_servers_are_ok_and_dishonest_servers_are_suspect_on_a_noisy_machine() -> None:
@@ -58,6 +59,18 @@ def test_io_bound_tasks_are_not_speed_adjusted() -> None:
     for case in comparison.cases:
         assert case.rate_per_s.mean == pytest.approx(case.measured_per_s, rel=0.001)
     assert [case.rank for case in comparison.cases] == [1, 2]
+
+
+def test_the_interval_of_a_rate_in_json_contains_its_mean_if_the_speed_changed() -> None:
+    result = NoisyMachine(1).run(HONEST, rounds=2)
+    cases = json.loads(formatted(result, "json"))["cases"]
+    assert len(cases) == len(HONEST)
+    for case in cases:
+        rate = case["rate_per_s"]
+        assert rate["low"] < rate["mean"] < rate["high"]
+        assert rate["mean"] == pytest.approx(case["metrics"]["rate_per_s"]["value"], rel=1e-3)
+        assert case["measured_per_s"] > 0
+    assert any(case["measured_per_s"] != pytest.approx(case["rate_per_s"]["mean"], rel=0.01) for case in cases)
 
 
 def test_a_single_round_ranks_servers_with_half_the_throughput_lower() -> None:

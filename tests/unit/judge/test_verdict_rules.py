@@ -10,7 +10,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.record.record import Failure, Machine, Record
-from under_siege.record.requests import CORRECT, LOAD, LOST, PING, WRONG, Outcome, close_loop
+from under_siege.record.requests import CORRECT, LOAD, LOST, OPEN, PING, WRONG, Outcome, close_loop
 from under_siege.report import formatted, view_of
 
 
@@ -310,3 +310,42 @@ def paced(took_s: float, users: int = 4) -> Record:
 def test_users_who_pause_do_not_contradict_littles_law() -> None:
     assert "littles_law" not in codes(judged(paced(0.2)))
     assert "littles_law" in codes(judged(paced(1.8)))
+
+
+def arriving(per_s: int, served_per_s: float, time_s: float = 15.0) -> Record:
+    """Return the record of so many arrivals a second at a server that works on one request at a time."""
+    arrivals = {"arrivals": f"{per_s}/s"}
+    record = record_of("1_open", load_s=time_s, has_ceiling=False, has_task=False, parameters=arrivals)
+    without(record, LOAD)
+    free_s = 0.0
+    for number in range(int(per_s * time_s)):
+        due_s = number / per_s
+        free_s = max(due_s, free_s) + 1 / served_per_s
+        if free_s <= time_s:
+            record.requests.add(
+                LOAD, user=number, sent_s=due_s, ended_s=free_s, status=200, size_bytes=4, outcome=CORRECT
+            )
+        else:
+            record.requests.add(LOAD, user=number, sent_s=due_s, ended_s=time_s, outcome=OPEN)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("per_s", "served_per_s", "expected"), [(40, 20, ["overload"]), (24, 20, ["overload"]), (40, 41, [])]
+)
+def test_a_server_that_answers_less_than_arrives_is_overloaded(
+    per_s: int, served_per_s: float, expected: list[str]
+) -> None:
+    (case,) = summarize(result_of([arriving(per_s, served_per_s)])).cases
+    assert codes(case) == expected
+    assert case.rate_per_s.mean == pytest.approx(min(served_per_s, per_s), rel=0.03)
+    assert case.availability_pct == 100
+    if expected:
+        assert case.response_s.p99 is None  # reports show a lower bound
+    else:
+        assert case.response_s.p99 == pytest.approx(1 / served_per_s, rel=0.001)
+
+
+def test_the_message_about_an_overload_says_how_much_arrived_and_was_answered(golden) -> None:
+    (case,) = summarize(result_of([arriving(40, 20)])).cases
+    golden(*(reason.message for reason in case.reasons))
