@@ -23,6 +23,7 @@ from under_siege.measure.plan import new_record
 from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.requests import CHECK, CORRECT, LOAD
 from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER
 from under_siege.suite.expected_response import Expectation
 
@@ -95,7 +96,7 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
         all_answered = asyncio.Event()
 
         def tell() -> None:
-            seen.add(record.transactions.user[-1])
+            seen.add(record.requests.user[-1])
             if len(seen) == users:
                 all_answered.set()
 
@@ -161,7 +162,7 @@ def test_a_user_directory_named_common_does_not_shadow_the_project_package() -> 
     Path("common", "__init__.py").write_text("raise RuntimeError('not this one')")
     Path("common", "task.py").write_text("raise RuntimeError('nor this one')")
     record = run_until_all_users_answered(write_task("jobs"), 3, lambda: None)
-    assert set(record.transactions.user) == {0, 1, 2}
+    assert set(record.requests.only(LOAD).user) == {0, 1, 2}
 
 
 BREAKS = """if Path("break").exists(): {how}
@@ -210,6 +211,7 @@ def test_all_processes_of_the_ceiling_exit_when_the_main_process_is_killed(task,
 
 def test_response_checks_are_recorded_separately_from_user_transactions() -> None:
     record = computed(write_task("jobs"), users=2)
-    assert CHECK_USER not in record.transactions.user
-    assert set(record.checks.code) == {""}
-    assert len(record.checks.code) <= 1 + record.load_s / check_interval_s(0.1)
+    checks = record.requests.only(CHECK).outcome
+    assert CHECK_USER not in record.requests.only(LOAD).user
+    assert set(checks) == {CORRECT}
+    assert len(checks) <= 1 + record.load_s / check_interval_s(0.1)

@@ -8,12 +8,13 @@ import pytest
 from conftest import LIMIT_S
 
 from under_siege.host.managed_process import until
+from under_siege.judge.estimators import Rows
 from under_siege.load import pings as probes
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import AnswerCheck, check_interval_s, probing
 from under_siege.load.request import Ping, Request
 from under_siege.measure.duration import Length, pinged_s
-from under_siege.record.record import Checks, Pings
+from under_siege.record.requests import CORRECT, LATE, LONE_PING, PING, Requests
 from under_siege.suite.expected_response import Expectation
 
 PONG = HttpResponse(200, b"pong", {})
@@ -26,7 +27,7 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
 
     If the event `answer` is given, pings are answered only after it is set; otherwise, they are answered immediately.
     """
-    pings, sent = Pings(), list[str]()
+    pings, sent = Requests(), list[str]()
 
     async def get(_session, url: str, request: Request) -> HttpResponse:
         assert request.method == "GET"
@@ -53,6 +54,7 @@ def test_pings_are_sent_on_schedule_even_if_earlier_pings_are_unanswered(monkeyp
 
     pings = pinged(monkeypatch, until_many_wait, answer)
     assert len(pings.due_s) >= 5
+    assert set(pings.outcome) == {CORRECT}
     assert not any(pings.problem)
 
 
@@ -68,7 +70,7 @@ def test_ping_latency_is_measured_from_the_time_the_ping_was_due(monkeypatch: py
     pings = pinged(monkeypatch, block_the_loop)
     late_s = [sent_s - due_s for sent_s, due_s in zip(pings.sent_s, pings.due_s, strict=True)]
     assert max(late_s) > 40 * INTERVAL_S
-    assert all(waited >= late - 1e-5 for waited, late in zip(pings.waited_s, late_s, strict=True))
+    assert all(waited_s >= late - 1e-5 for waited_s, late in zip(Rows.of(pings, PING).waited_s, late_s, strict=True))
 
 
 def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,7 @@ def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypa
         assert await until(lambda: bool(sent), LIMIT_S)
 
     pings = pinged(monkeypatch, until_one_waits, asyncio.Event(), timeout_s=INTERVAL_S)
-    assert set(pings.problem) == {"not answered"}
+    assert set(zip(pings.outcome, pings.problem, strict=True)) == {(LATE, "not answered")}
 
 
 def test_response_checks_use_at_most_a_tenth_of_the_time_of_a_sequential_server() -> None:
@@ -85,7 +87,7 @@ def test_response_checks_use_at_most_a_tenth_of_the_time_of_a_sequential_server(
 
 
 def test_response_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
-    checks, sent, all_sent = Checks(), [], asyncio.Event()
+    checks, sent, all_sent = Requests(), [], asyncio.Event()
 
     async def verify(_in_a_row: int) -> None:
         sent.append(time.monotonic())
@@ -101,13 +103,13 @@ def test_response_checks_overlap_and_stop_at_the_end_of_the_load() -> None:
 
     asyncio.run(go())
     assert len(sent) == 3
-    assert checks.code == [""] * 3
+    assert checks.outcome == [CORRECT] * 3
 
 
 def test_one_ping_of_each_siege_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet_s, alone_s = (0.02, 0.06), 0.04
     monkeypatch.setattr(probes, "ALONE_AT_S", alone_s)
-    pings, lone_pings, sent = Pings(), Pings(), list[str]()
+    requests, sent = Requests(), list[str]()
 
     async def get(_session, url: str, **_: object) -> HttpResponse:
         sent.append(url)
@@ -117,13 +119,14 @@ def test_one_ping_of_each_siege_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -
         of = None, "http://x", Ping(), LIMIT_S
         began_s = time.monotonic()
         async with (
-            probing(*of, pings, began_s, INTERVAL_S, quiet_s=quiet_s),
-            probes.probing_alone(*of, lone_pings, began_s),
+            probing(*of, requests, began_s, INTERVAL_S, quiet_s=quiet_s),
+            probes.probing_alone(*of, requests, began_s),
         ):
             assert await until(lambda: time.monotonic() > began_s + quiet_s[1] and len(sent) > 30, LIMIT_S)
 
     monkeypatch.setattr(probes, "fetch", get)
     asyncio.run(go())
+    pings, lone_pings = requests.only(PING), requests.only(LONE_PING)
     assert lone_pings.due_s == [pytest.approx(alone_s)]
     assert min(pings.due_s) < quiet_s[0]
     assert max(pings.due_s) > quiet_s[1]
