@@ -1,7 +1,7 @@
-"""The bench's own clients send each request once, check headers, and keep connections only where users do."""
+"""The bench's own clients check headers, keep connections where users do, and repeat only a safe request on an idle connection."""
 
 import asyncio
-import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,16 +10,21 @@ import pytest
 import scripted_server
 from command import invoke
 from conftest import LIMIT_S
+from load_tool_checks import output_of, told_by_client
 from scripted_server import Running, write_suite
-from under_siege.subprocess_scripts.open_load import OpenLoad
 
-from under_siege.drill.loaded_server import WRONG, Users
+from under_siege.drill.loaded_server import Users
+from under_siege.host.programs import isolated_tool
+from under_siege.load import DRIVERS
 from under_siege.load.http_client import client
-from under_siege.record.record import Recovery
+from under_siege.load.request import Request, RightAnswer
+from under_siege.load.tool import LoadSpec
+from under_siege.record.record import Incident
+from under_siege.record.requests import Requests
 from under_siege.suite.expected_response import Expectation
 
 SERVED_BY = "/text/pong/header/X-Served-By/it"
-HEADERS = pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
+HEADERS = pytest.mark.parametrize(("value", "outcome"), [("it", "correct"), ("another", "wrong")])
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +38,75 @@ def connections(server: Running, path: str) -> list[object]:
     return [request["connection"] for request in server.received() if request["path"] == path]
 
 
-@pytest.mark.parametrize("keep_alive", [False, True])
-def test_a_request_is_not_sent_again_if_the_connection_is_lost(server: Running, keep_alive: bool) -> None:
-    async def go() -> None:
-        async with client(keep_alive=keep_alive) as session:
-            with pytest.raises(aiohttp.ClientConnectionError):
-                await session.get(f"{server.url}/drop?{keep_alive}")
+def load(url: str, right: RightAnswer, count: int = 1, users: int = 1, **keys: object) -> tuple[Requests, int]:
+    """Let the client send so many requests; return a row for each, and how many of them it repeated."""
+    with isolated_tool(DRIVERS["client"]) as tool:
+        rows, told = told_by_client(output_of(tool, LoadSpec(users, 1.0, url, count, rights=(right,), **keys)))
+    assert len(rows) == count
+    return rows, told.reconnected
 
-    asyncio.run(go())
-    assert len(connections(server, f"/drop?{keep_alive}")) == 1
+
+OK, NONE = RightAnswer(answer=b"ok"), RightAnswer()
+
+
+@pytest.mark.parametrize(("method", "right"), [("GET", OK), ("HEAD", NONE)])
+def test_a_safe_request_is_repeated_if_the_server_has_closed_the_idle_connection(
+    server: Running, method: str, right: RightAnswer
+) -> None:
+    """The server closes each connection instead of responding to its second request."""
+    path = f"/kept/drop?{method}"
+    rows, reconnected = load(server.url + path, right, 4, keep_alive=True, request=Request(method))
+    assert (rows.outcome, reconnected) == (["correct"] * 4, 3)
+    sent = connections(server, path)
+    assert len(sent) == len(rows) + reconnected
+    assert len({*sent}) == 4
+
+
+NOT_REPEATED = {
+    "unsafe": ("/kept/drop?unsafe", Request("POST"), True),
+    "new": ("/drop?new", Request(), True),
+    "new, without keep-alive": ("/drop?closed", Request(), False),
+    "answered in part": ("/kept/stream/20/0.01/break/5", Request(), True),
+}
+
+
+@pytest.mark.parametrize("what", NOT_REPEATED)
+def test_no_other_request_is_repeated(server: Running, what: str) -> None:
+    path, request, keep_alive = NOT_REPEATED[what]
+    rows, reconnected = load(server.url + path, OK, 4, keep_alive=keep_alive, request=request)
+    assert reconnected == 0
+    assert rows.outcome == (["correct", "lost"] * 2 if path.startswith("/kept") else ["lost"] * 4)
+    assert len(connections(server, path)) == len(rows)
+
+
+@pytest.mark.parametrize("keep_alive", [False, True])
+def test_each_user_keeps_a_connection_with_keep_alive_and_otherwise_opens_one_for_each_request(
+    server: Running, keep_alive: bool
+) -> None:
+    path = f"/slow/0.01?users{keep_alive}"
+    rows, _ = load(server.url + path, OK, 20, users=2, keep_alive=keep_alive)
+    assert {*rows.outcome} == {"correct"}
+    used = Counter(connections(server, path))
+    assert sorted(used.values()) == (sorted(Counter(rows.user).values()) if keep_alive else [1] * 20)
+
+
+def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(server: Running) -> None:
+    spec = LoadSpec(0, 1.0, f"{server.url}/text/ok?arrivals", arrivals_per_s=20, rights=(OK,))
+    with isolated_tool(DRIVERS["client"]) as tool:
+        rows, _ = told_by_client(output_of(tool, spec))
+    assert {*rows.outcome} == {"correct"}
+    assert len(rows) == len(connections(server, "/text/ok?arrivals")) == 20
+    assert all(due_s <= sent_s <= ended_s for due_s, sent_s, ended_s in zip(rows.due_s, rows.sent_s, rows.ended_s, strict=True))
+    begin_s = min(rows.due_s) - min(spec.due_s())
+    assert [due_s - begin_s for due_s in sorted(rows.due_s)] == pytest.approx(spec.due_s(), abs=1e-4)
+
+
+@HEADERS
+def test_the_client_checks_response_headers(server: Running, value: str, outcome: str) -> None:
+    right = RightAnswer(answer=b"pong", headers=(("X-Served-By", value),))
+    rows, _ = load(server.url + SERVED_BY, right)
+    assert rows.outcome == [outcome]
+    assert ("X-Served-By" in rows.problem[0]) is (outcome == "wrong")
 
 
 @HEADERS
@@ -54,17 +119,15 @@ def test_a_drill_checks_response_headers(server: Running, value: str, outcome: s
     assert asyncio.run(ask()) == outcome
 
 
-@HEADERS
-def test_a_capacity_search_checks_response_headers(server: Running, value: str, outcome: str) -> None:
-    async def ask() -> str:
-        request = {"method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
-        request |= {"stream": None, "events": [], "count": None, "url": server.url + SERVED_BY}
-        order = {"keep_alive": False, "order": [0], "due_s": [], "users": 0, "headers": [["X-Served-By", value]]}
-        async with client() as session:
-            load = OpenLoad({**order, "requests": [request], "begin_s": time.monotonic()})
-            return await load._outcome(session, load._requests[0], [])
+@pytest.mark.parametrize("keep_alive", [False, True])
+def test_the_bench_itself_sends_no_request_again_if_the_connection_is_lost(server: Running, keep_alive: bool) -> None:
+    async def go() -> None:
+        async with client(keep_alive=keep_alive) as session:
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await session.get(f"{server.url}/drop?{keep_alive}")
 
-    assert asyncio.run(ask()) == outcome
+    asyncio.run(go())
+    assert len(connections(server, f"/drop?{keep_alive}")) == 1
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
@@ -72,6 +135,7 @@ def test_recovery_checks_never_reuse_connections_and_drill_users_do_only_with_ke
     server: Running, keep_alive: bool
 ) -> None:
     path = f"/text/pong?{keep_alive}"
+    incident = Incident(server="it", title="it", values={}, fault="slow", round=1)
 
     async def ask() -> None:
         async with client(keep_alive=keep_alive) as session, client() as fresh:
@@ -79,9 +143,10 @@ def test_recovery_checks_never_reuse_connections_and_drill_users_do_only_with_ke
             for _ in range(2):
                 await crowd.send()
             for _ in range(2):
-                await crowd.send_check(Recovery(), 0.0)
+                await crowd.send_check(incident, 0.0)
 
     asyncio.run(ask())
+    assert incident.requests.only("check").outcome == ["correct"] * 2
     first, second, *checks = connections(server, path)
     assert (first == second) is keep_alive
     assert len({second, *checks}) == 3
