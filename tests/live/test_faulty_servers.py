@@ -17,6 +17,7 @@ from under_siege.measure import case_run
 from under_siege.measure.duration import Length
 from under_siege.measure.plan import new_record
 from under_siege.paths import HOST
+from under_siege.record.requests import CORRECT, LOAD, WRONG
 from under_siege.suite.expected_response import Expectation
 
 NAMES = (
@@ -85,7 +86,8 @@ def test_the_reason_for_a_wrong_response_shows_it_and_the_right_one(measured_cas
     wrong = measured_cases["answers_wrongly_under_load"]
     assert "0 bytes ''" in wrong.message
     assert "4 bytes 'done'" in wrong.message
-    assert 0 in wrong.record.transactions.size_bytes
+    rows = wrong.record.requests.only(LOAD)
+    assert (WRONG, 0) in set(zip(rows.outcome, rows.size_bytes, strict=True))
 
 
 @pytest.mark.parametrize("name", ["fails_every_second_time", "refuses_half"])
@@ -94,7 +96,7 @@ def test_failed_requests_lower_availability_and_are_not_transactions(name: str, 
     assert failing.verdict == "suspect"
     assert "availability" in {reason.code for reason in failing.reasons}
     assert 0 < failing.availability_pct < 100
-    assert failing.transactions == measured_cases[name].record.transactions.status.count(200)
+    assert failing.transactions == measured_cases[name].record.requests.only(LOAD).outcome.count(CORRECT)
 
 
 def test_a_server_that_floods_its_output_does_not_block_the_bench(measured_cases: Cases) -> None:

@@ -6,6 +6,7 @@ from bench_runs import server_path, without_a_ceiling
 from command import invoke
 from conftest import WAITING
 
+from under_siege.record.requests import CHECK
 from under_siege.record.result import load
 
 
@@ -17,4 +18,4 @@ def test_a_failed_response_check_under_load_shows_the_exception(tmp_path: Path) 
         )
     (record,) = load(tmp_path / "r.json").records
     assert ended.returncode in (1, 3), ended.stderr
-    assert any(problem.endswith("KeyError: 'customer'") for problem in record.checks.problem)
+    assert any(problem.endswith("KeyError: 'customer'") for problem in record.requests.only(CHECK).problem)
