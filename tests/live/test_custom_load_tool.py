@@ -34,11 +34,15 @@ def test_a_custom_load_tool_generates_the_load_of_a_complete_run(tmp_path, monke
     assert (record.tool, record.tool_step_s, record.tool_unknown) == ("fake-load", 0.001, 0)
     assert record.tool_command[0] == "fake-load"
     assert record.tool_report == "lost: 0"
-    assert sorted(record.transactions.user) == [0] * 10 + [1] * 10 + [2] * 10
-    assert set(record.transactions.status) == {200}
-    assert set(record.transactions.size_bytes) == {record.answer_bytes}
-    assert 0 < min(record.transactions.took_s) <= max(record.transactions.took_s) < record.load_s
-    assert summarize(result).cases[0].transactions == len(record.transactions.user)
+    rows = record.requests.only("load")
+    assert sorted(rows.user) == [0] * 10 + [1] * 10 + [2] * 10
+    assert {*rows.status} == {200}
+    assert {*rows.size_bytes} == {record.answer_bytes}
+    assert {*rows.outcome} == {"correct"}
+    took_s = [ended_s - sent_s for sent_s, ended_s in zip(rows.sent_s, rows.ended_s, strict=True)]
+    assert 0 < min(took_s) <= max(took_s) < record.load_s
+    assert record.unlisted_losses == 0
+    assert summarize(result).cases[0].transactions == len(rows)
 
 
 def test_a_missing_load_tool_is_reported_with_an_install_hint() -> None:

@@ -24,8 +24,8 @@ def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_pat
     assert ran.returncode in (1, 3), ran.stderr
     steps, log = load(tmp_path / "r.json").steps, received(tmp_path)
     assert {one["path"] for one in log} == {RIGHT, *AFTERWARDS.values()}
-    counted = Counter(outcome for step in steps for outcome in step.arrivals.outcome)
-    assert set(counted) - {"", "unanswered"} == set(AFTERWARDS)
+    counted = Counter(outcome for step in steps for outcome in step.record.requests.only("load").outcome)
+    assert set(counted) - {"correct", "open", "late"} == set(AFTERWARDS)
     for outcome, path in AFTERWARDS.items():
         arrived = sum(one["path"] == path and one["number"] > FIRST for one in log)
         assert 0 < counted[outcome] <= arrived, outcome  # without those whose responses came after the step

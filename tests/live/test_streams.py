@@ -34,13 +34,16 @@ def test_streams_are_counted_and_each_has_all_its_events_unless_it_breaks_off(
     assert cases["breaks"].availability_pct < 100
     assert "broke off" in str(cases["breaks"].reasons)
     for server in ("pauses", "breaks"):
-        streams, checks = records[server].streams, len(records[server].checks.sent_s)
+        streams, checks = (records[server].requests.only(sender) for sender in ("load", "check"))
         arrived = [one for one in arrived_in_load(records[server], received(tmp_path)) if one["path"] == PATHS[server]]
-        assert len(arrived) - checks + 1 == len(streams.user) == STREAMS
+        assert len(arrived) - len(checks) + 1 == len(streams) == STREAMS
         broken = sum(server == "breaks" and one["number"] > FIRST and one["number"] % 2 == 0 for one in arrived)
-        assert 0 <= broken - streams.outcome.count("failed") <= checks
-        complete = [index for index, outcome in enumerate(streams.outcome) if not outcome]
+        assert 0 <= broken - streams.outcome.count("lost") <= len(checks)
+        assert {*streams.outcome} <= {"correct", "lost"}
+        complete = [index for index, outcome in enumerate(streams.outcome) if outcome == "correct"]
         assert {1 + len(streams.gaps_us[index]) for index in complete} == {EVENTS}
+        cut = [index for index, outcome in enumerate(streams.outcome) if outcome == "lost"]
+        assert {1 + len(streams.gaps_us[index]) for index in cut} <= {5}
         if server == "pauses":
             lasted_us = [streams.first_us[index] + sum(streams.gaps_us[index]) for index in complete]
             assert min(lasted_us) >= LASTS_S * 1e6
