@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from rows import set_waits
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate
@@ -47,7 +48,7 @@ def answer_to(result: Result) -> Answer:
 def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
     for record in result.records:
         if record.server in servers:
-            record.pings.waited_s[:] = [waited_s * (1 + 0.01 * record.round)] * 80
+            set_waits(record.requests, waited_s * (1 + 0.01 * record.round))
     return result
 
 
@@ -98,8 +99,8 @@ def test_reports_begin_with_a_conclusion_that_uses_plain_names() -> None:
         "memory": "50 MB",
     }
     assert answer.remarks == [
-        "Short of memory? 2_b: 25 MB, 50 % of the throughput, but health checks take 412 ms (p99).",
-        "Slower: servers 2 and 1 (server 3 is 2.0 times as fast).",
+        "Short of memory? 1_a: 25 MB, 50 % of the throughput, but health checks take 412 ms (p99).",
+        "Slower: servers 1 and 2 (server 3 is 2.0 times as fast).",
     ]
     assert len(answer.facts) + len(answer.remarks) <= 6
     assert formatted(result, "table").startswith("Use a process pool (3_c).")
