@@ -19,6 +19,7 @@ def test_each_encoding_is_decoded() -> None:
         "x-gzip": gzip.compress(body),
         "deflate": zlib.compress(body),
         "Deflate": raw.compress(body) + raw.flush(),
+        "GZIP": gzip.compress(body[:999]) + gzip.compress(body[999:]),  # several members (RFC 1952, 2.2)
         "gzip, deflate": zlib.compress(gzip.compress(body)),
     }
     for encoding, sent in encoded.items():

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from under_siege.load.ab import Ab
-from under_siege.load.jobs import JobsTool
 from under_siege.load.locust import Locust
 from under_siege.load.siege import Siege
 from under_siege.load.stressor import Stressor
@@ -197,11 +196,3 @@ def test_5xx_responses_are_subtracted_from_the_failed_transactions_of_siege() ->
 def test_coloured_output_lines_of_siege_are_parsed() -> None:
     line = "\x1b[0;32m   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55\x1b[0m"
     assert Siege().parse_line(line).size_bytes == 5
-
-
-def test_output_lines_about_completed_and_lost_jobs_are_parsed() -> None:
-    arrival = JobsTool().parse_line("3,503,0.250000,17,0\n")
-    assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
-    assert JobsTool().parse_line("3,503,0.25,17,0") is None
-    assert JobsTool().failures("said: 9\nlost: 7\n", []) == 7
-    assert JobsTool().failures("", []) == 0

@@ -162,7 +162,9 @@ def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error(what: str) 
 
 def test_loads_that_the_tools_support_are_not_refused() -> None:
     for name, driver in DRIVERS.items():
-        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True, request=put(b"a"))) == "", name
+        keep_alive = name != "siege"  # which counts requests on a connection that the server has closed as failed
+        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=keep_alive, request=put(b"a"))) == "", name
+    assert "idle connection" in DRIVERS["siege"].refusal(LoadSpec(4, 1.0, "", keep_alive=True))
     assert DRIVERS["siege"].refusal(LoadSpec(2, 1.0, "", options=("--debug", "-D", "--no-parser"))) == ""
     arriving = LoadSpec.of(Load(arrivals_per_s=20.0), 0)
     assert DRIVERS["client"].refusal(arriving) == ""

@@ -38,9 +38,10 @@ def test_lines_are_events_even_without_a_final_line_break(size: int) -> None:
         (BodyRule(), None, [], "no event"),
         (BodyRule("any"), None, [b"x"], ""),
         (BodyRule("any"), 2, [b"x"], "1 events instead of 2"),
-        (BodyRule("pattern", pattern="^b"), None, [b"a", b"b"], ""),
-        (BodyRule("pattern", pattern="^z"), None, [b"a", b"b"], "no event is as expected"),
-        (BodyRule("fields", fields=(("n", 1),)), None, [b"{}", b'{"n": 1}'], ""),
+        (BodyRule("pattern", pattern="^[ab]"), None, [b"a", b"b", b"[DONE]"], ""),
+        (BodyRule("pattern", pattern="^a"), None, [b"a", b"b", b"a"], "event 2: nothing matches"),
+        (BodyRule("fields", fields=(("n", 1),)), None, [b'{"n": 1}', b'{"n": 1, "m": 2}', b"[DONE]"], ""),
+        (BodyRule("fields", fields=(("n", 1),)), None, [b'{"n": 1}', b"{}"], "event 2: "),
     ],
 )
 def test_events_are_compared_one_by_one(rule: BodyRule, count: int, events: list[bytes], problem: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from command import invoke
 from conftest import ROOT
 from golden_file import texts_of
+from rows import places
 from sample_results import result
 
 from under_siege.judge.ranking import Comparison, summarize, task_cpu_s
@@ -122,7 +123,7 @@ def test_each_response_curve_counts_the_responses_of_the_first_round() -> None:
         counts = [row["responses"] for row in drawn if row["row"] == name]
         record = case[0].record
         assert counts == sorted(counts)
-        assert counts[-1] == sum(at <= record.load_s for at in record.transactions.finished_s)
+        assert counts[-1] == sum(record.requests.ended_s[place] <= record.load_s for place in places(record.requests))
 
 
 def test_the_cpu_chart_shows_the_cpu_overhead_with_a_confidence_interval() -> None:

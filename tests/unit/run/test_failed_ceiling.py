@@ -10,6 +10,7 @@ from under_siege.compare.view import view
 from under_siege.judge.ranking import summarize
 from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Failure, Record, Trace
+from under_siege.record.requests import Requests
 from under_siege.record.result import Result
 from under_siege.report import formatted
 from under_siege.show.formats.table import rendered
@@ -25,9 +26,7 @@ FORMATS = (*FOR_READERS, "csv", "json", "timeline")
 
 def never_began(round_: int, task: str) -> Record:
     record = bare_record(round_, task=task, failure=Failure("died", WHY), load_s=None)
-    columns = [getattr(record.transactions, name) for name in record.transactions.__struct_fields__]
-    for column in (*columns, record.alone_wall_s, record.alone_cpu_s):
-        column.clear()
+    record.requests, record.alone_wall_s, record.alone_cpu_s = Requests(), [], []
     return record
 
 

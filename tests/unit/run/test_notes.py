@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from rows import keep_first, places
 from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Pings, Record, SentRequest, Streams
+from under_siege.record.record import Record, SentRequest
+from under_siege.record.requests import CORRECT, LOAD, LONE_PING, PING
 from under_siege.show.notes import notes
 
 LATE_US = 300_000  # later than a pause that nobody notices
@@ -22,7 +24,7 @@ def notes_on(*records: Record) -> list[str]:
 
 def leaking() -> Record:
     record = record_of("leaks")
-    requests = len(record.transactions.finished_s)
+    requests = len(places(record.requests))
     grown = 40e6 + 100_000 * requests * np.linspace(0, 1, len(record.samples.at_s))
     record.samples.memory_bytes[:] = grown.astype(int).tolist()
     return record
@@ -31,20 +33,19 @@ def leaking() -> Record:
 def pinged(count: int, alone_s: float | None = None) -> Record:
     """Return a record with so many pings, and perhaps with a single ping that took this long."""
     record = record_of("pinged")
-    for column in (record.pings.due_s, record.pings.sent_s, record.pings.waited_s, record.pings.problem):
-        del column[count:]
+    keep_first(record, count, PING)
     if alone_s:
-        record.lone_pings = Pings([1.0], [1.0], [alone_s], [""])
+        record.requests.add(LONE_PING, sent_s=1.0, ended_s=1.0 + alone_s, outcome=CORRECT)
     return record
 
 
-def streaming(gaps_us: Sequence[int], idle_s: Sequence[float] = (), late_s: float = 0.0, **values: object) -> Record:
+def streaming(gaps_us: Sequence[int], idle_s: Sequence[float] = (), **values: object) -> Record:
     """Return a record of streams that each have these gaps."""
-    record = record_of("streams", has_task=False, **values)
-    lasted_s, starts_s = 0.1 + sum(gaps_us) / 1e6, np.arange(0.1, TIME_S - 1, 0.2).tolist()
-    rows = [(0, at_s, at_s + lasted_s, 100_000, list(gaps_us), "") for at_s in starts_s]
-    record.streams = Streams(*map(list, zip(*rows, strict=True)), late_s=late_s)
-    record.idle_events_s = list(idle_s)
+    record = record_of("streams", has_task=False, stream="sse", idle_events_s=list(idle_s), **values)
+    record.requests, lasted_s = record.requests.only(PING), 0.1 + sum(gaps_us) / 1e6
+    for at_s in np.arange(0.1, TIME_S - 1, 0.2).tolist():
+        events = (100_000, list(gaps_us))
+        record.requests.add(LOAD, user=0, sent_s=at_s, ended_s=at_s + lasted_s, outcome=CORRECT, events=events)
     return record
 
 
@@ -61,7 +62,7 @@ NOTED: dict[str, Callable[[], Record]] = {
     "buffered": lambda: streaming([20_000] * 20, AT_ONCE_S),
     "compressed": lambda: streaming([20_000] * 20, content_encoding="gzip"),
     "compressed for browsers": lambda: streaming([20_000] * 20, browser_encoding="gzip", browser_events_s=AT_ONCE_S),
-    "a late client": lambda: streaming([20_000] * 20, late_s=0.05),
+    "a late client": lambda: streaming([20_000] * 20, client_stalls_s=[0.05] * 10),
     "stutter": lambda: streaming([*[10_000] * 20, LATE_US]),
 }
 SILENT: dict[str, Callable[[], Record]] = {
@@ -79,7 +80,7 @@ def prepared(make: Callable[[], Record]) -> Record:
     record = make()
     record.keep_alive = record.server in ("closes", "keeps")
     record.sets_cookies = record.server == "cookies"
-    record.requests = [SentRequest("GET", "/a"), SentRequest("GET", "/b")] if record.server == "mix" else []
+    record.mix = [SentRequest("GET", "/a"), SentRequest("GET", "/b")] if record.server == "mix" else []
     return record
 
 

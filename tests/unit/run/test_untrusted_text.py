@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from simulated_record import bare_record, record_of, result_of
+from simulated_trace import pings_of
 
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
 from under_siege.formatting import legible
-from under_siege.record.record import Failure, Pings, Trace, TracedRequests
+from under_siege.record.record import Failure, Trace, TracedRequests
 from under_siege.record.result import load, made_legible, save
 from under_siege.report import formatted, view_of
 from under_siege.show.formats import rendered
@@ -32,11 +33,12 @@ def hostile_result(tmp_path: Path) -> Path:
     failed = record_of(f"2_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)
     failed.failure = Failure("died", NASTY)
     record = record_of(f"1_{NASTY}", task=NASTY, title=NASTY, server_said=NASTY, python=NASTY)
-    record.pings.problem[0] = NASTY
+    record.requests.problem[0] = NASTY
     result = result_of([bare_record(task=NASTY, python=NASTY), record, failed], cpu_model=NASTY, pythons={NASTY: NASTY})
     result.command.append(NASTY)
     columns = TracedRequests([0.1], [0.2], [NASTY], [[(0.1, 0.2, 0.1)]])
-    pings = Pings([0.0], [0.0], [0.1], [NASTY])
+    pings = pings_of([0.0], [0.1])
+    pings.problem[0] = NASTY
     result.traces.append(
         Trace(server=NASTY, title=NASTY, values={"task": NASTY, "python": NASTY}, requests=columns, pings=pings)
     )
@@ -68,7 +70,7 @@ def test_comparisons_contain_no_invisible_characters(format_: str, hostile_resul
 def test_replacing_invisible_characters_keeps_numbers_line_ends_and_printable_text(hostile_result: Path) -> None:
     raw = json.loads(hostile_result.read_text())["records"][1]
     record = load(hostile_result).records[1]
-    assert record.transactions.finished_s == raw["transactions"]["finished_s"]
+    assert record.requests.ended_s == raw["requests"]["ended_s"]
     assert record.server_said.count("\n") == 1
     assert record.title.count("\n") == 0
     assert legible("naïve café 日本語 🙂") == "naïve café 日本語 🙂"

@@ -1,0 +1,73 @@
+"""What the bench's client is told, and how its lines become rows of the table of requests."""
+
+import base64
+import json
+
+import pytest
+
+from under_siege.load.client import ClientOutput, order
+from under_siege.load.request import Pause, Request, RightAnswer
+from under_siege.record.requests import OUTCOMES, Requests
+
+BEGAN_S = 100.0
+
+
+def row(user: int = 0, request: int = 0, sent_s: float = 101.0, outcome: str = "correct", problem: str = "") -> str:
+    return f"{user},{request},100.500000,{sent_s:.6f},102.250000,200,17,{outcome}|{problem}"
+
+
+def taken(*lines: str, has_streams: bool = False) -> tuple[Requests, ClientOutput]:
+    requests = Requests()
+    output = ClientOutput(requests, BEGAN_S, has_streams=has_streams)
+    for line in lines:
+        output.take(line)
+    return requests, output
+
+
+def test_the_client_is_told_the_requests_their_responses_and_the_load() -> None:
+    request, right = Request("POST", (("x-a", "b"),), b"\x00body"), RightAnswer(201, answer=b"\xff")
+    line = order([("http://127.0.0.1:1/", request, right)], 7.5, turns=(0, 0), due_s=(0.1, 0.2), pause=Pause(0.5, 1.0))
+    assert line.count(b"\n") == 1
+    told = json.loads(line)
+    (sent,) = told["requests"]
+    assert (sent["url"], sent["method"], sent["headers"]) == ("http://127.0.0.1:1/", "POST", [["x-a", "b"]])
+    assert base64.b64decode(sent["body"]) == b"\x00body"
+    told_right = RightAnswer.from_json(sent["right"])
+    assert (told_right.status, told_right.answer) == (201, b"\xff")
+    assert (told["order"], told["begin_s"], told["due_s"], told["users"]) == ([0, 0], 7.5, [0.1, 0.2], 0)
+    assert Pause(*told["pause"]) == Pause(0.5, 1.0)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_each_outcome_becomes_a_row_with_times_since_the_load_began(outcome: str) -> None:
+    requests, output = taken("ready", "", row(3, 1, outcome=outcome, problem="why, |so"))
+    assert requests.outcome == [outcome]
+    assert (requests.user, requests.request, requests.status, requests.size_bytes) == ([3], [1], [200], [17])
+    assert (requests.due_s, requests.sent_s, requests.ended_s) == ([0.5], [1.0], [2.25])
+    assert requests.problem == output.problems == ["why, |so"]
+
+
+def test_the_client_output_reports_which_request_ended() -> None:
+    output = ClientOutput(Requests(), BEGAN_S)
+    assert output.take(row(7, outcome="lost")) == (7, 2.25, "lost")
+    assert output.take("reconnected,2") is output.take("stalls,0.5000 0.1000") is None
+    assert (output.reconnected, output.stalls_s) == (2, [0.5, 0.1])
+
+
+def test_events_over_several_lines_belong_to_the_next_row_of_their_user() -> None:
+    lines = ("events,1,100 20", "events,0,500", "events,1,30", row(1), row(0), row(1))
+    requests, _ = taken(*lines, has_streams=True)
+    assert requests.user == [1, 0, 1]
+    assert requests.first_us == [100, 500, -1]
+    assert requests.gaps_us == [[20, 30], [], []]
+
+
+@pytest.mark.parametrize("line", [*(row()[:length] for length in (5, 30, 50)), row() + "\nx", "Traceback", "stalls,x"])
+def test_an_unknown_or_incomplete_line_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown line of the client|could not convert"):
+        taken(line)
+
+
+def test_the_distinct_problems_are_ordered_by_their_frequency() -> None:
+    problems = ["rare", "common", "common"]
+    assert taken(*(row(outcome="wrong", problem=text) for text in problems))[1].problems == ["common", "rare"]
