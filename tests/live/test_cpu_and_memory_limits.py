@@ -15,10 +15,10 @@ import pytest
 from command import invoke
 from conftest import bench_command, wait_until
 
-from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
 from under_siege.judge.round_statistics import cases_of
 from under_siege.judge.speed_correction import other_work, stolen, taken_by_others
+from under_siege.record.record import CaseFailedError
 from under_siege.record.result import load
 
 LEAK = """
@@ -36,7 +36,7 @@ def _cgroups() -> None:
     try:
         with limited(Limits(0.5, 10**8)):
             pass
-    except BadInputError as error:
+    except CaseFailedError as error:
         pytest.skip(str(error))
 
 
