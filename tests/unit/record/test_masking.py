@@ -1,14 +1,12 @@
 """Secrets: they are read from the environment, and masked in everything that the bench shows or saves."""
 
-import json
-import time
-from collections.abc import Callable
-from urllib.parse import unquote
 import gzip
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from conftest import ROOT
@@ -16,7 +14,8 @@ from conftest import ROOT
 from common.errors import BadInputError
 from under_siege.host.managed_process import LONGEST_ERROR, LONGEST_QUOTE, last_error, last_line
 from under_siege.record.record import Frames
-from under_siege.record.result import made_legible
+from under_siege.record.result import load, made_legible
+from under_siege.report import formatted
 from under_siege.secrets import (
     expanded,
     expanded_file,
@@ -30,9 +29,6 @@ from under_siege.secrets import (
     masked_difference,
     masked_template,
 )
-from under_siege.record.result import load
-from under_siege.report import formatted
-from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, is_secret, masked
 
 VALUE = 'n0t/f0r "anyone"'
 
