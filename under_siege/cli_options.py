@@ -19,6 +19,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
 from under_siege.formatting import legible
+from under_siege.host.user_scope import RestartError, restart
 from under_siege.paths import IS_INSTALLED, PROGRAM, USERS
 from under_siege.record.files import check_writable, is_pipe
 from under_siege.secrets import masked
@@ -109,6 +110,9 @@ class OneLineErrors(click.Group):
         except ModuleNotFoundError as error:
             print_error(missing_package(error))
             code = 2
+        except RestartError:
+            _discard_unwritable_output()
+            restart()
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:  # as in `bench.py list | head -1`

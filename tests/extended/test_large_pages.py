@@ -9,6 +9,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.report import formatted
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("rounds", [5, 100])
 def test_the_page_of_a_large_result_is_smaller_than_1_mb(rounds: int) -> None:
     """Use five cases for each of twenty numbers of users, with few transactions to save time."""

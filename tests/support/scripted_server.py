@@ -17,6 +17,7 @@ The steps of a path, from left to right; a later step replaces what an earlier o
     /text/TEXT              respond with this text
     /echo                   respond with the method, path, number, headers and body of the request, as JSON
     /digest                 respond with the SHA-256 of the request's body
+    /print                  print the headers of the request to stderr
     /header/NAME/VALUE      send this header
     /gzip                   compress the response, with another time in each header, if the client accepts gzip
     /redirect/PATH          redirect to /PATH
@@ -183,6 +184,8 @@ async def response_to(request: Request, steps: deque[str]) -> Response:
                 response.content_type = "application/json"
             case "digest":
                 response.body = hashlib.sha256(request.body).hexdigest().encode()
+            case "print":
+                print(json.dumps(request.headers), file=sys.stderr, flush=True)
             case "header":
                 response.headers.append(f"{steps.popleft()}: {steps.popleft()}")
             case "gzip":

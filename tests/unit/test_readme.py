@@ -23,6 +23,8 @@ PAGES = [
     *sorted((ROOT / "suites").glob("*/README.md")),
 ]
 MOST_WORDS = 800
+LARGE_BYTES = 200_000  # of a compressed result
+SLOW = pytest.mark.slow
 BLOCK = re.compile(r"(<!-- python ((?:bench|scripts/measured_table)\.py [^\n]*?) -->\n```text\n)(.*?)```", re.DOTALL)
 LINES = re.compile(r"<!-- lines of: python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 RENDERED = re.compile(r"(<!-- python (bench\.py report \S+ --format markdown) -->\n\n)(.*?)\n<!-- end -->", re.DOTALL)
@@ -39,13 +41,18 @@ def named(page: Path) -> str:
 
 def on_every_page(pattern: re.Pattern[str]) -> list:
     """Return test parameters for all matches on all pages: the page, and the groups of the match."""
+    found = [(page, match.groups()) for page in PAGES for match in pattern.finditer(page.read_text())]
+    words = [next(text for text in groups if text[0] != "<") for _, groups in found]
     return [
-        pytest.param(
-            page, *found.groups(), id=f"{named(page)}-{next(text for text in found.groups() if text[0] != '<')}"
-        )
-        for page in PAGES
-        for found in pattern.finditer(page.read_text())
+        pytest.param(page, *groups, id=f"{named(page)}-{command}", marks=SLOW if shows_much(command) else ())
+        for (page, groups), command in zip(found, words, strict=True)
     ]
+
+
+def shows_much(command: str) -> bool:
+    """Return whether a command shows a large result, which takes a second."""
+    files = [ROOT / word for word in command.split() if word.startswith("results/")]
+    return any(path.stat().st_size > LARGE_BYTES for path in files)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import msgspec
 from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege.formatting import listed
+from under_siege.host.limit_check import limits_allowed
+from under_siege.host.limits import Limits
 from under_siege.host.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.host.managed_process import until_signal
 from under_siege.host.ports import own_network
@@ -101,7 +103,7 @@ def run_plan(
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
-    with _home() as home:
+    with _limits_allowed(plan), _home() as home:
         return result, until_signal(go(home)), file.is_complete
 
 
@@ -132,8 +134,13 @@ def run_and_save(
         async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
             await work(ready, result, expectations, needed, file.keep)
 
-    with _home():
+    with _limits_allowed(plan), _home():
         return result, until_signal(go()), file.is_complete
+
+
+def _limits_allowed(plan: Plan) -> contextlib.AbstractContextManager[None]:
+    """Check that the limits of all cases can be enforced; see `limits_allowed`."""
+    return limits_allowed({Limits.of(case) for case in (*plan.cases, *plan.ceilings)})
 
 
 def _chosen(

@@ -76,5 +76,5 @@ def test_rules_and_responses_are_described(golden) -> None:
     assert BodyRule().checked() == ""
     rules = (BodyRule(JSON, ignored=("id", "at")), BodyRule(FIELDS, (("status", "done"),)))
     archive = HttpResponse(200, b"PK\x03\x04\x14\x00\xff", {"content-type": "application/zip"})
-    text = HttpResponse(200, b"a\nb", {})
-    golden(*(rule.checked() for rule in rules), archive.described(), text.described())
+    texts = [HttpResponse(200, body, {}) for body in (b"a\nb", b"Authorization: Bearer 1234")]
+    golden(*(rule.checked() for rule in rules), *(response.described() for response in (archive, *texts)))

@@ -1,8 +1,11 @@
-"""Scripts of load tools: which tools run them, and the totals of their requests."""
+"""The arguments of load tools and their scripts: which tools run them, and the totals of their requests."""
+
+from pathlib import Path
 
 import pytest
 
 from under_siege.load import DRIVERS
+from under_siege.load.request import Request
 from under_siege.load.stressor import Stressor
 from under_siege.load.tool import LoadSpec, ToolOutput
 
@@ -31,3 +34,13 @@ def test_totals_include_all_activities_of_a_stressor_script(stdout: str, lost: s
     totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.wrong_contents) == expected
     assert totals.max_s == 0.032
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_no_load_tool_gets_secrets_as_arguments(name: str, tmp_path: Path) -> None:
+    """Every user of a machine can see the arguments of all processes, so ab, which needs them, is refused."""
+    request = Request("POST", (("Authorization", "Bearer t0ken"), ("X-Api-Key", "t0ken")), b"t0ken")
+    spec = LoadSpec(2, 1.0, "http://127.0.0.1:8000/", request=request, port=8001)
+    assert bool(DRIVERS[name].refusal(spec)) == (name == "ab")
+    if name != "ab":
+        assert not any("t0ken" in word for word in DRIVERS[name].command("program", tmp_path, spec))

@@ -98,8 +98,9 @@ def test_impossible_line_numbers_are_stored_as_0(line: str) -> None:
 
 def test_the_number_and_depth_of_stored_stacks_are_limited() -> None:
     profile = Profile(server="shop", title="", values={})
-    deep = ";".join(f"f{number} (/shop/a.py:{number})" for number in range(1000))
-    counts = {(1, "MainThread", f"{deep};g{number} (/shop/b.py:1)"): Counter(wall=1) for number in range(5000)}
+    deep = ";".join(f"f{number} (/shop/a.py:{number})" for number in range(sampler.MOST_FRAMES + 5))
+    numbers = range(sampler.MOST_STACKS + 5)
+    counts = {(1, "MainThread", f"{deep};g{number} (/shop/b.py:1)"): Counter(wall=1) for number in numbers}
     counts[1, "MainThread", "often (/shop/c.py:1)"] = Counter(wall=9)
     sampler._add(profile, counts, Path("/shop"))
     assert len(profile.stacks.wall) == sampler.MOST_STACKS

@@ -1,16 +1,21 @@
 """Secrets: they are read from the environment, and masked in everything that the bench shows or saves."""
 
+import gzip
 import json
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from conftest import ROOT
 
 from common.errors import BadInputError
 from under_siege.host.managed_process import LONGEST_ERROR, LONGEST_QUOTE, last_error, last_line
 from under_siege.record.record import Frames
-from under_siege.record.result import made_legible
+from under_siege.record.result import load, made_legible
+from under_siege.report import formatted
 from under_siege.secrets import (
     expanded,
     expanded_file,
@@ -203,3 +208,14 @@ def test_masking_long_text_takes_linear_time(text: str) -> None:
     began_s = time.process_time()
     masked(text)
     assert time.process_time() - began_s < 5
+
+
+def test_results_of_earlier_versions_are_masked_when_they_are_loaded(tmp_path: Path, undrawn: None) -> None:
+    result = json.loads(gzip.decompress((ROOT / "results" / "orders.json.gz").read_bytes()))
+    for record in result["records"]:
+        record["tool_command"][1:1] = ["-H", "AUTHORIZATION: Bearer unit-0", "-HX-Api-Key:unit-1"]
+        record["server_said"] = "cookie: shop=unit-2; user=1"
+    result["records"][0]["failure"] = {"code": "wrong_answer", "message": '200 with \'{"password_key": "unit-3"'}
+    (tmp_path / "old.json").write_text(json.dumps(result))
+    for output_format in ("table", "markdown", "csv", "json", "html"):
+        assert re.findall(r"unit-\d", formatted(load(tmp_path / "old.json"), output_format)) == []

@@ -341,7 +341,7 @@ PATHS = (
     + """
 path = PATHS
 [ping]
-path = "/ping?a=${UNIT_TOKEN}"
+path = "/ping?a=${UNIT_TOKEN}&b=${unit_lower}"
 [drain]
 path = "/queue?a=${UNIT_TOKEN}"
 json = "n"
@@ -354,17 +354,21 @@ key = ["hot", "cold"]
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIT_TOKEN", "unit/token")
+    monkeypatch.setenv("unit_lower", "lower")
 
 
 def test_secrets_in_paths_are_sent_but_do_not_identify_a_case(tmp_path: Path, token: None) -> None:
-    path = suite_in(tmp_path, PATHS.replace("PATHS", '"/a?key={key}&session=1234&who=${UNIT_TOKEN}&b=$${UNIT_TOKEN}"'))
+    path = suite_in(
+        tmp_path,
+        PATHS.replace("PATHS", '"/a?key={key}&session=1234&who=${UNIT_TOKEN}&b=$${UNIT_TOKEN}&c=${unit_lower}"'),
+    )
     suite = suite_of([str(path)])
     plan = make_plan(suite, {}, time_s=None, rounds=1)
     for case, key in zip(plan.cases, ("hot", "cold"), strict=True):
-        assert case.get("path") == f"/a?key={key}&session=***&who=${{UNIT_TOKEN}}&b=$${{UNIT_TOKEN}}"
-        assert plan.load_of(case).path == f"/a?key={key}&session=1234&who=unit%2Ftoken&b=${{UNIT_TOKEN}}"
+        assert case.get("path") == f"/a?key={key}&session=***&who=${{UNIT_TOKEN}}&b=$${{UNIT_TOKEN}}&c=${{unit_lower}}"
+        assert plan.load_of(case).path == f"/a?key={key}&session=1234&who=unit%2Ftoken&b=${{UNIT_TOKEN}}&c=lower"
     assert suite.ping is not None
-    assert suite.ping.path == "/ping?a=unit%2Ftoken"
+    assert suite.ping.path == "/ping?a=unit%2Ftoken&b=lower"
     assert suite.backlog is not None
     assert suite.backlog.path == "/queue?a=unit%2Ftoken"
 
