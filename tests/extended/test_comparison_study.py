@@ -6,6 +6,7 @@ from simulated_comparisons import compared_cases, most_alarms, two_revisions
 from simulated_results import ROUNDS, SERVERS, USUAL, a_result, by_server
 
 from under_siege.compare.diff import compare_results, compare_revisions
+from under_siege.record.requests import PING
 
 TRIALS, DAYS = 100, 20
 
@@ -61,7 +62,11 @@ def test_equal_revisions_are_rarely_worse_although_pings_differ_between_rounds(r
         result = two_revisions(rng, rounds=rounds)
         for record in result.records:
             delay_s = 0.03 * float(np.exp(rng.normal(0, 0.8)))
-            record.pings.waited_s[:] = [wait + delay_s for wait in record.pings.waited_s]
+            requests = record.requests
+            requests.ended_s[:] = [
+                ended_s + delay_s * (sender == PING)
+                for ended_s, sender in zip(requests.ended_s, requests.sender, strict=True)
+            ]
         worse += compare_revisions(result).exit_code == 1
     assert worse <= most_alarms(trials)
 

@@ -26,6 +26,7 @@ from uv import find_uv_bin
 
 from under_siege.load.request import ANY, JSON, BodyRule
 from under_siege.measure import base_revision
+from under_siege.record.requests import CORRECT, PING
 from under_siege.record.result import Result, load
 
 RunCli = Callable[..., CommandResult]
@@ -88,7 +89,7 @@ def test_applications_of_each_kind_run_on_all_their_servers_with_the_headers_the
     }
     assert {record.server for record in result.records} >= servers
     assert {record.values["path"] for record in result.records} == {"/v1/report"}
-    assert not any(problem for record in result.records for problem in record.pings.problem)
+    assert {outcome for record in result.records for outcome in record.requests.only(PING).outcome} == {CORRECT}
     host, aside = result.suite.choices
     assert "Host: www.shop.example" in host  # Starlette refuses 127.0.0.1
     assert "gunicorn.conf.py and WEB_CONCURRENCY set aside" in aside

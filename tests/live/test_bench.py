@@ -112,7 +112,7 @@ def test_automatic_rounds_end_as_soon_as_no_case_needs_another_round(tmp_path, m
     async def simulated(turn) -> None:
         record = turn.record
         made = bare_record(record.round) if record.is_ceiling else record_of(record.server, record.round)
-        for name in ("transactions", "pings", "samples", "machine", "load_s", "workers", "answer_bytes", *ALONE):
+        for name in ("requests", "samples", "machine", "load_s", "workers", "answer_bytes", *ALONE):
             setattr(record, name, getattr(made, name))
 
     monkeypatch.setattr(case_run.CaseRun, "measure", simulated)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from bench_runs import run_once
 from conftest import thorough
-from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup
+from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup, told_by_client
 from scripted_server import received, running, write_suite
 
 from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
-from under_siege.load.request import Request
+from under_siege.load.request import Request, RightAnswer
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.record.record import Record
 
@@ -23,6 +23,7 @@ USERS, REQUESTS = 2, 60
 # Of twelve responses, eight are right, two have a wrong body, one has status 500, and one redirects.
 PATH = "/slow/0.02/text/hello/every/3/text/hallo/every/2/status/500/every/4/redirect/elsewhere"
 HEADERS = (("X-Shop", "7; a='b'"), ("Content-Type", "application/json"))
+RIGHT = (RightAnswer(answer=b"hello"),)
 TEXT = b'{"a": "it\'s \\"1\\" \\\\ %s"}'
 BODIES = {"siege": TEXT, "stressor": TEXT, "client": os.urandom(2_000_000) + b"\n"}  # the others send any bytes
 SCRIPTS = {
@@ -39,10 +40,13 @@ def kinds(count: int) -> Counter[str]:
     )
 
 
-def statuses(output: ToolOutput, name: str) -> Counter[int]:
-    """Return the statuses that a tool reported in a line for each response."""
+def reported(output: ToolOutput, name: str) -> Counter[tuple[str, int]]:
+    """Return the outcomes, if the tool knows them, and statuses of a tool that reports every response."""
+    if name == "client":
+        rows, _ = told_by_client(output)
+        return Counter(zip(rows.outcome, rows.status, strict=True))
     responses = filter(None, map(DRIVERS[name].parse_line, output.stdout.splitlines()))
-    return Counter(response.status for response in responses)
+    return Counter(("", response.status) for response in responses)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,7 +59,7 @@ def test_each_load_tool_sends_the_request_follows_no_redirect_and_counts_each_re
     put = Request("PUT", HEADERS, body)
     with running(tmp_path) as server, isolated_tool(driver) as tool:
         monkeypatch.setenv("http_proxy", server.url)  # the log would show URLs instead of paths
-        spec = LoadSpec(USERS, 2.0, server.url + PATH, requests=requests, request=put, expected=b"hello")
+        spec = LoadSpec(USERS, 2.0, server.url + PATH, requests=requests, request=put, expected=b"hello", rights=RIGHT)
         output = output_of(tool, spec)
         sent = server.received()
     digest = hashlib.sha256(body).hexdigest()
@@ -67,8 +71,10 @@ def test_each_load_tool_sends_the_request_follows_no_redirect_and_counts_each_re
     if requests:
         assert len(sent) == requests
     if driver.streams_responses:
-        good = expected["right"] + expected["contents"]
-        assert statuses(output, name) == {200: good, 500: expected["error"], 302: expected["redirect"]}
+        right, wrong = ("correct", "wrong") if name == "client" else ("", "")  # siege does not compare bodies
+        answered = Counter({(right, 200): expected["right"]})
+        answered += Counter({(wrong, 200): expected["contents"], (wrong, 500): expected["error"]})
+        assert reported(output, name) == answered + Counter({(wrong, 302): expected["redirect"]})
         return
     totals = driver.totals(output, spec)
     wrong, contents = expected["error"], expected["contents"] if name in ("wrk", "locust") else 0  # they compare bodies
@@ -146,26 +152,50 @@ def check_right(record: Record, log: list[dict[str, object]]) -> None:
     """Every response is compressed differently, and in chunks, except for ab, which speaks HTTP/1.0."""
     assert record.failure is None
     assert (record.content_encoding, record.browser_encoding) == ("gzip", "gzip")
-    assert not any(record.checks.code)
+    assert {*record.requests.only("check").outcome} == {"correct"}
     check_counts(record, log)
-    assert sum(record.bursts.wrong_status) == record.socket_failures == 0
-    assert set(record.transactions.status) <= {200}
-    sizes = [*record.transactions.size_bytes]
+    rows = record.requests.only("load")
+    assert sum(record.bursts.wrong_status) == record.unlisted_losses == 0
+    assert {*rows.outcome} <= {"correct", "open"}
+    sizes = [size for size, outcome in zip(rows.size_bytes, rows.outcome, strict=True) if outcome == "correct"]
     sizes += [size / right for size, right in zip(record.bursts.body_bytes, record.bursts.right, strict=True) if size]
     assert bool(sizes) is (record.tool not in ("locust", "stressor"))
     assert max(sizes, default=0) < 1000  # as sent
 
 
 def check_counts(record: Record, log: list[dict[str, object]]) -> None:
-    """Compare the responses of each kind with the requests that arrived, less those in flight at the end."""
+    """Each request that arrived has an outcome (conservation); a tool with totals does not count those in flight."""
     arrived = [one for one in arrived_in_load(record, log) if one["path"] == SERVERS[record.server]]
+    checks = len(record.requests.only("check")) - 1
+    sent = len(arrived) - checks
+    bursts, outcomes = record.bursts, Counter(record.requests.only("load").outcome)
+    right = sum(bursts.right) + outcomes["correct"]
+    failed = sum(bursts.wrong_status) + sum(bursts.unanswered) + outcomes["wrong"] + outcomes["lost"]
+    failed += record.unlisted_losses
+    in_flight = 0 if DRIVERS[record.tool].counts_requests else USERS * len(bursts.right)
+    assert 0 <= sent - right - failed <= in_flight, (record.server, sent, right, failed)
+    assert {*outcomes} <= {"correct", "wrong", "lost", "open"}
+    assert outcomes["open"] <= (USERS if record.tool == "siege" else 0)  # it reports no request in flight
     bad = {"half": 2, "resets": 3}.get(record.server)
     broken = sum(not one["bench"] and bad is not None and one["number"] % bad == 0 for one in arrived)
-    columns, statuses_ = record.bursts, Counter(record.transactions.status)
-    right, wrong = sum(columns.right) + statuses_[200], sum(columns.wrong_status) + statuses_[500]
-    wrong += sum(columns.unanswered) + record.socket_failures
-    checks = len(record.checks.sent_s) - 1
-    in_flight = 0 if DRIVERS[record.tool].counts_requests else USERS * len(columns.right)
-    assert 0 <= len(arrived) - checks - right - wrong <= in_flight, (record.server, len(arrived), right, wrong)
-    assert 0 <= broken - wrong <= in_flight + checks, (record.server, broken, wrong)
+    assert 0 <= broken - failed <= in_flight + checks, (record.server, broken, failed)
     assert right > 0
+
+
+@pytest.mark.parametrize("name", ["client", "wrk", "locust"])
+def test_each_request_is_counted_once_if_the_server_closes_connections_silently(name: str, tmp_path: Path) -> None:
+    """The client repeats a request that does not arrive; to the others, it is lost."""
+    needed(name)
+    driver = DRIVERS[name]
+    with running(tmp_path) as server, isolated_tool(driver) as tool:
+        url, count = f"{server.url}/slow/0.02/text/hello/hang_up", REQUESTS if driver.counts_requests else None
+        spec = LoadSpec(USERS, 2.0, url, count, keep_alive=True, expected=b"hello", rights=RIGHT)
+        output = output_of(tool, spec)
+        arrived = len(server.received())
+    if name == "client":
+        assert reported(output, name) == {("correct", 200): REQUESTS}
+        assert arrived == REQUESTS
+        return
+    totals = driver.totals(output, spec)
+    assert 0 <= arrived - totals.right <= USERS, totals
+    assert totals.wrong_status == 0

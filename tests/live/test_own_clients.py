@@ -1,4 +1,4 @@
-"""The bench's own clients check headers, keep connections where users do, and repeat only a safe request on an idle connection."""
+"""The bench's own clients check headers, keep connections where users do, and repeat hardly any request."""
 
 import asyncio
 from collections import Counter
@@ -96,7 +96,9 @@ def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(
         rows, _ = told_by_client(output_of(tool, spec))
     assert {*rows.outcome} == {"correct"}
     assert len(rows) == len(connections(server, "/text/ok?arrivals")) == 20
-    assert all(due_s <= sent_s <= ended_s for due_s, sent_s, ended_s in zip(rows.due_s, rows.sent_s, rows.ended_s, strict=True))
+    assert all(
+        due_s <= sent_s <= ended_s for due_s, sent_s, ended_s in zip(rows.due_s, rows.sent_s, rows.ended_s, strict=True)
+    )
     begin_s = min(rows.due_s) - min(spec.due_s())
     assert [due_s - begin_s for due_s in sorted(rows.due_s)] == pytest.approx(spec.due_s(), abs=1e-4)
 

@@ -17,6 +17,7 @@ from under_siege.host.ports import must_be_its_own
 from under_siege.host.services import Services, services
 from under_siege.load.http_client import client, fetch
 from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.requests import PING
 
 SHOP = TESTS / "suites" / "shop"
 PROGRAMS = ("redis-server", "postgres")
@@ -65,7 +66,7 @@ def test_correct_servers_of_a_suite_are_measured(shop: dict[str, Record]) -> Non
         assert record.failure is None
         assert record.tool_command[-1].endswith("/report?customer=acme")
         assert record.values["path"] == "/report?customer=acme"
-        assert record.pings.waited_s
+        assert record.requests.only(PING)
         assert bool(record.samples.memory_bytes) is (name != "told")  # its process might not be a child of its command
     assert [name for name, record in shop.items() if record.is_ceiling] == ["top"]
     assert shop["plain"].title == "Plain: a thread for each request"
@@ -100,7 +101,7 @@ def test_a_running_server_is_neither_started_nor_stopped(tmp_path: Path) -> None
         assert not is_free(server.port)
     (record,) = result.records
     assert record.failure is None
-    assert record.pings.waited_s
+    assert record.requests.only(PING)
     assert not record.samples.memory_bytes
 
 
