@@ -167,8 +167,11 @@ def gaps(rows: Rows) -> Waits:
     """Return the times between two events of the same stream, of all streams.
 
     The gap between the last event of an unfinished stream and its end is censored; that of a failed stream never ends.
+    If complete streams have a single event, there are no gaps.
     """
     ended_s = np.maximum(np.concatenate([*rows.gaps_s, np.empty(0)]), SHORTEST_S)
+    if not len(ended_s) and rows.is_correct.any():
+        return together([])
     lasted_s = np.array([gaps_s.sum() for gaps_s in rows.gaps_s])
     is_cut = ~rows.is_correct & np.isfinite(rows.first_s)
     left_s = np.maximum((rows.ended_s - rows.sent_s - rows.first_s - lasted_s)[is_cut], 0.0)

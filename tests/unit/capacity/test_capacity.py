@@ -2,22 +2,22 @@
 
 import json
 import math
-import os
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from command import invoke
+from rows import fail, places
 from simulated_capacity import GOALS, SERVERS, Server, fixed, offered, searched
 from simulated_record import bare_record, result_of
 
 from under_siege.capacity.estimate import Capacity, capacities_of, exit_code
-from under_siege.capacity.step import Generator, typical_arrivals, usual_wait
+from under_siege.capacity.step import typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.capacity.view import conclusion, named, view
 from under_siege.record.record import Failure
+from under_siege.record.requests import LOAD
 from under_siege.record.result import Result, SkippedServer, save
 from under_siege.show.formats import rendered
 
@@ -43,21 +43,6 @@ def shown(result: Result, output_format: str) -> str:
     return rendered(view(result), output_format)
 
 
-def test_output_lines_of_the_load_generator_are_parsed_in_any_order() -> None:
-    process = SimpleNamespace(pid=os.getpid(), ended=lambda: False)
-    one = Generator(process, None)
-    one._due_s = [0.1, 0.2, 0.3]
-    for line in ("2,0.301,0.4,", "0,0.101,0.5,unanswered", "1,0.2", "1,0.2,0.3,Lost", "x"):
-        one.take(line, 0.0)
-    assert not one.ready
-    one.take("ready", 0.0)
-    assert one.ready
-    told = one.arrivals
-    assert one.done == {0, 2}
-    assert (told.due_s, told.sent_s, told.ended_s) == ([0.3, 0.1], [0.301, 0.101], [0.4, 0.5])
-    assert told.outcome == ["", "unanswered"]
-
-
 def test_arrival_times_are_equal_for_the_same_seed_and_differ_between_steps() -> None:
     first, again, other = (typical_arrivals(300, seed) for seed in ([1, 1], [1, 1], [1, 2]))
     assert (first == again).all()
@@ -80,7 +65,7 @@ def test_typical_arrivals_approximate_an_endless_poisson_process_better_than_ran
     assert abs(np.mean(typical)) < abs(np.mean(drawn))  # both are biased, because they begin with an empty queue
 
 
-@pytest.mark.parametrize(("name", "seed"), [("M/D/1", 0), ("refuses", 2)])
+@pytest.mark.parametrize(("name", "seed"), [("M/D/1", 0), ("refuses", 5)])
 def test_the_capacity_of_a_simulated_queue_is_found_within_a_minute(name: str, seed: int) -> None:
     one, result = found(name, seed)
     assert one.per_s == pytest.approx(CAPACITIES[name], rel=0.2)
@@ -120,7 +105,8 @@ def with_step(rate: float, refused: int = 0, again: int = 1) -> Capacity:
     for _ in range(again):
         step = step_of(10.0, 3.0)
         step.arrivals_per_s = rate
-        step.arrivals.outcome[:refused] = ["refused"] * refused
+        for number in range(refused):
+            fail(step.record.requests, number, "refused", "status 503", sender=LOAD)
         steps.append(step)
     return of_steps(*steps)[0]
 
@@ -134,8 +120,10 @@ def test_the_bounds_change_if_they_contradict_a_step_that_met_the_goals_or_two_t
 
 def test_refused_limited_wrong_and_late_responses_are_told_apart(golden) -> None:
     step = step_of()
-    step.arrivals.outcome[:8] = ["refused", "limited", "limited", "limited", "wrong", "wrong", "lost", ""]
-    step.arrivals.ended_s[7] += 5.0
+    requests = step.record.requests
+    for number, outcome in enumerate(("refused", *["limited"] * 3, "wrong", "wrong", "lost")):
+        fail(requests, number, outcome, "", sender=LOAD)
+    requests.ended_s[places(requests)[7]] += 5.0
     counts = {name: round(share * 100) for name, share in StepMetrics(step).shares.items()}
     assert counts == {"refused": 1, "limited": 3, "wrong": 2, "lost": 1, "late": 1}
     golden(shown(of_steps(step)[1], "table"))
@@ -143,7 +131,8 @@ def test_refused_limited_wrong_and_late_responses_are_told_apart(golden) -> None
 
 def test_a_goal_whose_metric_is_unknown_is_missed() -> None:
     step = step_of(goals=("cpu < 1s",))
-    step.arrivals.outcome[:] = ["lost"] * len(step.arrivals.outcome)
+    for number in range(len(places(step.record.requests, with_open=True))):
+        fail(step.record.requests, number, "lost", "", sender=LOAD)
     assert [goal.text for goal in StepMetrics(step).missed] == ["cpu < 1s"]
 
 
@@ -164,7 +153,9 @@ def test_a_server_that_meets_the_goals_at_every_rate_has_no_upper_bound(golden) 
 
 def test_steps_limited_by_the_load_generator_are_ignored_and_reported(golden) -> None:
     step = step_of(40.0, 5.0)
-    step.arrivals.sent_s[:] = [at + 0.2 for at in step.arrivals.sent_s]
+    requests = step.record.requests
+    for index in places(requests, with_open=True):
+        requests.sent_s[index] += 0.2
     one, _ = of_steps(step, step_of())
     assert [each.per_s for each in one.steps] == [10.0]
     assert one.most_per_s < 40
@@ -225,7 +216,6 @@ def test_a_goal_that_the_capacity_search_cannot_use_causes_a_one_line_error(gold
     [
         ({"arrivals_per_s": 0}, "arrivals_per_s"),
         ({"seen_until_s": 1e300}, "seen_until_s"),
-        ({"arrivals": {"due_s": [0.1], "sent_s": [], "ended_s": [], "outcome": [""]}}, "arrivals"),
         ({"goals": ["p99 <"]}, "p99 <"),
     ],
     ids=str,
