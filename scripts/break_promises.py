@@ -5,7 +5,7 @@
     .venv/bin/python scripts/break_promises.py masks ceiling  # the promises whose name contains one of these words
 
 A promise names a function of the product and a snippet of its code, which must occur exactly once in it. The script
-replaces the snippet in a copy of the repository, and runs the tests named for the promise there: at least one must fail.
+replaces the snippet in a copy of the repository and runs the tests named for the promise there. One of them must fail.
 Before, it runs all these tests in an unchanged copy, where none may fail. Exit code: 0 if every broken promise was
 noticed, 1 otherwise, 2 if tests/promises.toml is wrong.
 """
@@ -60,7 +60,9 @@ def broken_source(promise: Promise, source: str) -> str:
     inside = "".join(lines[begin:end])
     found = inside.count(promise.snippet)
     if found != 1:
-        raise WrongPromiseError(f"{promise.name}: {promise.snippet!r} occurs {found} times in {promise.function}, not once")
+        raise WrongPromiseError(
+            f"{promise.name}: {promise.snippet!r} occurs {found} times in {promise.function}, not once"
+        )
     return "".join(lines[:begin]) + inside.replace(promise.snippet, promise.broken) + "".join(lines[end:])
 
 
@@ -75,7 +77,7 @@ def _extent(promise: Promise, source: str) -> tuple[int, int]:
         node = next((one for one in body if getattr(one, "name", "") == part), None)  # type: ignore[assignment]
         if node is None:
             raise WrongPromiseError(f"{promise.name}: {promise.function} does not exist")
-    return node.lineno - 1, node.end_lineno  # type: ignore[attr-defined, return-value]
+    return node.lineno - 1, node.end_lineno  # type: ignore[attr-defined]
 
 
 def copy_of_the_repository(folder: Path) -> Path:
@@ -97,7 +99,9 @@ def copy_of_the_repository(folder: Path) -> Path:
 def run_tests(folder: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pytest", "-q", "--exitfirst", "-p", "no:cacheprovider", "--all", *tests]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False)
+    return subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False
+    )
 
 
 def unnoticed(promise: Promise, folder: Path) -> str:
@@ -119,7 +123,9 @@ def unnoticed(promise: Promise, folder: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="break only promises whose name contains one of these words")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="promises broken at the same time")
+    parser.add_argument(
+        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="promises broken at the same time"
+    )
     options = parser.parse_args()
     promises = [one for one in read_promises() if not options.words or any(word in one.name for word in options.words)]
     try:
