@@ -77,7 +77,7 @@ def shop(tmp_path: Path, undrawn: None) -> Path:
     [
         RUN,
         ("trace", "suite.toml"),
-        ("capacity", "suite.toml", "--time", "5s", "--out", "r.json", "--html", "page.html"),
+        ("capacity", "suite.toml", "--time", "2s", "--out", "r.json", "--html", "page.html"),
         ("drill", "suite.toml", "--fault", "leave", "--out", "r.json", "--html", "page.html"),
     ],
     ids=lambda words: words[0],
