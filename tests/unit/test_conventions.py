@@ -3,7 +3,12 @@
 import ast
 import os
 import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable
 
+import pytest
 from conftest import ROOT, TESTS
 from golden_file import GOLDEN, sections
 from source_code import MODULES, NAMES, imports, tree
@@ -61,3 +66,19 @@ def test_every_section_of_a_golden_file_belongs_to_a_test() -> None:
     }
     written = {f"{path.stem}: {name.partition('[')[0]}" for path in GOLDEN.glob("*.txt") for name in sections(path)}
     assert written - defined == set()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: subprocess.run(["true"]),
+        lambda: os.system("true"),
+        lambda: socket.create_server(("127.0.0.1", 0)),
+        lambda: socket.create_connection(("127.0.0.1", 9)),
+        lambda: time.sleep(0),
+    ],
+    ids=["process", "shell", "server", "connection", "sleep"],
+)
+def test_a_unit_test_fails_if_it_starts_a_process_uses_the_network_or_sleeps(act: Callable[[], object]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="tests/unit"):
+        act()
