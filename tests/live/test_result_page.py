@@ -1,4 +1,4 @@
-"""The page of a result in a real browser, at two widths, light and dark. Unit tests read the text of pages."""
+"""The page of a result in a real browser, at two widths, light and dark. tests/unit/run/test_page_text.py reads pages."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Conventions of the source code and of the page about it."""
 
 import ast
+import os
 import re
 
 from conftest import ROOT, TESTS
@@ -21,6 +22,15 @@ def test_packages_that_only_read_results_start_no_processes() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
+
+
+def test_every_script_is_executable_and_names_its_interpreter() -> None:
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    assert {path.name for path in scripts if path.suffix != ".py"} == {"setup"}
+    for path in scripts:
+        assert os.access(path, os.X_OK), path.name
+        program = "python3" if path.suffix == ".py" else "bash"
+        assert path.read_text().startswith(f"#!/usr/bin/env {program}\n"), path.name
 
 
 def test_no_file_contains_a_local_path() -> None:
