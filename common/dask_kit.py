@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import tempfile
 import time
 import uuid
 import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 
+import cryptography  # noqa: F401 (Dask makes its certificates with it)
 import dask
 from distributed import Client
 
@@ -52,19 +54,24 @@ async def cluster(options: Options) -> AsyncIterator[Cluster]:
     """Connect to the configured scheduler, or start a LocalCluster with one single-threaded process per worker."""
     address = dask.config.get("scheduler-address", None)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    local: dict[str, Any] = {
-        "n_workers": options.workers,
-        "threads_per_worker": 1,
-        "dashboard_address": "127.0.0.1:0",
-        "silence_logs": logging.CRITICAL,
-        "preload": "from common.workers import exit_with_server; exit_with_server()",
-    }
-    try:
-        client = await Client(asynchronous=True, timeout=5, **({} if address else local))
-    except (OSError, ValueError) as error:
-        warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
-        if not address:
-            quit_with(f"the local Dask cluster did not start: {one_line(error)}")
-        quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
-    async with client:
-        yield Cluster(client)
+    with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
+        dask.config.set({"temporary-directory": folder})  # workers import from it; other users can write to /tmp
+        local: dict[str, Any] = {
+            "n_workers": options.workers,
+            "threads_per_worker": 1,
+            "security": True,  # TLS with a certificate of its own: whoever can connect to a cluster can run code in it
+            "dashboard_address": "127.0.0.1:0",
+            "silence_logs": logging.CRITICAL,
+            "preload": "from common.workers import exit_with_server; exit_with_server()",
+        }
+        try:
+            client = await Client(asynchronous=True, timeout=5, **({} if address else local))
+        except (OSError, ValueError) as error:
+            warnings.simplefilter("ignore")  # a client that fails to connect warns that it wasn't closed
+            if not address:
+                quit_with(f"the local Dask cluster did not start: {one_line(error)}")
+            quit_with(
+                f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS"
+            )
+        async with client:
+            yield Cluster(client)

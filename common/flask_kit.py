@@ -70,8 +70,7 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
 
     listener = configured(app, options)
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)  # it logs each request
-    port = listener.getsockname()[1]
-    server = make_server(options.host, port, app, threaded=threaded, fd=listener.fileno())
+    server = make_server(options.host, listener.getsockname()[1], app, threaded=threaded, fd=listener.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # werkzeug ends when it is interrupted
     with contextlib.suppress(KeyboardInterrupt):  # before serve_forever, which handles it
         announce(options, listener)

@@ -225,16 +225,14 @@ def resolve(spec: str) -> Callable[[], object]:
         raise UnknownTaskError(f"task {spec!r} can't be performed: {path} takes no arguments; use {path}")
     module, colon, name = path.partition(":")
     if not (module and colon and name):
-        raise UnknownTaskError(
-            f"unknown task {spec!r}: expected {', '.join(BUILTIN_TASKS)}, or your own as module:function"
-        )
+        known = ", ".join(BUILTIN_TASKS)
+        raise UnknownTaskError(f"unknown task {spec!r}: expected {known}, or your own as module:function")
     here = os.getcwd()  # noqa: PTH109 (sys.path holds strings)
     try:
         function: Any = import_from(here, module)
         for attribute in name.split("."):
             function = getattr(function, attribute)
     except (Exception, SystemExit) as error:
-        raise UnknownTaskError(
-            f"can't import task {spec!r} from {here}: {one_line(error)}; expected module:function"
-        ) from None
+        why = f"can't import task {spec!r} from {here}: {one_line(error)}"
+        raise UnknownTaskError(f"{why}; expected module:function") from None
     return task_of(function, arguments, spec)

@@ -64,9 +64,8 @@ def _arguments(spec: str, text: str) -> Arguments:
             raise ValueError(text)
         return tuple(map(ast.literal_eval, call.args)), named
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        raise UnknownTaskError(
-            f"task {spec!r} has arguments that can't be read; expected literals: module:function('acme', lines=[1, 2])"
-        ) from None
+        expected = "literals: module:function('acme', lines=[1, 2])"
+        raise UnknownTaskError(f"task {spec!r} has arguments that can't be read; expected {expected}") from None
 
 
 def task_of(function: object, arguments: Arguments, spec: str) -> Callable[[], object]:
@@ -74,10 +73,8 @@ def task_of(function: object, arguments: Arguments, spec: str) -> Callable[[], o
     if not callable(function):
         raise UnknownTaskError(f"task {spec!r} has the type {type(function).__name__}; expected a function")
     if inspect.isasyncgenfunction(function):
-        raise UnknownTaskError(
-            f"task {spec!r} is an async generator function; expected an async function that returns the result, "
-            "or a generator function that yields the seconds to wait"
-        )
+        expected = "an async function that returns the result, or a generator function that yields the seconds to wait"
+        raise UnknownTaskError(f"task {spec!r} is an async generator function; expected {expected}")
     try:
         inspect.signature(function).bind(*arguments[0], **arguments[1])
     except TypeError as error:

@@ -26,8 +26,7 @@ class Handler(RequestHandler):
 
     def initialize(self, options: Options, resource: Any) -> None:
         self.server = options  # not `self.options`, which handles requests with the method OPTIONS
-        self.task = options.task
-        self.resource = resource  # what `serve` keeps open
+        self.task, self.resource = options.task, resource  # `serve` keeps the resource open
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", PLAIN_TEXT)

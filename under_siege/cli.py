@@ -31,6 +31,7 @@ from under_siege.cli_options import (
     one_line_read_errors,
     picture_names,
     print_error,
+    request_options,
     target_options,
     users_option,
     writable,
@@ -92,7 +93,8 @@ def list_servers(as_json: bool) -> None:
 @click.argument("app", default="app:app")
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
 @click.option("--python", multiple=True, help="Path of the Python of the application.  [default: its environment]")
-def init(app: str, out: Path, python: tuple[str, ...]) -> None:
+@request_options
+def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
     """Write a suite file for an application in this folder.
 
     APP is the application as module:name, such as shop.main:app.
@@ -101,7 +103,7 @@ def init(app: str, out: Path, python: tuple[str, ...]) -> None:
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
-    first = generated_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error))
+    first = generated_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error, **request))
     with contextlib.suppress(OSError):  # `writable` reports the error
         out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), first.text.encode())
@@ -215,7 +217,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
 
     Faults include killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed
     server. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
-    drill failed or a fault left a server dead; else 0.
+    drill failed or a fault left a server dead; else 3 if a fault could not be injected; else 0.
     """
     from under_siege.drill.drill_run import drill_plan, run_drill
     from under_siege.suite.selection import suite_of

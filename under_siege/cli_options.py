@@ -19,6 +19,7 @@ from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from common.task import BUILTIN_TASKS
 from under_siege.formatting import legible
+from under_siege.host.user_scope import RestartError, restart
 from under_siege.paths import IS_INSTALLED, PROGRAM, USERS
 from under_siege.record.files import check_writable, is_pipe
 from under_siege.secrets import masked
@@ -43,7 +44,11 @@ EXAMPLES = f"""Examples:
 """
 TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
 HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
-BODY = "Body to send with POST, if TARGET is an application."
+PATH = "Path that users request from an application."
+METHOD = (
+    "Method of the requests to an application: GET, POST, PUT, PATCH or DELETE.  [default: GET, or POST with --body]"
+)
+BODY = "Body of the requests to an application."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
@@ -51,6 +56,7 @@ CPUS = "CPU quota of each server with all its processes, such as 0.5; may be rep
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
 KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
 WORKERS = "Threads or processes in a pool, or of an application's server; auto: find the best number."
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TRACED_REQUESTS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -104,6 +110,9 @@ class OneLineErrors(click.Group):
         except ModuleNotFoundError as error:
             print_error(missing_package(error))
             code = 2
+        except RestartError:
+            _discard_unwritable_output()
+            restart()
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:  # as in `bench.py list | head -1`
@@ -134,7 +143,7 @@ def one_line_read_errors(*files: Path) -> Iterator[None]:
 def print_error(message: str) -> None:
     """Print a message as one line on stderr; do nothing if stderr can't be written to."""
     with contextlib.suppress(OSError):
-        click.echo(f"{PROGRAM}: {masked(legible(message))}", err=True)
+        click.echo(f"{PROGRAM}: {legible(masked(message))}", err=True)
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
@@ -231,28 +240,19 @@ class CommonOptions:
 _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
 
 
+_OF_TARGET = ("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events")
+
+
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add TARGET, the axes and the options of an application to a command; pass the latter as `target`."""
 
     @functools.wraps(command)
-    def with_target_options(
-        *,
-        ping: str,
-        path: str,
-        body: str,
-        headers: tuple[str, ...],
-        keep_environment: bool,
-        ready_within: str,
-        stream: str,
-        events: str,
-        **rest: Any,
-    ) -> None:
+    def with_target_options(**rest: Any) -> None:
         from under_siege.suite.suite_from_application import TargetOptions  # loads packages that --help does not need
 
+        given = {name: rest.pop(name) for name in _OF_TARGET}
         tell = _ignored if rest.get("quiet") else print_error
-        pythons = rest["python"]
-        target = TargetOptions(ping, path, body, headers, pythons, keep_environment, ready_within, stream, events, tell)
-        command(target=target, **rest)
+        command(target=TargetOptions(pythons=rest["python"], tell=tell, **given), **rest)
 
     return _with(
         with_target_options,
@@ -262,14 +262,23 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         python_option,
         click.option("--cpus", type=float, multiple=True, help=CPUS),
         click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),
-        click.option("--path", help="Path that users request, if TARGET is an application."),
-        click.option("--body", metavar="JSON", help=BODY),
+        request_options,
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
         click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
         click.option("--events", metavar="N|DURATION", help=EVENTS),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
-        click.option("--ready-within", metavar="DURATION", help=READY_WITHIN),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
+    )
+
+
+def request_options(command: Command) -> Command:
+    """Add the options that choose the request to an application, and how long it may take to start."""
+    return _with(
+        command,
+        click.option("--path", help=PATH),
+        click.option("--method", type=click.Choice(METHODS), metavar="METHOD", help=METHOD),
+        click.option("--body", metavar="JSON", help=BODY),
+        click.option("--ready-within", metavar="DURATION", help=READY_WITHIN),
     )
 
 

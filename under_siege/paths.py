@@ -20,8 +20,15 @@ INVOCATION = (  # command that users can paste, in the form in which they starte
     if _STARTED == PROGRAM
     else f"python {PROGRAM}"
 )
+# Whether this process is the bench itself, not another program that imports it, such as pytest.
+IS_PROGRAM = _STARTED in ("bench.py", "under-siege") or Path(sys.argv[0]) == PACKAGE / "__main__.py"
 HOST = "127.0.0.1"
 USERS = 25  # default number of concurrent users, as in run_benchmark.sh
+
+
+def own_command() -> list[str]:
+    """Return the words that start this program again, with the same Python and arguments."""
+    return [sys.executable, *sys.orig_argv[1:]] if IS_PROGRAM else [PROGRAM, *sys.argv[1:]]
 
 
 def cache_directory() -> Path:

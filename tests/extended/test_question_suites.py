@@ -11,8 +11,8 @@ import pytest
 from command import invoke
 from conftest import ROOT
 
-from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
+from under_siege.record.record import CaseFailedError
 from under_siege.record.result import load
 
 SUITES = sorted(path.parent for path in (ROOT / "suites" / "questions").glob("*/suite.toml"))
@@ -29,7 +29,7 @@ def skip_without_cgroups() -> None:
     try:
         with limited(Limits(0.5, 10**8)):
             pass
-    except BadInputError as error:
+    except CaseFailedError as error:
         pytest.skip(str(error))
 
 

@@ -134,6 +134,28 @@ VERSIONED = NUMBERS + TORNADO.replace(
     'pathlib.Path("ran_old").touch()\n'
     '        self.write({"id": next(numbers), "data": pathlib.Path("data.txt").read_text()})',
 )
+STOCK = """\
+import pathlib, tornado.web
+class Stock(tornado.web.RequestHandler):
+    def delete(self):
+        pathlib.Path("deleted").touch()
+        self.write("fine")
+    put = post = delete
+app = tornado.web.Application([("/stock", Stock)])
+"""
+
+
+def test_data_is_deleted_only_if_the_user_asks_for_it(shop: Path, run_cli: RunCli) -> None:
+    write(shop, {"stock.py": STOCK})
+    for command in ("run", "capacity", "drill", "trace", "profile"):
+        for words in ((), ("--path", "/stock")):
+            ran = run_cli(command, "stock:app", *words)
+            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+            assert "its routes: POST /stock, PUT /stock and DELETE /stock" in ran.stderr
+    assert not (shop / "deleted").exists()
+    result = measured(shop, "stock:app", "--method", "DELETE")
+    assert {record.values["path"] for record in result.records} == {"/stock"}
+    assert (shop / "deleted").exists()
 
 
 def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path: Path) -> None:
@@ -150,6 +172,30 @@ def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path:
     assert "gunicorn was added beside the packages of .venv" in result.suite.choices[0]
     assert {path.name for path in python.parent.iterdir()} == before
     assert result.suite.checked == BodyRule(ANY).checked()
+
+
+def test_a_server_that_can_not_be_added_is_left_out_and_the_others_are_compared(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    python, packages = empty_venv(tmp_path / ".venv"), tmp_path / "packages"
+    write(tmp_path, {"shop.py": STARLETTE, "packages/.keep": ""})
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.name.startswith(("starlette", "anyio", "idna", "sniffio", "typing_", "uvicorn", "h11", "click")):
+            (packages / path.name).symlink_to(path)
+    (own,) = python.parents[1].glob("lib/python3*/site-packages")
+    (own / "theirs.pth").write_text(f"{packages}\n")
+    offline = {
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9/",
+        "UV_HTTP_RETRIES": "0",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    ran = run_cli("run", "shop:app", *SHORT, env=offline)
+    assert ran.returncode in (0, 3), ran.stderr
+    result = load(tmp_path / "r.json")
+    assert {(record.server, record.failure) for record in result.records} == {("uvicorn", None)}
+    assert {"gunicorn-asgi", "granian"} == {skipped.server for skipped in result.left_out}
+    assert "granian is left out: it lacks a package: granian can't be added" in ran.stderr
+    assert "no package index could be reached" in " ".join(ran.stdout.split())
 
 
 def test_the_base_gets_ignored_files_and_imports_its_own_packages_despite_an_editable_install(

@@ -21,6 +21,7 @@ from sample_applications import (
 
 from common.errors import BadInputError
 from under_siege.suite.application import Application, deployments_of, inspected, missing
+from under_siege.suite.suite_from_application import TargetOptions, suite_of_application
 
 
 def look_at(folder: Path, name: str, source: str, python: str = sys.executable) -> Application:
@@ -62,6 +63,38 @@ def test_what_an_application_prints_does_not_hide_that_a_package_is_missing(tmp_
     assert look_at(tmp_path, "bare:app", f"print('starting')\n{WSGI}").kind == "wsgi"
     with pytest.raises(BadInputError, match="--python PATH"):
         look_at(tmp_path, "shop:app", "print('starting')\nimport gone")
+
+
+def test_sources_in_src_precede_an_installed_copy_unless_only_the_copy_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = tmp_path / "shop"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+    copy = {"../site-packages/shop/__init__.py": "", "../site-packages/shop/built.py": ""}
+    write(tmp_path / "shop" / "src", {"../.keep": ""})
+    write(shop, copy | {"../site-packages/shop/main.py": f"from shop import built\n{WSGI}", "src/shop/__init__.py": ""})
+    name = "shop.main:app"
+    write(shop, {"src/shop/main.py": WSGI})
+    found = inspected(name, sys.executable, shop)
+    assert (found.import_from, found.file) == ("src", str(shop / "src/shop/main.py"))
+    assert not found.is_copy_of_sources_in(shop)
+    write(shop, {"src/shop/main.py": f"import shop.built\n{WSGI}"})
+    found = inspected(name, sys.executable, shop)
+    assert (found.import_from, found.file) == ("", str(tmp_path / "site-packages/shop/main.py"))
+    assert found.is_copy_of_sources_in(shop)
+    assert not found.is_copy_of_sources_in(tmp_path / "elsewhere")
+    suite = suite_of_application(name, shop, TargetOptions(pythons=(sys.executable,)))
+    assert f"{found.file} was imported: changes in this folder count only after" in " ".join(suite.application.notes)
+    for wrong, why in (("def", "SyntaxError"), ("import gone", "No module named 'gone'")):
+        write(shop, {"src/shop/main.py": wrong})
+        with pytest.raises(BadInputError, match=why):
+            inspected(name, sys.executable, shop)
+    (shop / "src/shop/main.py").unlink()
+    with pytest.raises(BadInputError, match=r"there is no shop/main\.py here or in src"):
+        inspected(name, sys.executable, shop)
+    monkeypatch.setenv("PYTHONPATH", f"{shop / 'src'}")
+    write(shop, {"src/shop/main.py": WSGI})
+    assert inspected(name, sys.executable, shop).import_from == ""  # an editable installation has the same effect
 
 
 @pytest.mark.slow

@@ -13,9 +13,8 @@ from command import invoke
 from conftest import WAITING, bench_command, wait_until
 from scripted_server import write_suite
 
-from common.errors import BadInputError
 from under_siege.host.limits import Limits, limited
-from under_siege.record.record import OUT_OF_MEMORY
+from under_siege.record.record import OUT_OF_MEMORY, CaseFailedError
 from under_siege.record.result import load
 
 FEW = ("--time", "1s", "--rounds", "1", "--users", "2", "--quiet", "--out", "r.json")
@@ -26,7 +25,7 @@ def _cgroups() -> None:
     try:
         with limited(Limits(0.5, 10**8)):
             pass
-    except BadInputError as error:
+    except CaseFailedError as error:
         pytest.skip(str(error))
 
 

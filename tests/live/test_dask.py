@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, Served, receive, serving, start, wait_until
+from conftest import LIMIT_S, ROOT, Served, receive, serving, start, wait_until
 from external_program import started
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
@@ -96,6 +96,50 @@ def check_that_requests_fail_without_the_scheduler(served: Served, cluster: Clus
         assert "FutureCancelledError" in answer.body
     unready = served.request("/ready")
     assert (unready.status, unready.body.count("the Dask cluster is ")) == (503, 1)
+
+
+# Send code to each port of a cluster, as a program of another user could, and print what happens.
+STRANGER = """
+import asyncio, os, sys
+from distributed.core import rpc
+from distributed.protocol.pickle import dumps
+
+async def run_code(port):
+    async with rpc(f"tcp://127.0.0.1:{port}", timeout=5) as remote:
+        kind = (await remote.identity())["type"]
+        if kind == "Scheduler":
+            await remote.run_function(function=dumps(os.getpid), wait=True)
+        else:
+            await remote.run(function=dumps(os.getpid), args=dumps(()), kwargs=dumps({}))
+        return f"{kind} ran code"
+
+async def go():
+    asked = [asyncio.wait_for(run_code(port), 10) for port in sys.argv[1:]]
+    for answer in await asyncio.gather(*asked, return_exceptions=True):
+        print(answer if isinstance(answer, str) else "refused")
+
+asyncio.run(go())
+"""
+
+
+def test_the_cluster_of_the_server_runs_no_code_of_other_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with serving(SERVER, "--workers", "1", "--task", "sign_up") as served:
+        sockets = [one for process in served.family() for one in process.net_connections("tcp")]
+        ports = {one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN} - {served.port}
+        command = [sys.executable, "-c", STRANGER, *map(str, sorted(ports))]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert len(ports) > 3
+        assert ran.stdout.split("\n")[:-1] == ["refused"] * len(ports), ran.stderr
+        assert served.request().status == 200
+        (private,) = {path.parent for path in tmp_path.rglob("dask-scratch-space")}
+        assert private != tmp_path
+        assert private.stat().st_mode & 0o077 == 0  # workers import the files in it
+        served.process.terminate()
+        assert served.process.wait(timeout=LIMIT_S) == 0
+    assert not private.exists()
 
 
 def test_the_dask_server_exits_with_an_error_if_the_scheduler_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:

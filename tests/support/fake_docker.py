@@ -1,9 +1,11 @@
 """A stand-in for docker: a client, and a daemon that starts servers in cgroups and publishes their ports by a proxy.
 
-usage: fake_docker.py daemon SOCKET | fake_docker.py run [--cidfile FILE] [--cpus N] -p HOST:PORT:PORT IMAGE WORDS...
-       fake_docker.py version | inspect --format FORMAT ID | stop --time S ID | rm -f ID
+usage: fake_docker.py daemon SOCKET
+       fake_docker.py [--config FOLDER] run [--cidfile FILE] [--cpus N] -p HOST:PORT:PORT IMAGE WORDS...
+       fake_docker.py [--config FOLDER] version | inspect --format FORMAT ID | stop --time S ID | rm -f ID
 
-The client finds the daemon at FAKE_DOCKER.
+The client finds the daemon at FAKE_DOCKER, or in the file `daemon` in FOLDER. With FAKE_DOCKER_PID, `inspect` reports
+this process id, as a daemon on another machine might.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ CONTAINERS: dict[str, subprocess.Popen[bytes]] = {}
 CLOSED: dict[str, Any] = {}
 REMOVED = set[str]()
 LOCK = threading.Lock()
+DAEMON = os.environ.get("FAKE_DOCKER", "")
 
 
 def proxy(port: int, target: int) -> socketserver.ThreadingTCPServer:
@@ -49,18 +53,31 @@ def copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def start(name: str, words: list[str]) -> None:
-    from under_siege.host.limits import Limits, limited
-
-    cpus = float(words[words.index("--cpus") + 1]) if "--cpus" in words else None
+    cpus = words[words.index("--cpus") + 1] if "--cpus" in words else ""
     published = words[words.index("-p") + 1]
     _, port, inside = published.split(":")
     command = words[words.index("-p") + 3 :]
-    group = limited(Limits(cpus))
-    entered = group.__enter__()
-    CONTAINERS[name] = subprocess.Popen(
-        entered.command(command) if entered and cpus else command, start_new_session=True, stdout=subprocess.DEVNULL
-    )
+    group = create_group(name, cpus)
+    if group:
+        command = ["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), *command]
+    CONTAINERS[name] = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     CLOSED[name] = [proxy(int(port), int(inside)), group]
+
+
+def create_group(name: str, cpus: str) -> Path | None:
+    """Create a cgroup that is named after the container, as docker does; return None if that is not allowed."""
+    from under_siege.host.limits import own_controllers
+
+    with contextlib.suppress(KeyError, OSError):
+        own = own_controllers()["cpu"]
+        group = own.folder / f"docker-{name}.scope"
+        group.mkdir()
+        if cpus:
+            quota_us = round(float(cpus) * 100_000)
+            file, text = ("cpu.max", f"{quota_us} 100000") if own.is_v2 else ("cpu.cfs_quota_us", str(quota_us))
+            (group / file).write_text(text)
+        return group
+    return None
 
 
 def remove(name: str) -> None:
@@ -70,7 +87,10 @@ def remove(name: str) -> None:
     relay, group = CLOSED.pop(name)
     relay.shutdown()
     relay.server_close()
-    group.__exit__(None, None, None)
+    while group and group.exists():  # it is busy until the kernel has removed the process
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        time.sleep(0.01)
 
 
 def carry_out(order: list[str]) -> str:
@@ -115,7 +135,7 @@ def daemon(path: str) -> None:
 def ask(*order: str) -> str:
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(os.environ["FAKE_DOCKER"])
+            connection.connect(DAEMON)
         except OSError:
             print(
                 "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
@@ -132,6 +152,11 @@ def ask(*order: str) -> str:
 
 
 def main(action: str, *words: str) -> None:
+    global DAEMON
+    if action == "--config":
+        folder, action, *words = words
+        with contextlib.suppress(OSError):
+            DAEMON = Path(folder, "daemon").read_text()
     if action == "daemon":
         daemon(words[0])
     elif action == "run":
@@ -146,6 +171,8 @@ def main(action: str, *words: str) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(ask("stop", name) or 143))
         ask("run", name, *words)
         sys.exit(int(ask("wait", name) or 0))
+    elif action == "inspect" and "FAKE_DOCKER_PID" in os.environ:
+        print(os.environ["FAKE_DOCKER_PID"])
     else:
         print(ask(action, *words))
 

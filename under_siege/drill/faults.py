@@ -1,12 +1,12 @@
 """List all faults: what each one does, which servers it applies to, and how its outcome is shown and marked."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from under_siege import formatting
-from under_siege.drill import injection
+from under_siege.drill import injection, job_injection
 from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
-from under_siege.drill.injection import Need
+from under_siege.drill.injection import ELSEWHERE, Need
 from under_siege.drill.loaded_server import FaultContext
 from under_siege.record.record import Incident
 
@@ -288,9 +288,9 @@ _ALL = (
     Fault(
         "jobs_worker",
         "jobs, worker killed",
-        f"{injection.JOBS} jobs are posted, then one worker process gets SIGKILL",
+        f"{job_injection.JOBS} jobs are posted, then one worker process gets SIGKILL",
         (NEVER_ANSWERED, LAST_RESULT),
-        injection.kill_a_worker_with_jobs,
+        job_injection.kill_a_worker_with_jobs,
         _mark_jobs,
         needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
         option="worker",
@@ -299,9 +299,9 @@ _ALL = (
     Fault(
         "jobs_server",
         "jobs, server killed",
-        f"{injection.JOBS} jobs are posted, then the server gets SIGKILL and is restarted",
+        f"{job_injection.JOBS} jobs are posted, then the server gets SIGKILL and is restarted",
         (NEVER_ANSWERED, LAST_RESULT),
-        injection.kill_the_server_with_jobs,
+        job_injection.kill_the_server_with_jobs,
         _mark_jobs,
         needs=(Need.PROCESS, Need.TASKS, Need.JOBS),
         option="server",
@@ -309,5 +309,21 @@ _ALL = (
         ends_server=True,
     ),
 )
-FAULTS = {fault.name: fault for fault in _ALL}
+
+
+def _with_known_processes(fault: Fault) -> Fault:
+    """Return the fault, which is not injected if it needs the processes of the server and these are unknown."""
+    if Need.PROCESS not in fault.needs:
+        return fault
+
+    async def inject(context: FaultContext) -> None:
+        if context.server.pid is None:
+            context.incident.without = ELSEWHERE
+        else:
+            await fault.inject(context)
+
+    return replace(fault, inject=inject)
+
+
+FAULTS = {fault.name: _with_known_processes(fault) for fault in _ALL}
 FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in _ALL if fault.name != CONTROL))

@@ -1,19 +1,19 @@
-"""Inject faults: kill processes, disconnect clients, flood the server, and poll for accepted jobs afterwards."""
+"""Inject faults: kill and pause processes, disconnect clients, and flood the server."""
 
 import asyncio
 import contextlib
+import resource
 import signal
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 import psutil
 
 from under_siege.drill.loaded_server import IDLE_CPUS, LATE, LOST, REFUSED, USERS, WRONG, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
+from under_siege.load.pings import cancel
 from under_siege.record.record import CaseFailedError
 
 NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
@@ -21,7 +21,12 @@ NEVER_S = 5.0  # a server that takes longer than this to recover counts as never
 PAUSE_S = 2.0
 BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
+FOREIGN = "its processes belong to another user"
+ELSEWHERE = "its processes are on another machine, or are not visible here"
+UNDECIDED = (FOREIGN, ELSEWHERE)  # reasons why the drill could not inject a fault that may well harm the server
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
+BEGIN_LIMIT_S = 5.0  # timeout for the start of a task that the fault needs
+SPARE_FILES = 100  # open files of the bench, besides the connections of a fault
 
 
 class Need(StrEnum):
@@ -33,6 +38,23 @@ class Need(StrEnum):
     STREAM = "its responses are not streams"
     WHOLE = "its responses are streams"
     CPU_OF_STREAMS = "its streams use too little CPU time to tell whether they go on"
+
+
+def was_sent(context: FaultContext, send: Callable[[], None]) -> bool:
+    """Send a signal at the time of the fault; return False, and say why, if the system does not permit it.
+
+    Raises:
+        CaseFailedError: the process has ended, so that nothing would show the effect of the fault.
+    """
+    context.mark_fault()
+    try:
+        send()
+    except psutil.AccessDenied:
+        context.incident.without, context.incident.fault_at_s = FOREIGN, None
+        return False
+    except psutil.NoSuchProcess:
+        raise CaseFailedError("no_fault", "the process ended by itself before it got the signal") from None
+    return True
 
 
 async def do_nothing(context: FaultContext) -> None:
@@ -53,15 +75,12 @@ async def kill_a_worker(context: FaultContext) -> None:
 
 
 async def kill_busiest(context: FaultContext) -> bool:
-    """Kill the worker process that uses the most CPU time, and return whether there is one."""
+    """Kill the worker process that uses the most CPU time, and return whether one was killed."""
     victim = await asyncio.to_thread(_busiest, context.child_processes())
     if victim is None:
         context.incident.without = ONLY_ONE
         return False
-    context.mark_fault()
-    with contextlib.suppress(psutil.Error):
-        victim.kill()
-    return True
+    return was_sent(context, victim.kill)
 
 
 async def pause_a_worker(context: FaultContext) -> None:
@@ -70,12 +89,12 @@ async def pause_a_worker(context: FaultContext) -> None:
         victim = await asyncio.to_thread(_busiest, context.child_processes() or context.main_process())
         if victim is None:
             raise CaseFailedError("died", "the server ended before the fault")
-        context.mark_fault()
-        with contextlib.suppress(psutil.Error):
-            try:
-                victim.suspend()
-                await asyncio.sleep(PAUSE_S)
-            finally:
+        if not was_sent(context, victim.suspend):
+            return
+        try:
+            await asyncio.sleep(PAUSE_S)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):  # its parent has replaced it meanwhile
                 victim.resume()
         if not await context.recovers_within(PAUSE_S + NEVER_S):
             context.incident.left_whole = False
@@ -105,18 +124,32 @@ async def stop(context: FaultContext) -> None:
     asking = [
         asyncio.create_task(context.users.send(requests, context.began_s, timeout_s=3 * GRACE_S)) for _ in range(USERS)
     ]
-    await until(lambda: context.started_tasks() > before, 1.0)
-    await asyncio.sleep(STOP_CPU_S / 4)
-    fault_at_s = context.mark_fault()
-    context.signal(signal.SIGTERM)
-    await until(lambda: not server.alive(), 3 * GRACE_S)
-    outcomes = await asyncio.gather(*asking)
+    try:
+        if context.has_builtin_tasks:
+            await _must_begin(lambda: context.started_tasks() > before, "no task has started")
+        await asyncio.sleep(STOP_CPU_S / 4)
+        if not was_sent(context, lambda: context.signal(signal.SIGTERM)):
+            return
+        await until(lambda: not server.alive(), 3 * GRACE_S)
+        outcomes = await asyncio.gather(*asking)
+    finally:
+        await cancel(asking)
     context.incident.ended_s = context.now_s()
     answered, begun = outcomes.count(""), context.started_tasks() - before if context.has_builtin_tasks else USERS
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
-    seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - fault_at_s}
+    seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - (context.incident.fault_at_s or 0.0)}
     if (status := server.exit_status()) is not None:
         seen["exit"] = status
+
+
+async def _must_begin(has_begun: Callable[[], bool], otherwise: str) -> None:
+    """Wait for the task that a fault needs; raise CaseFailedError if the server does not run it.
+
+    The server may run its tasks elsewhere, or as a user who can't read the drill's directory.
+    """
+    if not await until(has_begun, BEGIN_LIMIT_S):
+        why = f"{otherwise} within {BEGIN_LIMIT_S:g} s; run the tasks in processes of the server and of this user"
+        raise CaseFailedError("no_fault", why)
 
 
 async def stop_long(context: FaultContext) -> None:
@@ -211,6 +244,7 @@ async def _last_busy_s(context: FaultContext, cpus: float = IDLE_CPUS) -> float 
 
 async def overload(context: FaultContext) -> None:
     """Send FLOOD requests at once, then single requests until one is quick again."""
+    _must_open(FLOOD)
     requests, seen = context.incident.requests, context.incident.seen
     context.set_task_cpu(FLOOD_CPU_S)
     context.began_s = time.monotonic()
@@ -223,6 +257,17 @@ async def overload(context: FaultContext) -> None:
         seen[name] = outcomes.count(outcome)
     seen["quick_s"] = await _until_quick(context)
     context.incident.ended_s = context.now_s()
+
+
+def _must_open(connections: int) -> None:
+    """Raise CaseFailedError if the bench can't open that many connections: the server would be blamed for the rest."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        why = (
+            f"{connections} connections need {needed} open files, but the limit is {soft}; raise it: ulimit -n {needed}"
+        )
+        raise CaseFailedError("open_files", why)
 
 
 async def _until_quick(context: FaultContext) -> float:
@@ -242,13 +287,14 @@ async def start_an_endless_task(context: FaultContext) -> None:
     """Start one endless task under load."""
     async with context.under_load():
         context.make_next_task_endless("one")
-        await until(lambda: not context.has_pending_endless_task(), 1.0)
+        await _must_begin(lambda: not context.has_pending_endless_task(), "no task has become endless")
         context.mark_fault()
         await asyncio.sleep(AFTER_FAULT_S)
 
 
 async def send_incomplete_requests(context: FaultContext) -> None:
     """Open connections that send an incomplete request and stay open, under load."""
+    _must_open(SLOW_CONNECTIONS)
     async with context.under_load():
         context.mark_fault()
         async with context.users.incomplete_requests(SLOW_CONNECTIONS, HALF_A_REQUEST):
@@ -257,129 +303,9 @@ async def send_incomplete_requests(context: FaultContext) -> None:
 
 async def open_silent_connections(context: FaultContext) -> None:
     """Open connections that send nothing, as browsers and load balancers do in advance, for up to SILENT_S."""
+    _must_open(SILENT_CONNECTIONS)
     async with context.under_load():
         context.mark_fault()
         async with context.users.incomplete_requests(SILENT_CONNECTIONS, b""):
             await asyncio.sleep(AFTER_FAULT_S)
             await context.recovers_within(SILENT_S)
-
-
-JOBS, AT_ONCE = 40, 8
-JOB_CPU_S = 0.05
-# Timeouts for the next result and for all results. They are long, because Celery reconnects after 2, 4, 6, … s.
-NEXT_RESULT_LIMIT_S, ALL_RESULTS_LIMIT_S = 20.0, 40.0
-GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
-LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
-POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
-_NOT_SUPPORTED = (404, 405, 501)
-T = TypeVar("T")
-_ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
-
-
-async def kill_a_worker_with_jobs(context: FaultContext) -> None:
-    """Post jobs, send SIGKILL to the busiest worker process, and poll for the results."""
-    if (jobs := await _post_all(context)) and await kill_busiest(context):
-        await _poll_all(context, jobs)
-
-
-async def kill_the_server_with_jobs(context: FaultContext) -> None:
-    """Post jobs, kill the server, restart it with the same command, and poll for the results."""
-    if not (jobs := await _post_all(context)):
-        return
-    context.mark_fault()
-    context.signal(signal.SIGKILL)
-    await until(lambda: not context.server.alive(), DEATH_LIMIT_S)
-    await context.server.start_again()
-    await context.server.ready(context.session)
-    await _poll_all(context, jobs)
-
-
-async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines, at most AT_ONCE of them concurrently, and return their results in the order of `work`."""
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
-        async with limit:
-            return await coroutine
-
-    return list(await asyncio.gather(*map(limited, work)))
-
-
-async def _post_all(context: FaultContext) -> list[str]:
-    """Post all jobs, and return the URLs of the accepted jobs."""
-    context.set_task_cpu(JOB_CPU_S)
-    context.began_s = time.monotonic()
-    first = await _post(context)
-    if context.incident.without:
-        return []
-    if first is None:
-        raise CaseFailedError("no_job", "POST /jobs failed before the fault: expected 202 with a Location header")
-    others = await _at_once(_post(context) for _ in range(JOBS - 1))
-    jobs = [first, *filter(None, others)]
-    context.incident.seen["accepted"] = len(jobs)
-    return jobs
-
-
-async def _post(context: FaultContext) -> str | None:
-    """Post a job, and return its URL, or None if it was not accepted."""
-    url = urljoin(context.server.url, "/jobs")
-    answer = await context.users.ask(url, POST_LIMIT_S, "POST")
-    if isinstance(answer, str):
-        return None
-    if answer.status in _NOT_SUPPORTED:
-        context.incident.without = Need.JOBS
-    job = urljoin(url, answer.headers.get("location", "nowhere:"))
-    is_here = urlsplit(job)[:2] == urlsplit(url)[:2]  # polls must not go to another server
-    return job if answer.status == 202 and is_here else None
-
-
-async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
-    """Poll until every job has a result or no more results can be expected, then post a new job."""
-    at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
-    assert at_s is not None
-    states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
-    unknown_since_s = time.monotonic()
-    while waiting := [job for job in jobs if states[job] in (_LATER, _UNKNOWN)]:
-        if context.now_s() > min(last_s + NEXT_RESULT_LIMIT_S, at_s + ALL_RESULTS_LIMIT_S):
-            break
-        answers = await _at_once(_poll(context, job) for job in waiting)
-        states.update(zip(waiting, answers, strict=True))
-        for answer in answers:
-            if answer in (_ANSWERED, _FAILED):
-                last_s = context.now_s()
-                requests.sent_s.append(0.0)
-                requests.ended_s.append(round(last_s, 6))
-                requests.outcome.append("" if answer == _ANSWERED else WRONG)
-        if _LATER in answers:
-            unknown_since_s = time.monotonic()
-        elif time.monotonic() - unknown_since_s >= GONE_S:
-            break
-        await asyncio.sleep(LOOK_S)
-    outcomes = list(states.values())
-    seen["answered"], seen["failed"] = outcomes.count(_ANSWERED), outcomes.count(_FAILED)
-    seen["lost"] = len(jobs) - seen["answered"]
-    seen["last_s"] = max(0.0, max(requests.ended_s) - at_s) if requests.ended_s else NEVER
-    context.incident.ended_s = context.now_s()
-    seen["takes_new"] = float(await _takes_new(context))
-
-
-async def _poll(context: FaultContext, job: str) -> str:
-    answer = await context.users.ask(job, POST_LIMIT_S)
-    if isinstance(answer, str):
-        return _FAILED if answer == WRONG else _LATER
-    if context.users.expected.fits(answer.status, answer.body):
-        return _ANSWERED
-    if answer.status in (202, 503):
-        return _LATER
-    return _UNKNOWN if answer.status == 404 else _FAILED
-
-
-async def _takes_new(context: FaultContext) -> bool:
-    """Post one more job, and return whether its result arrives in time."""
-    deadline_s, job = time.monotonic() + NEW_LIMIT_S, None
-    while time.monotonic() < deadline_s:
-        job = job or await _post(context)
-        if job is not None and await _poll(context, job) == _ANSWERED:
-            return True
-        await asyncio.sleep(LOOK_S)
-    return False

@@ -279,23 +279,21 @@ class FaultContext:
 
     def child_processes(self) -> list[psutil.Process]:
         """Return all descendants of the server's main process."""
-        if self.server.pid is None:
-            return []
         with contextlib.suppress(psutil.Error):
-            return psutil.Process(self.server.pid).children(recursive=True)
+            return [child for main in self.main_process() for child in main.children(recursive=True)]
         return []
 
     def main_process(self) -> list[psutil.Process]:
-        """Return the server's main process, if it is running."""
-        with contextlib.suppress(psutil.Error):
-            return [psutil.Process(self.server.pid)] if self.server.pid is not None else []
-        return []
+        """Return the server's main process, if it is known and running."""
+        main = self.server.process
+        return [main] if main is not None and main.is_running() else []
 
     def signal(self, number: int) -> None:
-        """Send a signal to the server's main process."""
-        assert self.server.pid is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.server.pid, number)
+        """Send a signal to the server's main process; raise psutil.Error if it has ended or belongs to another user."""
+        assert self.server.process is not None
+        if not self.server.alive():  # a zombie would accept the signal
+            raise psutil.NoSuchProcess(self.server.process.pid)
+        self.server.process.send_signal(number)
 
     async def has_recovered(self) -> bool:
         """Return whether the server becomes idle within RECOVERY_LIMIT_S and then passes the recovery check."""

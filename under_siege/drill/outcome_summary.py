@@ -7,7 +7,7 @@ import numpy as np
 
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK, UNMARKED
 from under_siege.drill.incident_metrics import Figures
-from under_siege.drill.injection import NEVER
+from under_siege.drill.injection import NEVER, UNDECIDED
 from under_siege.record.case import Case
 from under_siege.record.record import FAILED_OUTCOMES, Incident
 
@@ -24,6 +24,11 @@ class FaultOutcome:
     without: str = ""  # why the fault does not apply to the server
     failure: str = ""  # why the drill failed
     unusable: str = ""  # why no fault can be judged on this server; if set, `failure` is set, too
+
+    @property
+    def is_undecided(self) -> bool:
+        """Return whether the drill was not able to inject a fault that may well harm the server."""
+        return self.without in UNDECIDED
 
     @property
     def mark(self) -> str:
@@ -46,8 +51,10 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
 
 
 def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
-    """Return 1 if any drill failed or any fault left a server dead, and 0 otherwise."""
-    return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
+    """Return 1 if any drill failed or any fault left a server dead, else 3 if any is undecided, and 0 otherwise."""
+    if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes):
+        return 1
+    return 3 if any(outcome.is_undecided for outcome in outcomes) else 0
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:

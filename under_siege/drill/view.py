@@ -9,6 +9,7 @@ from typing import Any
 
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, NO_FIGURE, OK
 from under_siege.drill.incident_metrics import answered_at_s
+from under_siege.drill.injection import UNDECIDED
 from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.formatting import capitalized, listed
 from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
@@ -48,7 +49,7 @@ def view(result: Result) -> View:
 
 def _table(outcomes: Sequence[FaultOutcome]) -> Table:
     """Return a row for each server, and a column for each fault that applies to at least one server."""
-    applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
+    applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure or outcome.is_undecided}
     faults = [fault for name, fault in FAULTS.items() if name in (applied or {each.fault for each in outcomes})]
     cases = [outcome.case for outcome in outcomes]
     rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
@@ -72,11 +73,11 @@ def _server_cell(plain_name: str, name: str) -> Cell:
 
 
 def cell(outcome: FaultOutcome | None) -> Cell:
-    """Return both figures with the mark, `failed` if the drill failed, or a dash if the fault does not apply."""
+    """Return both figures with the mark, or why there are none: a dash means that the fault does not apply."""
     if outcome is None:
         return Cell()
     if not outcome.figures:
-        return Cell("failed" if outcome.failure else NO_FIGURE)
+        return Cell("failed" if outcome.failure else "unknown" if outcome.is_undecided else NO_FIGURE)
     first, second = (text_of(outcome.figures) for _, text_of in FAULTS[outcome.fault].columns)
     text = f"{first} {MARKS.get(outcome.mark, '')}".rstrip()
     return Cell(text, TONES.get(outcome.mark, Tone.PLAIN), below=second)
@@ -157,6 +158,9 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
     if failed:
         reasons = "; ".join(f"{_name_and_fault(outcome)}: {outcome.failure}" for outcome in failed)
         yield f"Could not be measured: {reasons}."
+    for reason in UNDECIDED:
+        if names := [_name_and_fault(outcome) for outcome in outcomes if outcome.without == reason]:
+            yield f"Could not be injected: {listed(names)}: {reason}."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
         yield f"Not tested: {name}: {skipped.reason}."
@@ -166,7 +170,7 @@ def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
     servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
     faults = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure} - {CONTROL}
     hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
-    unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
+    unknown = {outcome.case.server for outcome in outcomes if outcome.failure or outcome.is_undecided}
     known = {outcome.case.server for outcome in outcomes if outcome.mark}
     unhurt = [name for name in servers if name in known - unknown - hurt]
     if len(faults) == 1 and (unhurt or hurt):

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-import tomllib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,17 +27,18 @@ from under_siege.host.interpreter import (
     package_directories,
 )
 from under_siege.host.managed_process import COMMAND_LIMIT_S, run_command
+from under_siege.host.package_indexes import uv_environment
+from under_siege.host.requirement_files import contents, state_of_sources, why_refused
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import ROOT, cache_directory
 
 DIRECTORY = cache_directory() / ".pythons"  # ignored by git
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
-_MISSING = "missing.json"  # in an environment for strategies: the packages that can't be installed, with the reasons
+_MISSING = "missing.json"  # in an environment: the packages that can't be built, with the reasons
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
 _BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # the prefix of a reason in uv's output
-_BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
-_SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
+_LOCK = "uv.lock"
 Tell = Callable[[str], None]
 
 
@@ -81,11 +81,20 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
     Raises:
         BadInputError: the packages can't be installed.
     """
-    inputs = [part for requirement in sorted(requirements) for part in (requirement, _contents(requirement, suite))]
+    files = {name: suite / name[3:].strip() for name in requirements if name.startswith("-r ")}
+    if why := next(filter(None, map(why_refused, files.values())), ""):
+        raise BadInputError(why)
+    inputs = [part for name in sorted(requirements) for part in (name, *_contents(name, suite, files.get(name)))]
+    locks = {name: file for name, file in files.items() if file.name == _LOCK}
+    words = [word for name in requirements if name not in locks for word in _words(name, suite)]
+    others = [file for name, file in files.items() if name not in locks]
 
     async def install(place: Path) -> None:
-        words = [word for requirement in requirements for word in _words(requirement, suite, place)]
-        await _install(place, *words, directory=suite)
+        for lock in locks.values():
+            await _install_lock(place, lock)
+        if words:
+            versions = await asyncio.to_thread(_versions_in, _python_in(place)) if locks else ""
+            await _install(place, *words, *_constraints(place, versions), files=others, directory=suite)
 
     return await _environment(python, inputs, requirements, install, tell)
 
@@ -124,14 +133,11 @@ async def environment_beside(additions: tuple[str, ...], python: Interpreter, te
     """
     try:
         directories = package_directories(python.path)
-        frozen = await asyncio.to_thread(_uv_output, "pip", "freeze", "--python", python.path)
-        versions = "\n".join(line for line in frozen.splitlines() if re.fullmatch(r"[\w.-]+==[\w.!-]+", line))
+        versions = await asyncio.to_thread(_versions_in, python.path)
 
         async def install(place: Path) -> None:
-            (constraints := place / "constraints.txt").write_text(versions)
-            missing = await _install_wheels(place, additions, tell, "--constraint", str(constraints))
-            for package, reason in missing.items():
-                tell(f"{package} can't be added: {reason}")
+            missing = await _install_wheels(place, additions, tell, *_constraints(place, versions))
+            (place / _MISSING).write_text(json.dumps(missing))
             packages = _packages_in(place)
             # `addsitedir` also processes .pth files, such as those of packages installed in editable mode.
             lines = [f"own = f'{{sys.prefix}}/{packages.relative_to(place)}'"]
@@ -139,8 +145,14 @@ async def environment_beside(additions: tuple[str, ...], python: Interpreter, te
             lines += [*(f"site.addsitedir({path!r})" for path in directories), "sys.path.append(own)"]
             (packages / "of_the_user.pth").write_text(f"import site, sys; {'; '.join(lines)}\n")
 
-        inputs = ["beside", *directories, versions, *sorted(additions)]
-        return await _environment(python, inputs, additions, install, tell)
+        inputs = ["beside", _MISSING, *directories, versions, *sorted(additions)]
+        directory = await _environment(python, inputs, additions, install, tell)
+        missing: dict[str, str] = json.loads((directory / _MISSING).read_text())
+        if len(missing) == len(additions):
+            raise BadInputError("; ".join(missing.values()))
+        for package, reason in missing.items():
+            tell(f"{package} can't be added: {reason}")
+        return directory
     except (BadInputError, OSError, subprocess.SubprocessError, ValueError) as error:
         return f"{', '.join(additions)} can't be added to {python.path}: {error}"
 
@@ -171,71 +183,31 @@ async def _environment(
     return directory
 
 
-def _contents(requirement: str, suite: Path) -> str:
+def _contents(requirement: str, suite: Path, file: Path | None) -> list[str]:
     """Return what else an environment depends on: the text of a requirements file, or the sources of a local path."""
-    if requirement.startswith("-r "):
-        try:
-            path = suite / requirement[3:].strip()
-            locked = locked_requirements(path)
-            return path.read_text(encoding="utf-8") if locked is None else locked
-        except (OSError, ValueError) as error:
-            return str(error)
-    sources = _state_of_sources(suite / requirement) if requirement.startswith(".") else ""
-    return f"{suite} {sources}" if requirement.startswith(("-e ", ".")) else ""
+    if file is not None:
+        return contents(file)
+    sources = state_of_sources(suite / requirement) if requirement.startswith(".") else ""
+    return [f"{suite} {sources}"] if requirement.startswith(("-e ", ".")) else []
 
 
-def _state_of_sources(project: Path) -> str:
-    """Describe a directory by its number of source files and their newest modification time.
-
-    uv only looks at pyproject.toml, setup.py and setup.cfg.
-    """
-    changed_ns = []
-    for directory, names, files in os.walk(project):
-        names[:] = [name for name in names if not name.startswith(".") and name not in _BUILT]
-        sources = [Path(directory, name) for name in files if name.endswith(_SOURCES)]
-        changed_ns += [path.stat().st_mtime_ns for path in sources if path.is_file()]
-    return f"{len(changed_ns)} sources until {max(changed_ns, default=0)}"
+def _words(requirement: str, suite: Path) -> list[str]:
+    """Return the arguments with which uv installs a requirement, from whatever directory."""
+    option, name = requirement.split(" ", 1) if requirement.startswith("-") else ("", requirement)
+    is_path = (option or name.startswith(".")) and "://" not in name
+    return [*filter(None, [option]), str(suite / name.strip()) if is_path else name]
 
 
-def _words(requirement: str, suite: Path, place: Path) -> list[str]:
-    """Return the arguments with which uv installs a requirement; write a lock file as a requirements file first."""
-    if not requirement.startswith("-r "):
-        return requirement.split(" ", 1) if requirement[0] == "-" else [requirement]
-    name = requirement[3:].strip()
-    if (locked := locked_requirements(suite / name)) is not None:
-        name = str(place / "requirements.txt")
-        Path(name).write_text(locked, encoding="utf-8")
-    return ["-r", name]
+def _versions_in(python: str) -> str:
+    """Return the versions of the packages in an environment, as constraints."""
+    frozen = _uv_output("pip", "freeze", "--python", python)
+    return "\n".join(line for line in frozen.splitlines() if re.fullmatch(r"[\w.-]+==[\w.!-]+", line))
 
 
-def locked_requirements(path: Path) -> str | None:
-    """Return the packages in a uv.lock, Pipfile or Pipfile.lock as the text of a requirements file, or else None.
-
-    Raises:
-        BadInputError: the file can't be read.
-    """
-    try:
-        if path.name == "uv.lock":
-            # Without the project itself: the servers import it from its folder, so that each change counts at once.
-            options = ["--frozen", "--no-emit-project", "--no-hashes", "--no-dev", "--no-header", "--no-annotate"]
-            return _uv_output("export", *options, "--project", str(path.parent), folder=path.parent)
-        return "\n".join(_pipfile(path)) if path.name.startswith("Pipfile") else None
-    except (OSError, ValueError, AttributeError, KeyError) as error:
-        raise BadInputError(f"{path} can't be read: {error}") from None
-
-
-def _pipfile(path: Path) -> list[str]:
-    """Return the packages in a Pipfile or Pipfile.lock, which uv can't read, as requirements."""
-    text = path.read_text(encoding="utf-8")
-    data = json.loads(text).get("default", {}) if path.suffix == ".lock" else tomllib.loads(text).get("packages", {})
-    lines = []
-    for name, value in data.items():
-        table = value if isinstance(value, dict) else {"version": value}
-        extras = f"[{','.join(table['extras'])}]" if table.get("extras") else ""
-        version = "" if table.get("version", "*") == "*" else table["version"]
-        marker = f"; {table['markers']}" if table.get("markers") else ""
-        lines.append(f"{name}{extras}{version}{marker}")
-    return lines
+def _constraints(place: Path, versions: str) -> tuple[str, str]:
+    """Return the option with which uv keeps these versions."""
+    (constraints := place / "constraints.txt").write_text(versions)
+    return "--constraint", str(constraints)
 
 
 async def _install_wheels(place: Path, requirements: Sequence[str], tell: Tell, *options: str) -> dict[str, str]:
@@ -266,9 +238,30 @@ async def _why_not_built(place: Path, *words: str) -> str:
     return ""
 
 
-async def _install(place: Path, *words: str, directory: Path | None = None) -> None:
-    python = str(place / "bin" / "python")
-    await _run_uv("pip", "install", "--compile-bytecode", "--python", python, *words, directory=directory)
+async def _install(place: Path, *words: str, files: Sequence[Path] = (), directory: Path | None = None) -> None:
+    """Install packages from the indexes that pip would use.
+
+    Args:
+        files: the requirements files among the words; as with pip, their relative paths depend on the directory.
+    """
+    folders = {file.parent for file in files}
+    folder = folders.pop() if len(folders) == 1 else directory or Path()
+    install = ("pip", "install", "--compile-bytecode", "--python", _python_in(place))
+    await _run_uv(*install, *words, directory=folder, environment=uv_environment(files, folder))
+
+
+async def _install_lock(place: Path, lock: Path) -> None:
+    """Install the locked packages, from their own sources and with their hashes, which no other format keeps.
+
+    The project itself is left out: the servers import it from its folder, so that each change counts at once.
+    """
+    words = ("sync", "--frozen", "--no-install-project", "--no-dev", "--inexact", "--compile-bytecode")
+    target = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(place)}
+    await _run_uv(*words, "--python", _python_in(place), directory=lock.parent, environment=target)
+
+
+def _python_in(place: Path) -> str:
+    return str(place / "bin" / "python")
 
 
 def _packages_in(place: Path) -> Path:
@@ -285,14 +278,12 @@ def _package(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement)[0]
 
 
-async def _run_uv(*arguments: str, directory: Path | None = None) -> None:
-    await run_command(_uv(*arguments), directory, reason=_reason_of_uv)
+async def _run_uv(*arguments: str, directory: Path | None = None, environment: dict[str, str] | None = None) -> None:
+    await run_command(_uv(*arguments), directory, environment, reason=_reason_of_uv)
 
 
-def _uv_output(*arguments: str, folder: Path | None = None) -> str:
-    ran = subprocess.run(
-        _uv(*arguments), capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S, cwd=folder
-    )
+def _uv_output(*arguments: str) -> str:
+    ran = subprocess.run(_uv(*arguments), capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S)
     if ran.returncode:
         raise BadInputError(_reason_of_uv(ran.stderr))
     return ran.stdout

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.requirement_files import PIPFILES, at, toml_of, why_refused
 from under_siege.paths import server_environment
 
 _DESCRIBE = """
@@ -150,7 +150,8 @@ def user_environment(folder: Path, pythons: Sequence[str] = ()) -> UserEnvironme
     because it is usually not that of the application.
 
     Raises:
-        BadInputError: the project needs another Python, and none is installed.
+        BadInputError: the project needs another Python, and none is installed; or only another tool can install its
+            packages.
     """
     if pythons:
         return UserEnvironment(interpreter(pythons[0], OLDEST_USER_PYTHON).path, "--python")
@@ -165,6 +166,8 @@ def user_environment(folder: Path, pythons: Sequence[str] = ()) -> UserEnvironme
     for place in places:
         for name in _listing(place):
             file = os.path.relpath(place / name, folder)
+            if why := why_refused(place / name):
+                raise BadInputError(f"{why}; or pass --python PATH")
             return UserEnvironment(_base_python(place), file, (f"-r {file}",))
     return UserEnvironment(sys.executable, "the Python of Under Siege")
 
@@ -195,24 +198,13 @@ def _parents(folder: Path) -> Iterator[Path]:
 
 def _listing(place: Path) -> Iterator[str]:
     """Yield the names of the files in a directory that list the dependencies of an application."""
-    project = _project(place)
-    if project is not None and (place / "uv.lock").is_file():
-        yield "uv.lock"
-    own = (project or {}).get("project", {})
-    if "dependencies" in own or "dependencies" in own.get("dynamic", ()) or _poetry(project):
+    project = toml_of(place / "pyproject.toml")
+    locks = ("uv.lock", "pylock.toml") if project else ("pylock.toml",)
+    yield from (name for name in locks if (place / name).is_file())
+    is_dynamic = "dependencies" in at(project, "project", "dynamic")
+    if is_dynamic or at(project, "project", "dependencies") != {} or at(project, "tool", "poetry", "dependencies"):
         yield "pyproject.toml"
-    yield from (name for name in ("requirements.txt", "Pipfile.lock", "Pipfile") if (place / name).is_file())
-
-
-def _poetry(project: dict[str, Any] | None) -> bool:
-    return bool((project or {}).get("tool", {}).get("poetry", {}).get("dependencies"))
-
-
-def _project(place: Path) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads((place / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    yield from (name for name in ("requirements.txt", *PIPFILES) if (place / name).is_file())
 
 
 def _base_python(place: Path) -> str:
@@ -221,7 +213,7 @@ def _base_python(place: Path) -> str:
         pinned = (place / ".python-version").read_text(encoding="utf-8").split()[:1]
     except (OSError, ValueError):
         pinned = []
-    wanted = str((_project(place) or {}).get("project", {}).get("requires-python", "")) or "".join(pinned)
+    wanted = str(at(toml_of(place / "pyproject.toml"), "project", "requires-python") or "") or "".join(pinned)
     try:
         version = ".".join(map(str, sys.version_info[:3]))
         if not wanted or SpecifierSet(f"=={wanted}.*" if wanted[0].isdigit() else wanted).contains(version):

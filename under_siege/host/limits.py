@@ -21,7 +21,6 @@ import psutil
 from common.errors import BadInputError
 from common.workers import cpu_limit
 from under_siege.host.supervisor_client import current_supervisor
-from under_siege.paths import INVOCATION
 from under_siege.record.case import Case, Value
 from under_siege.record.record import OUT_OF_MEMORY, CaseFailedError, LimitUsage, Record
 
@@ -29,6 +28,8 @@ LIMITS = ("cpus", "memory")  # axes
 CPU, MEMORY = "cpu", "memory"  # names of the controllers
 PERIOD_US = 100_000  # the kernel's default period of a quota
 LEAST_CPUS, LEAST_BYTES = 0.01, 8_000_000  # the kernel's minimum is 1 ms in 100 ms; a Python process needs 8 MB
+QUOTA_STEP = 1e-4  # accuracy of a quota in CPUs; the kernel stores whole microseconds
+LARGEST_PAGE = 65536  # the kernel rounds a memory limit down to whole pages
 REMOVAL_LIMIT_S = 2.0  # timeout for the exit of the last process of a group
 _SIZES = {"MB": 10**6, "GB": 10**9, "MIB": 2**20, "GIB": 2**30}
 _KERNEL_LOG = Path("/dev/kmsg")
@@ -40,6 +41,11 @@ class Limits:
 
     cpus: float | None = None
     memory_bytes: int | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """Return the names of the controllers that enforce these limits."""
+        return [each for each, limit in ((CPU, self.cpus), (MEMORY, self.memory_bytes)) if limit is not None]
 
     @classmethod
     def of(cls, case: Case) -> "Limits":
@@ -82,6 +88,14 @@ def _number(value: Value | float) -> float:
         return math.nan
 
 
+class MissingControllerError(FileNotFoundError):
+    """Raised if the system has no controller of this name, or does not pass it on to this container."""
+
+    def __init__(self, controller: str) -> None:
+        super().__init__(errno.ENOENT, f"this system has no cgroup controller {controller}")
+        self.controller = controller
+
+
 @dataclass(frozen=True, slots=True)
 class Controller:
     """The directory of a cgroup for one controller, in one of the two versions."""
@@ -104,6 +118,26 @@ class Controller:
 
     def write(self, name: str, value: object) -> None:
         (self.folder / name).write_text(str(value))
+
+    @property
+    def type(self) -> str:
+        """Return the type of a group of version 2 (cgroups(7)); the root of all groups has none."""
+        with contextlib.suppress(OSError):
+            return (self.folder / "cgroup.type").read_text().strip()
+        return ""
+
+    def pass_on(self, controllers: Sequence[str]) -> None:
+        """Let new groups below this one use the controllers (version 2).
+
+        Raises:
+            OSError: this is not permitted, or the group has processes. Then, most controllers can't be passed on, and
+                the controller cpu would turn the new groups into groups of threads.
+        """
+        passed_on = (self.folder / "cgroup.subtree_control").read_text().split()
+        if missing := [each for each in controllers if each not in passed_on]:
+            if self.type and (self.folder / "cgroup.procs").read_text().strip():
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            self.write("cgroup.subtree_control", " ".join(f"+{each}" for each in missing))
 
     def cpus(self) -> float | None:
         """Return the CPU quota of this group, or None if it has none."""
@@ -142,7 +176,10 @@ class Group:
 
     def __init__(self, controllers: Mapping[str, Controller], limits: Limits, *, is_shared: bool = False) -> None:
         self._of, self._limits, self._is_shared = controllers, limits, is_shared
-        self.folders = list(dict.fromkeys(each.folder for each in controllers.values()))
+
+    @property
+    def folders(self) -> list[Path]:
+        return list(dict.fromkeys(each.folder for each in self._of.values()))
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command, changed so that its process enters the group before the program starts."""
@@ -182,16 +219,18 @@ class Group:
         killed = f"out of memory: the kernel killed {many} at the limit of {limit}"
         return f"{killed}{f' ({sizes})' if sizes else ''}; {what_to_do}"
 
-    def remove(self) -> None:
-        """Remove the directories, once the last process has ended."""
-        deadline_s = time.monotonic() + REMOVAL_LIMIT_S
-        for folder in self.folders:
-            while folder.exists():
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-                if time.monotonic() > deadline_s:
-                    break
-                time.sleep(0.01)
+    def must_hold(self) -> None:
+        """Raise OSError if the system does not enforce the limits.
+
+        An older user manager of systemd accepts a quota and ignores it. A newer one may withdraw a controller later.
+        """
+        cpu, memory, limits = self._of.get(CPU), self._of.get(MEMORY), self._limits
+        if cpu and limits.cpus is not None and not math.isclose(cpu.cpus() or 0.0, limits.cpus, abs_tol=QUOTA_STEP):
+            raise OSError(errno.ENOTSUP, f"the system ignores the quota of {limits.cpus:g} CPUs")
+        if memory and limits.memory_bytes is not None:
+            enforced = memory.read("memory.max" if memory.is_v2 else "memory.limit_in_bytes")
+            if enforced is None or abs(enforced - limits.memory_bytes) > LARGEST_PAGE:
+                raise OSError(errno.ENOTSUP, f"the system ignores the limit of {limits.memory_bytes / 1e6:.0f} MB")
 
 
 def _kernel_log() -> str:
@@ -214,35 +253,58 @@ def limited(limits: Limits) -> Iterator[Group | None]:
     Without limits, yield the group that limits the bench itself, for example in a container, or None if there is none.
 
     Raises:
-        BadInputError: no cgroup with these limits can be created.
+        CaseFailedError: no cgroup with these limits can be created, or the limits were not enforced to the end.
     """
     if limits == Limits():
         yield own_group()
         return
-    group = _created(limits)
     with contextlib.ExitStack() as stack:
-        for folder in group.folders:
-            stack.enter_context(current_supervisor().removing(folder))
-        stack.callback(group.remove)
+        try:
+            group = stack.enter_context(created(limits))
+        except OSError as error:
+            raise CaseFailedError("no_cgroup", f"no cgroup with its limits can be created: {error.strerror}") from None
+        yield group
+        try:
+            group.must_hold()
+        except OSError as error:
+            raise CaseFailedError("no_limits", f"its limits were not enforced to the end: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def created(limits: Limits) -> Iterator[Group]:
+    """Yield a new cgroup with these limits, and remove it at the end, even if the bench is killed.
+
+    Raises:
+        OSError: there can be none; nothing is left behind.
+    """
+    name, own, controllers = f"under-siege-{uuid.uuid4().hex[:12]}", own_controllers(), dict[str, Controller]()
+    group = Group(controllers, limits)
+    with contextlib.ExitStack() as stack:
+        if missing := [each for each in limits.needed if each not in own]:
+            raise MissingControllerError(missing[0])
+        for each in limits.needed:
+            new = _new_group(own[each], name, [other for other in limits.needed if own[other].is_v2])
+            if new.folder not in group.folders:
+                stack.enter_context(current_supervisor().removing(new.folder))
+                stack.callback(_remove, new.folder)
+            controllers[each] = new
+        _apply(controllers, limits)
+        group.must_hold()
+        try:
+            subprocess.run(group.command(["true"]), check=True, capture_output=True)
+        except subprocess.CalledProcessError:
+            raise PermissionError(errno.EACCES, "its processes can't enter it") from None
         yield group
 
 
-def _created(limits: Limits) -> Group:
-    name, own, controllers = f"under-siege-{uuid.uuid4().hex[:12]}", own_controllers(), dict[str, Controller]()
-    needed = [each for each, limit in ((CPU, limits.cpus), (MEMORY, limits.memory_bytes)) if limit is not None]
-    group = Group(controllers, limits)
-    try:
-        for each in needed:
-            if each not in own:
-                raise FileNotFoundError(errno.ENOENT, f"this system has no cgroup controller {each}")
-            controllers[each] = _new_group(own[each], name, needed)
-        group = Group(controllers, limits)
-        _apply(controllers, limits)
-        subprocess.run(group.command(["true"]), check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        group.remove()
-        raise BadInputError(_refusal(error)) from None
-    return group
+def _remove(folder: Path) -> None:
+    """Remove the directory of a cgroup, once its last process has ended."""
+    deadline_s = time.monotonic() + REMOVAL_LIMIT_S
+    while folder.exists() and time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            return
+        time.sleep(0.01)
 
 
 def _new_group(own: Controller, name: str, needed: Sequence[str]) -> Controller:
@@ -250,15 +312,20 @@ def _new_group(own: Controller, name: str, needed: Sequence[str]) -> Controller:
     if not own.is_v2:
         (own.folder / name).mkdir(exist_ok=True)
         return Controller(own.folder / name, own.top, is_v2=False)
-    problem: OSError = FileNotFoundError(errno.ENOENT, "no cgroup may pass on the controllers cpu and memory")
+    known = (own.top / "cgroup.controllers").read_text().split()
+    if missing := [each for each in needed if each not in known]:
+        raise MissingControllerError(missing[0])
+    problem: OSError = PermissionError(errno.EACCES, "no cgroup passes on its controllers")
     for ancestor in own.groups():
         new = Controller(ancestor.folder / name, own.top, is_v2=True)
         try:
-            passed_on = (ancestor.folder / "cgroup.subtree_control").read_text().split()
-            if missing := [each for each in needed if each not in passed_on]:
-                ancestor.write("cgroup.subtree_control", " ".join(f"+{each}" for each in missing))
+            ancestor.pass_on(needed)
             new.folder.mkdir(exist_ok=True)
-        except OSError as error:  # EBUSY: the group has processes of its own
+            if new.type.endswith("invalid"):  # no process can enter it, because its parent has processes
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                new.folder.rmdir()
             problem = error
         else:
             return new
@@ -275,14 +342,6 @@ def _apply(controllers: Mapping[str, Controller], limits: Limits) -> None:
         with contextlib.suppress(OSError):  # without this file, the system does not account for swap
             swap = ("memory.swap.max", 0) if memory.is_v2 else ("memory.memsw.limit_in_bytes", limits.memory_bytes)
             memory.write(*swap)
-
-
-def _refusal(error: OSError | subprocess.CalledProcessError) -> str:
-    why = error.strerror if isinstance(error, OSError) else "its processes can't enter it"
-    what_to_do = f"run this as root, or with: systemd-run --user --scope -p Delegate=yes {INVOCATION} run"
-    if isinstance(error, OSError) and error.errno == errno.EROFS:
-        what_to_do = "set the limits of the container instead, such as docker run --cpus 0.5, and run without them"
-    return f"--cpus and --memory need a cgroup, but none can be created ({why}); {what_to_do}"
 
 
 def own_group() -> Group | None:

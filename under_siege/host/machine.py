@@ -1,5 +1,6 @@
 """Describe this machine, and find conditions that would distort a run."""
 
+import contextlib
 import os
 import platform
 import re
@@ -146,7 +147,9 @@ def _cpus() -> Iterator[Finding]:
             f"only {usable:g} CPU can be used, so computing in parallel gives no higher throughput",
             "measure on more CPUs",
         )
-    battery = psutil.sensors_battery()
+    battery = None
+    with contextlib.suppress(OSError):  # a sandbox may have no /sys/class/power_supply
+        battery = psutil.sensors_battery()
     if battery is not None and battery.power_plugged is False:
         yield Finding("this machine runs on battery power and may slow down", "plug it in")
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()

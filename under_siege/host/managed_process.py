@@ -20,6 +20,8 @@ from under_siege.formatting import legible
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TRACKER_LIMIT_S
 from under_siege.host.supervisor_client import current_supervisor
+from under_siege.record.record import CaseFailedError
+from under_siege.secrets import masked
 
 LONGEST_LINE_BYTES = 65536  # maximum length of a line; the rest is dropped
 LONGEST_ERROR = 200  # maximum number of characters of an error
@@ -37,7 +39,7 @@ LONGEST_REASON = 400  # maximum number of characters of the reason why a command
 class Tail:
     """Read a stream to its end on a thread, so that the process never blocks, and keep the last lines."""
 
-    LINES, KEPT_BYTES, BREATH_S = 40, 65536, 0.005
+    LINES, SHOWN, KEPT_BYTES, BREATH_S = 40, 4000, 65536, 0.005
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None
@@ -64,7 +66,8 @@ class Tail:
 
     def text(self) -> str:
         """Return the last lines."""
-        return "\n".join(self.all_kept().splitlines()[-self.LINES :])[-4000:]
+        text = "\n".join(self.all_kept().splitlines()[-self.LINES :])
+        return text if len(text) <= self.SHOWN else masked(text)[-self.SHOWN :]  # half a secret can't be masked
 
 
 @contextlib.contextmanager
@@ -105,7 +108,7 @@ def last_error(stderr: str) -> str:
     for line in stderr[heads[-1].end() :].splitlines()[1:]:
         text = line[len(margin) :]
         if text.strip() and not text.startswith((" ", "\t")):
-            error = legible(text.strip())
+            error = legible(masked(text.strip()))
             return error if len(error) <= LONGEST_ERROR else f"{error[: LONGEST_ERROR - 1]}…"
     return ""
 
@@ -120,7 +123,7 @@ def last_line(*outputs: str) -> str:
     for output in outputs:
         # Skip empty lines and separators.
         if lines := [line.strip() for line in output.splitlines() if re.search(r"\w", line)]:
-            return f"its last line: {lines[-1][:LONGEST_QUOTE]}"
+            return f"its last line: {masked(lines[-1])[:LONGEST_QUOTE]}"
     return "it printed nothing"
 
 
@@ -180,10 +183,20 @@ class ManagedProcess:
         return self.returncode
 
     def terminate(self) -> None:
-        """Send SIGTERM, unless the process has been reaped."""
+        """Send SIGTERM, unless the process has been reaped.
+
+        Raises:
+            CaseFailedError: the process belongs to another user, as that of sudo does.
+        """
         if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.kill(self.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                why = f"process {self.pid} belongs to another user, so the bench can't stop it"
+                how = f"stop it with sudo kill {self.pid}, and start the server without sudo"
+                raise CaseFailedError("not_stopped", f"{why}; {how}") from None
 
     def ended(self) -> bool:
         return self.poll() is not None
@@ -299,7 +312,8 @@ async def run_command(
     if run.status is None:
         raise BadInputError(f"it took longer than {COMMAND_LIMIT_S:.0f} s")
     if run.status != 0:
-        raise BadInputError(reason(f"{run.stdout.all_kept()}\n{run.stderr.all_kept()}")[:LONGEST_REASON])
+        why = reason(f"{run.stdout.all_kept()}\n{run.stderr.all_kept()}")
+        raise BadInputError(masked(why)[:LONGEST_REASON])
 
 
 def offspring(pid: int) -> list[psutil.Process]:

@@ -72,7 +72,11 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
             return
     except psutil.Error:
         return
-    where = where_it_listens(pid) or "; the server does not listen on any port"
+    # A command such as `systemctl start` asks another program to start the server.
+    elsewhere = (
+        "; the server does not listen on any port; if another program starts it, start it first, and set only url"
+    )
+    where = where_it_listens(pid) or elsewhere
     raise CaseFailedError("stranger", f"another process, which this run did not start, listens on port {port}{where}")
 
 
@@ -87,16 +91,6 @@ def listening_processes(pid: int, port: int) -> int:
 def listeners(pid: int, port: int) -> list[int]:
     """Return which of `pid` and its descendants listen on the port; raise psutil.Error if that is unknown."""
     return [process for process, its_port in _ports(pid) if its_port == port]
-
-
-def started_listeners(port: int, since_s: float) -> list[int]:
-    """Return which processes of this machine listen on the port and were started after `since_s` (Unix time)."""
-    inodes, found = {inode for inode, its_port in _listening().items() if its_port == port}, []
-    for process in psutil.process_iter() if inodes else ():
-        with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
-            if process.create_time() >= since_s and not inodes.isdisjoint(_sockets(process.pid)):
-                found.append(process.pid)
-    return found
 
 
 def where_it_listens(pid: int, wanted: int | None = None) -> str:

@@ -1,27 +1,34 @@
-"""Start private instances of PostgreSQL and Redis for servers that need them, and stop them when the run ends."""
+"""Start private instances of PostgreSQL and Redis for servers that need them, and stop them when the run ends.
+
+They listen on TCP, because some drivers can't use Unix sockets, so each has a random password: without it, any user of
+this machine could run programs through them.
+"""
 
 import asyncio
 import contextlib
 import os
 import pwd
 import re
+import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from packaging.version import Version
 
 from common.errors import BadInputError
 from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command
-from under_siege.host.ports import claimed_port
+from under_siege.host.ports import claimed_port, must_be_its_own
 from under_siege.host.programs import install_command, path_of
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
+from under_siege.secrets import hide, masked
 
 READY_LIMIT_S = 30.0
 NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists
@@ -30,12 +37,17 @@ _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service and the commands that start it. All options and `address` may contain {folder}, {host} and {port}."""
+    """A service and the commands that start it. All options and `address` may contain {folder}, {host} and {port}.
+
+    Only `address` and `file` may contain {password}, because other users can see the options.
+    """
 
     name: str
     program: str
     options: str
     address: str
+    variable: str  # environment variable in which clients expect the password if their address has none
+    file: tuple[str, str]  # name and contents of a file that sets the password
     first_port: int
     prepare: tuple[str, str] | None = None  # program to run first, and its options
 
@@ -47,18 +59,45 @@ SERVICES = {
         "-D {folder}/data -p {port} -c listen_addresses={host} -c unix_socket_directories={folder} "
         # With mmap, shared memory consists of files in the folder, which is removed at the end.
         "-c dynamic_shared_memory_type=mmap -c fsync=off -c max_connections=300",
-        "postgresql://under_siege@{host}:{port}/postgres",
+        "postgresql://under_siege:{password}@{host}:{port}/postgres",
+        "PGPASSWORD",
+        ("password", "{password}\n"),
         15432,
-        ("initdb", "--pgdata {folder}/data --username under_siege --auth trust --no-sync --encoding UTF8"),
+        (
+            "initdb",
+            "--pgdata {folder}/data --username under_siege --pwfile {folder}/password --auth scram-sha-256 --no-sync "
+            "--encoding UTF8",
+        ),
     ),
     "redis": Service(
         "redis",
         "redis-server",
-        "--port {port} --bind {host} --dir {folder} --save '' --appendonly no",
-        "redis://{host}:{port}/0",
+        "{folder}/redis.conf --port {port} --bind {host} --dir {folder} --save '' --appendonly no",
+        "redis://:{password}@{host}:{port}/0",
+        "REDISCLI_AUTH",
+        ("redis.conf", "requirepass {password}\n"),
         16379,
     ),
 }
+
+
+def without_passwords(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of services for a command line, which other users of this machine can read."""
+    return {
+        name: address.replace(urlsplit(address).netloc, _without_password(urlsplit(address).netloc))
+        for name, address in addresses.items()
+    }
+
+
+def _without_password(netloc: str) -> str:
+    before, at, host = netloc.rpartition("@")
+    user = before.partition(":")[0]
+    return f"{user}{at}{host}" if user else host
+
+
+def password_variables(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables with the passwords of these services, by name of the variable."""
+    return {SERVICES[name].variable: urlsplit(address).password or "" for name, address in addresses.items()}
 
 
 class Services:
@@ -69,7 +108,7 @@ class Services:
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Start the needed services that aren't running, and return the address of each needed service by name.
+        """Start the needed services that aren't running; return their addresses, with passwords, by name.
 
         Raises:
             CaseFailedError: a service can't be started.
@@ -135,6 +174,10 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
         if uid is not None:
             os.chown(folder, uid, -1)
         claim = stack.enter_context(claimed_port(service.first_port))
+        password = secrets.token_hex(24)
+        hide(password)
+        name, contents = service.file
+        _write_for(uid, folder / name, contents.format(password=password))
         places = {"folder": folder, "host": HOST, "port": claim.getsockname()[1]}
         environment = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder), "LC_ALL": "C"}
         if service.prepare:
@@ -144,11 +187,19 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
         process = ManagedProcess([*as_user, program, *options], environment=environment, folder=folder)
         try:
             tails = Tail(process.stdout), Tail(process.stderr)
-            running = _Running(process, tails, service.address.format(**places))
+            running = _Running(process, tails, service.address.format(password=password, **places))
             await _accepts_connections(running, service.name, places["port"])
             yield running
         finally:
             await process.stop()
+
+
+def _write_for(uid: int | None, path: Path, contents: str) -> None:
+    """Write a file that only its owner can read: this user, or the user with this id."""
+    path.touch(0o600, exist_ok=False)
+    path.write_text(contents, encoding="ascii")
+    if uid is not None:
+        os.chown(path, uid, -1)
 
 
 def _path(service: str, program: str) -> str:
@@ -196,6 +247,7 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(HOST, port)
             writer.close()
+            must_be_its_own(running.process.pid, port)
             return
         await asyncio.sleep(0.02)
     for tail in running.tails:
@@ -206,4 +258,4 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
 def _last_error(output: str) -> str:
     """Quote the last line that reports an error or, if no line does, the last line of the output."""
     errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
-    return f"its last error: {errors[-1][:200]}" if errors else last_line(output)
+    return f"its last error: {masked(errors[-1])[:200]}" if errors else last_line(output)

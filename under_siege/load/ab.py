@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.secrets import is_secret
+from under_siege.secrets import has_secret, is_secret
 
 REQUESTS_PER_S = 500_000  # more than any server can answer; ab allocates about 40 bytes per request
 TIMEOUT_S = 30  # timeout of a response, in addition to the duration of the burst
@@ -39,6 +39,8 @@ class Ab(Driver):
                 f"ab gets headers as arguments, which every user of this machine can see: {', '.join(secrets)}; "
                 "use siege, wrk or locust"
             )
+        if has_secret(spec.url):
+            return "ab gets the path as an argument, which every user of this machine can see; use siege, wrk or locust"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:

@@ -18,7 +18,7 @@ from under_siege.formatting import legible
 from under_siege.load.content_encoding import decoded
 from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
-from under_siege.secrets import masked
+from under_siege.secrets import masked, masked_difference
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
@@ -42,8 +42,19 @@ class HttpResponse:
             return f"{self.status} with {len(self.body)} bytes of {legible(kind)[:60]}"
         beginning = text if len(text) <= 60 else f"{text[:57]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
-        redirect = f" to {masked(legible(location))[:100]!r}" if location else ""
+        redirect = f" to {legible(masked(location))[:100]!r}" if location else ""
         return f"{self.status}{redirect} with {len(self.body)} bytes {' '.join(beginning.split())!r}"
+
+    def difference(self, other: "HttpResponse") -> str:
+        """Return where the bodies differ, for a message in which both look the same; otherwise, an empty string."""
+        one, right = (each.body[:_MOST_MASKED_BYTES].decode(errors="replace") for each in (self, other))
+        if name := masked_difference(one, right):
+            return f"; they differ in {name}, which is masked"
+        if self.body == other.body or self.described() != other.described():
+            return ""
+        pairs = zip(self.body, other.body, strict=False)
+        first = next((index for index, (byte, expected) in enumerate(pairs) if byte != expected), len(self.body))
+        return f"; they differ from byte {first + 1:,} on"
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from under_siege.secrets import MASK, is_secret_name, masked
+from under_siege.secrets import is_secret_name, masked, masked_difference
 
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
 _MOST_SHOWN = 60  # maximum length of a value in a message
@@ -126,15 +126,21 @@ def _in_words(path: Sequence[str], actual: object, right: object) -> str:
     name = ".".join(path) or "it"
     if right is _MISSING:
         return f"{name} is unexpected"
-    if path and is_secret_name(path[-1]):
-        return f"{name} is {MASK} instead of {MASK}"
-    return f"{name} is {_shown(actual)} instead of {_shown(right)}"
+    if any(map(is_secret_name, path)):
+        return f"{name} is missing" if actual is _MISSING else f"{name}, which is masked, has another value"
+    masked_name = "" if _MISSING in (actual, right) else masked_difference(*map(_text, (actual, right)))
+    why = f"; they differ in {masked_name}, which is masked" if masked_name else ""
+    return f"{name} is {_shown(actual)} instead of {_shown(right)}{why}"
+
+
+def _text(value: object) -> str:
+    return repr(value) if isinstance(value, bytes) else json.dumps(value)
 
 
 def _shown(value: object) -> str:
     if value is _MISSING:
         return "missing"
-    text = masked(repr(value) if isinstance(value, bytes) else json.dumps(value))
+    text = masked(_text(value))
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
@@ -150,7 +156,7 @@ ACCEPT_ENCODING = "accept-encoding"
 LONGEST_TIME_S = 86_400.0
 FEWEST_PER_S, MOST_PER_S = 1 / 3600, 10_000.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z][a-z0-9_]*)\}")  # `${name}` is an environment variable
 
 
 def placeholders(*texts: str) -> list[str]:

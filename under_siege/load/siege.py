@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from under_siege.load.request import ACCEPT_ENCODING, Request
 from under_siege.load.tool import Driver, LoadSpec
-from under_siege.secrets import is_secret
+from under_siege.secrets import has_secret, is_secret
 
 Headers = tuple[tuple[str, str], ...]
 # siege gets its own settings and home directory, because the user's siege.conf could override any default.
@@ -65,6 +65,8 @@ class Siege(Driver):
             return "siege sends the same headers with each request; use wrk or locust"
         if any("$" in path for path, _ in spec.mix):
             return "siege can't send paths with $ in a mix of requests; use wrk or locust"
+        if has_secret(spec.url) and "$" in spec.url:
+            return "siege can't send a path with a secret and $; use wrk or locust"
         size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in _headers(spec))
         if size > MAX_HEADER_BYTES:
             return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, but these have {size:,}; use wrk"
@@ -89,7 +91,8 @@ class Siege(Driver):
         settings += "".join(_setting(name, value) for name, value in _in_settings(spec))
         files: dict[str, str | bytes] = {"siegerc": settings, ".siege/cookies.txt": ""}
         if not spec.mix:
-            return {**files, _BODY: spec.request.body}
+            urls = {_URLS: f"{_with_body(spec.url, spec.request, f'$HOME/{_BODY}')}\n"} if has_secret(spec.url) else {}
+            return {**files, **urls, _BODY: spec.request.body}
         lines = [
             _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # HOME is the tool's home
             for index, (path, request) in enumerate(spec.mix)
@@ -103,7 +106,8 @@ class Siege(Driver):
             limit = f"-r{spec.requests // spec.users}"
         shown = [header for header in _headers(spec) if header not in _in_settings(spec)]
         headers = [word for name, value in shown for word in _header(name, value)]
-        sent = [f"--file={home / _URLS}"] if spec.mix else [_with_body(spec.url, spec.request, str(home / _BODY))]
+        is_in_file = spec.mix or has_secret(spec.url)  # every user of the machine can read the arguments
+        sent = [f"--file={home / _URLS}"] if is_in_file else [_with_body(spec.url, spec.request, str(home / _BODY))]
         return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, *sent]
 
     def errors(self, report: str) -> list[str]:

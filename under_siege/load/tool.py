@@ -45,11 +45,11 @@ class LoadSpec:
 
     @classmethod
     def of(cls, load: Load, users: int) -> "LoadSpec":
-        """Return a load for a tool, without its time and URL, which the caller sets."""
+        """Return a load for a tool, without its time and the server in its URL, which the caller sets."""
         return cls(
             users,
             time_s=0.0,
-            url="",
+            url=load.path,
             request=load.request,
             requests=load.requests,
             keep_alive=load.keep_alive,

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 import msgspec
 
 from under_siege.load.request import Request
 from under_siege.load.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
 from under_siege.record.record import Count
+from under_siege.secrets import has_secret
 
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
@@ -66,7 +68,7 @@ class Wrk(Driver):
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         files: dict[str, str | bytes] = {_EXPECTED: f"return {_lua(spec.expected)}\n"}
-        files[_REQUEST] = _request(spec.request)
+        files[_REQUEST] = _request(spec.request, _path(spec.url) if has_secret(spec.url) else "")
         if spec.mix:
             files[_MIX] = _mix(spec)
         bodies = [one.body for _, one in spec.mix] or [spec.request.body]
@@ -84,7 +86,8 @@ class Wrk(Driver):
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
         lua = str(home / (_PAUSING if spec.pause else self._script(spec)))
-        return [program, *options, *close, "-s", lua, *spec.options, spec.url]
+        url = spec.url.removesuffix(_path(spec.url)) + "/" if has_secret(spec.url) else spec.url
+        return [program, *options, *close, "-s", lua, *spec.options, url]
 
     @staticmethod
     def _script(spec: LoadSpec) -> str:
@@ -123,9 +126,19 @@ class Wrk(Driver):
         )
 
 
-def _request(request: Request) -> str:
-    """Return Lua code that sets the request. Its headers are not arguments, because every user can read those."""
+def _path(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def _request(request: Request, path: str) -> str:
+    """Return Lua code that sets the request. Secrets in it are not arguments, because every user can read those.
+
+    Args:
+        path: the path, or an empty string if it is an argument.
+    """
     lines = [f'wrk.method, wrk.body = "{request.method}", {_body(request, 0)}']
+    lines += [f"wrk.path = {_lua_string(path.encode())}"] if path else []
     return "\n".join([*lines, *(f"wrk.headers{header}" for header in _headers(request)), ""])
 
 

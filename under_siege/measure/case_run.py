@@ -240,8 +240,8 @@ class CaseRun:
         sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
         size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report sizes
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
-        values |= await self.services.addresses(self.plan.targets[self.case.server].needs)
-        start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values)
+        addresses = await self.services.addresses(self.plan.targets[self.case.server].needs)
+        start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values, addresses)
         try:
             await run_command(start.words, start.folder, start.environment)
         except BadInputError as error:

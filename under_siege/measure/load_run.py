@@ -39,6 +39,7 @@ from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, append_row
+from under_siege.secrets import masked
 from under_siege.suite.expected_response import Expectation
 
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
@@ -186,7 +187,7 @@ class LoadRun:
             elif line.strip():
                 record.tool_unknown += 1
                 if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
-                    record.tool_unknown_lines.append(line.strip()[:200])
+                    record.tool_unknown_lines.append(masked(line.strip())[:200])
 
         return take
 

@@ -1,7 +1,6 @@
 """Define the plan of a run, and check the plan and its requirements before anything starts."""
 
 import itertools
-import math
 import random
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import psutil
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.host.containers import runtime_of
+from under_siege.host.containers import run_command
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -29,6 +28,7 @@ from under_siege.judge.requirement_check import check_requirements
 from under_siege.judge.stopping_rule import MOST_ROUNDS
 from under_siege.judge.worker_search import candidates
 from under_siege.load.request import Load, WarmUp, filled, filled_all, parse_pause, parse_rate_per_s
+from under_siege.measure.axis_values import AxisValue, points, shown_values
 from under_siege.paths import PROGRAM
 from under_siege.record.case import (
     ARRIVALS,
@@ -45,6 +45,7 @@ from under_siege.record.case import (
 )
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
+from under_siege.secrets import expanded_path
 from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.requests import pace_values
 from under_siege.suite.strategies import all_strategies
@@ -52,7 +53,6 @@ from under_siege.suite.suite import Suite, Target
 
 _NO_JOBS = "accepts no jobs"
 ARRIVALS_OF_A_CYCLE = 20  # a siege lasts for several times as many arrivals, so that its percentiles are stable
-MOST_POINTS = 10_000  # maximum number of combinations of values on all axes
 
 
 class ProgressListener(Protocol):
@@ -91,6 +91,7 @@ class Plan:
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
+    secrets: Mapping[AxisValue, Value] = field(default_factory=dict)  # by the masked value of a case
 
     def in_order(self) -> Iterator[list[Case]]:
         """Yield the cases and ceilings of each round in a new random order."""
@@ -109,10 +110,10 @@ class Plan:
         return self.pythons.get(case.python) or next(iter(self.pythons.values()))
 
     def additions_of(self, case: Case) -> tuple[str, ...]:
-        return tuple(filled_all(self.targets[case.server].additions, dict(case.values)))
+        return tuple(filled_all(self.targets[case.server].additions, self.values_of(case)))
 
     def requirements_of(self, case: Case) -> tuple[str, ...]:
-        return tuple(filled_all(self.targets[case.server].requirements, dict(case.values)))
+        return tuple(filled_all(self.targets[case.server].requirements, self.values_of(case)))
 
     def folder_of(self, case: Case) -> Path | None:
         """Return the working directory of a case's commands, or None for that of the bench."""
@@ -122,8 +123,13 @@ class Plan:
         folder = self.folder_of(case) if self.targets[case.server].requirements else None
         return EnvironmentKey(self.requirements_of(case), self.additions_of(case), self.python_of(case).version, folder)
 
+    def values_of(self, case: Case) -> dict[str, Value]:
+        """Return the values of a case with their secrets, which the case itself masks."""
+        return {name: self.secrets.get((name, value), value) for name, value in case.values}
+
     def load_of(self, case: Case) -> Load:
-        path = filled(str(case.get("path") or self.load.path), {"task": case.task})
+        path = str(self.values_of(case).get("path") or self.load.path)
+        path = expanded_path(filled(path, {"task": case.task}), "load.path")
         setting = case.get("keep_alive")
         return replace(
             self.load,
@@ -142,7 +148,7 @@ class Plan:
 
     def expected_of(self, case: Case, expectations: Expectations) -> Expectation:
         """Return the expected response of this case, including the required headers."""
-        values = dict(case.values)
+        values = self.values_of(case)
         headers = tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
         expected = expectations[case.work]
         slower = 1 / min(1.0, Limits.of(case).cpus or 1.0)  # a quota below one CPU slows the task itself
@@ -196,7 +202,8 @@ def make_plan(
     pythons = _pythons(suite, axes["python"])
     targets = _with_unique_names(suite)
     left_out = _left_out(suite, targets, pythons)
-    cases = _cases(targets, _points({**axes, **searched, "python": [python.version for python in pythons]}), left_out)
+    axes = {**axes, **searched, "python": [python.version for python in pythons]}
+    cases = _cases(targets, points(axes), left_out, shown := shown_values(targets, axes))
     return Plan(
         {target.name: target for target in (*targets, *filter(None, [suite.ceiling]))},
         {python.version: python for python in pythons},
@@ -208,6 +215,7 @@ def make_plan(
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         tuple(searched),
         left_out,
+        secrets={(name, text): value for (name, value), text in shown.items()},
     )
 
 
@@ -270,9 +278,10 @@ def _with_limits(suite: Suite, axes: Collection[str]) -> Suite:
         raise BadInputError(
             f"--{names[0]}: {running[0]} is already running and can't be limited; name its command instead"
         )
-    if containers := [target for target in suite.targets if names and runtime_of(target.command)]:
-        option = "--cpus 0.5" if names[0] == "cpus" else "--memory 512m"
-        how = f"set it in the command of {containers[0].name}: {runtime_of(containers[0].command)} run {option}"
+    commands = {target.name: run_command(target.command) for target in suite.targets if names}
+    if containers := [(name, command.runtime) for name, command in commands.items() if command]:
+        option, (name, runtime) = "--cpus 0.5" if names[0] == "cpus" else "--memory 512m", containers[0]
+        how = f"set it in the command of {name}: {runtime} run {option}"
         raise BadInputError(f"--{names[0]}: a container has limits of its own; {how}")
     targets = tuple(replace(target, axes=(*target.axes, *names)) for target in suite.targets)
     ceiling = suite.ceiling
@@ -289,15 +298,19 @@ def _pythons(suite: Suite, paths: Sequence[Value]) -> list[Interpreter]:
 
 
 def _cases(
-    targets: Sequence[Target], points: Sequence[Mapping[str, Value]], left_out: Sequence[SkippedServer]
+    targets: Sequence[Target],
+    points: Sequence[Mapping[str, Value]],
+    left_out: Sequence[SkippedServer],
+    shown: Mapping[AxisValue, Value],
 ) -> tuple[Case, ...]:
     skipped = {(skip.server, skip.python) for skip in left_out}
     cases = (
-        case_of(target.name, {**point, "path": target.requests_path or point.get("path")}).without(
+        case_of(target.name, {name: shown.get((name, value), value) for name, value in values.items()}).without(
             set(point) - set(target.axes)
         )
         for target in targets
         for point in points
+        for values in [{**point, "path": target.requests_path or point.get("path", "")}]
     )
     kept = tuple(case for case in dict.fromkeys(cases) if (case.server, case.python) not in skipped)
     if not kept:
@@ -342,18 +355,6 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> Suite:
                 f"no server of {suite.source or suite.title!r} depends on --{name}; use one of {options}"
             )
     return suite
-
-
-def _points(axes: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    """Return every combination of values, with all values except the task filled into the path."""
-    axes = {name: values for name, values in axes.items() if values}
-    if (count := math.prod(map(len, axes.values()))) > MOST_POINTS:
-        raise BadInputError(f"the axes have {count:,} combinations: expected at most {MOST_POINTS:,}")
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    if "path" in axes:
-        for point in points:
-            point["path"] = filled(str(point["path"]), {**point, "task": "{task}"})
-    return points
 
 
 def _with_unique_names(suite: Suite) -> list[Target]:

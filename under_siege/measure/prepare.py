@@ -24,13 +24,15 @@ from under_siege.measure.start_command import Start, missing_library, prepare_co
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
+from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, try_task
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
-BAD_BODY = (400, 405, 415, 422)  # statuses of responses to a wrong method or body
+_BODY = "; use --body with what it expects"
+OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -115,7 +117,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
             is_needed = key.requirements or key.additions
             if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
                 environments[key] = await _environment(key, plan.python_of(case), folder, watcher)
-        return replace(plan, environments=environments)
+        return _without_unavailable(replace(plan, environments=environments), watcher)
     pythons = dict(plan.pythons)
     for version, python in plan.pythons.items():
         cases = [case for case in plan.cases if plan.python_of(case) is python]
@@ -123,6 +125,22 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
         if cases:
             pythons[version] = await with_packages(python, watcher.warn, needed)
     return replace(plan, pythons=pythons)
+
+
+def _without_unavailable(plan: Plan, watcher: ProgressListener) -> Plan:
+    """Return the plan without servers that were chosen for the user, and whose packages can't be added."""
+    reasons = {case: plan.environments.get(plan.environment_of(case)) for case in plan.cases}
+    kept = tuple(case for case, reason in reasons.items() if not isinstance(reason, str))
+    if plan.suite.application is None or not kept:
+        return plan
+    left_out: dict[SkippedServer, None] = {}
+    for case, reason in reasons.items():
+        if isinstance(reason, str):
+            title = plan.targets[case.server].title
+            left_out[SkippedServer(case.server, title, case.python, f"lacks a package: {reason}")] = None
+    for skipped in left_out:
+        watcher.warn(f"{skipped.server} is left out: it {skipped.reason}")
+    return replace(plan, cases=kept, left_out=(*plan.left_out, *left_out))
 
 
 async def _environment(key: EnvironmentKey, python: Interpreter, folder: Path, watcher: ProgressListener) -> Path | str:
@@ -252,8 +270,9 @@ def _expectation(
     expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
+        different = f"{odd.described()} after {answers[0].described()}"
         watcher.warn(
-            f"{case.server} returned {odd.described()} after {answers[0].described()} for the same request; "
+            f"{case.server} returned {different} for the same request{odd.difference(answers[0])}; "
             f"if this is intended, put {_looser(wanted.rule, odd.body, first)} under [expect]"
         )
     return expectation
@@ -357,6 +376,6 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
-        remedy = "; use --body with what it expects" if server.is_application and answer.status in BAD_BODY else ""
-        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
+        options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
     return answer

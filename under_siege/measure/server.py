@@ -17,7 +17,7 @@ import aiohttp
 import psutil
 
 from common.options import default_port
-from under_siege.host.containers import Container, group_of, runtime_of
+from under_siege.host.containers import Container, contained, group_of
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -28,6 +28,7 @@ from under_siege.host.managed_process import (
     how_it_ended,
     last_error,
     last_line,
+    processes,
     until,
 )
 from under_siege.host.ports import (
@@ -36,7 +37,6 @@ from under_siege.host.ports import (
     listening_processes,
     must_be_its_own,
     port_is_free,
-    started_listeners,
     where_it_listens,
 )
 from under_siege.host.process_tree import descendants
@@ -54,7 +54,6 @@ from under_siege.record.record import CaseFailedError, Record
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 FINAL_SHARE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
-CLOCK_STEP_S = 0.1  # more than the resolution at which the system reports when a process was started
 RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
@@ -65,7 +64,7 @@ T = TypeVar("T")
 
 
 class Server:
-    """A server under test. `url` is its address, and `pid` its process id (None if unknown)."""
+    """A server under test. `url` is its address, and `process` its main process (None if unknown)."""
 
     def __init__(
         self,
@@ -97,12 +96,16 @@ class Server:
 
     def _begin(self) -> None:
         self.started_s = time.monotonic()
-        self._began_s = time.time() - CLOCK_STEP_S
         self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.stderr) if self._started else None
         self._stdout = Tail(self._started.stdout) if self._started else None
         # A command with its own address may start the server on another machine, for example with ssh.
-        self.pid = self._started.pid if self._started and self._port is not None else None
+        self.process = psutil.Process(self._started.pid) if self._started and self._port is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the main process, or None if it is unknown."""
+        return self.process.pid if self.process is not None else None
 
     def age_s(self) -> float:
         """Return the seconds since the start, or since the first check of a server that was already running."""
@@ -295,18 +298,22 @@ class Server:
         routes = self._application.routes if self._application else ()
         option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-        return f"; use {option} with {known}" if status == 404 else ""
+        return f"; use {'another method, or ' * (status == 405)}{option} with {known}" if status in (404, 405) else ""
 
     async def _follow_listener(self) -> None:
-        """Find the process that listens if it is outside the process tree of the command, such as a daemon.
+        """Find the process that listens if it is outside the process tree of the command: an orphan, such as a daemon.
 
         If the system does not report which process listens, its CPU time and memory are unknown. A port that a
         container publishes belongs to its command, whoever listens on it.
+
+        Raises:
+            CaseFailedError: a process that the command did not start listens.
         """
         if self._started is None or self._port is None:
             return
         if self._container:
-            self.pid = await self._container.pid()
+            pid = await self._container.pid()
+            self.process = next(iter(processes([pid] if pid else [])), None)
             self.listens_elsewhere, self.group = self.pid is None, group_of(self.pid) if self.pid else None
             return
         supervisor = self._started.supervisor
@@ -317,11 +324,10 @@ class Server:
         if is_own:
             must_be_its_own(self._started.pid, self._port, supervisor.pid)
             return
-        adopted = [orphan.pid for orphan in supervisor.orphans() if self._listens(orphan.pid)]
-        found = adopted or started_listeners(self._port, self._began_s)
-        if not found:
+        adopted = [orphan for orphan in supervisor.orphans() if self._listens(orphan.pid)]
+        if not adopted:
             must_be_its_own(self._started.pid, self._port, supervisor.pid)
-        self.pid, self.listens_elsewhere = found[0] if found else None, not found
+        self.process, self.listens_elsewhere = adopted[0] if adopted else None, not adopted
 
     def _listens(self, pid: int) -> bool:
         with contextlib.suppress(psutil.Error):
@@ -366,17 +372,6 @@ def _begun(start: Start) -> ManagedProcess:
 
 
 @contextlib.asynccontextmanager
-async def _contained(start: Start) -> AsyncIterator[tuple[Start, Container | None]]:
-    """Yield the command and its container, if it starts one; remove the container at the end."""
-    if not runtime_of(start.words):
-        yield start, None
-        return
-    container = Container(start.words, Path(start.own_folder), start.environment, start.folder)
-    async with container.removed():
-        yield replace(start, words=container.words), container
-
-
-@contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
     """Start the server of a case; always stop it at the end, and record how long stopping takes.
 
@@ -395,24 +390,33 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
-            start, container = await stack.enter_async_context(_contained(start))
-        url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
+            inside = contained(start.words, Path(start.own_folder), start.environment, start.folder)
+            words, container = await stack.enter_async_context(inside)
+            start = replace(start, words=words)
+        url = filled(target.url, plan.values_of(case)) or f"http://{HOST}:{port}"
         server = Server(plan, case, url, None if target.url else port, start, group, container)
+        has_failed = False
         try:
             yield server
             await services.must_live(target.needs)
             must_fit(server.group)
         except CaseFailedError:
+            has_failed = True
             must_fit(server.group)
             raise
         finally:
-            began_s = time.monotonic()
-            try:
-                await server.stop()
-            except CaseFailedError:
-                task = asyncio.current_task()  # an error during cancellation would make the run continue
-                if task is None or not task.cancelling():
-                    raise
-            finally:
-                record.stop_s = time.monotonic() - began_s
-                record.server_said = server.last_words()
+            await _stop(server, record, has_failed=has_failed)
+
+
+async def _stop(server: Server, record: Record, *, has_failed: bool) -> None:
+    """Stop the server and record how long this takes; an error of this does not replace the one that came before."""
+    began_s = time.monotonic()
+    try:
+        await server.stop()
+    except CaseFailedError:
+        task = asyncio.current_task()  # an error during cancellation would make the run continue
+        if not has_failed and (task is None or not task.cancelling()):
+            raise
+    finally:
+        record.stop_s = time.monotonic() - began_s
+        record.server_said = server.last_words()

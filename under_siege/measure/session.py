@@ -17,6 +17,8 @@ import msgspec
 from common.errors import BadInputError
 from common.workers import usable_cpus
 from under_siege.formatting import listed
+from under_siege.host.limit_check import limits_allowed
+from under_siege.host.limits import Limits
 from under_siege.host.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.host.managed_process import until_signal
 from under_siege.host.ports import own_network
@@ -101,7 +103,7 @@ def run_plan(
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
-    with _home() as home:
+    with _limits_allowed(plan), _home() as home:
         return result, until_signal(go(home)), file.is_complete
 
 
@@ -132,8 +134,13 @@ def run_and_save(
         async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
             await work(ready, result, expectations, needed, file.keep)
 
-    with _home():
+    with _limits_allowed(plan), _home():
         return result, until_signal(go()), file.is_complete
+
+
+def _limits_allowed(plan: Plan) -> contextlib.AbstractContextManager[None]:
+    """Check that the limits of all cases can be enforced; see `limits_allowed`."""
+    return limits_allowed({Limits.of(case) for case in (*plan.cases, *plan.ceilings)})
 
 
 def _chosen(
@@ -186,7 +193,8 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
     specs = [LoadSpec.of(load, users) for load, users in loads]
-    driver, result.tool_choice = _driver(plan, specs)
+    driver, choice = _driver(plan, specs)
+    result.tool_choice = made_legible(choice)
     if result.tool_choice:
         watcher.warn(result.tool_choice)
     check(driver, specs, *plan.suite.right_statuses())
@@ -285,13 +293,14 @@ async def _prepared(
     with contextlib.ExitStack() as network:
         async with services() as needed:
             ready = await prepared(await with_environments(plan, watcher), watcher)
+            result.left_out = list(ready.left_out)
             if plan.load.own_network:
                 network.enter_context(own_network(watcher.warn, plan.load.ports))
             versions, expectations, _ = await asyncio.gather(
                 package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
             )
-            result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+            result.environment = made_legible(msgspec.structs.replace(result.environment, packages_of=versions))
             if ready.suite.finds_rule and result.suite:  # the rule depends on the responses
                 rule = next(iter(expectations.values())).rule
-                result.suite = msgspec.structs.replace(result.suite, checked=rule.checked())
+                result.suite = made_legible(msgspec.structs.replace(result.suite, checked=rule.checked()))
             yield ready, expectations, needed

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from under_siege.host.programs import SYSTEM, install_command
+from under_siege.host.services import password_variables, without_passwords
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.load.request import filled, filled_all
 from under_siege.measure.plan import Plan
@@ -42,7 +43,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     """Yield the command that starts the target on that port; remove the target's directory at the end.
 
     Args:
-        services: the addresses of the services that the target needs.
+        services: the addresses of the services that the target needs, with their passwords.
 
     Raises:
         CaseFailedError: something that the target needs is missing.
@@ -50,7 +51,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     target, python = plan.targets[case.server], plan.python_of(case)
     words, values = target.command_for(case), {"host": HOST, "port": port, **services}
     if target.path is not None:
-        values = {**dict(case.values), "python": python.path, **values}
+        values = {**plan.values_of(case), "python": python.path, **values}
         yield Start(filled_all(words, values), server_environment(), None)
         return
     environment = _environment(plan, case)
@@ -63,14 +64,22 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         values = {**_values(plan, case, environment), **values, "folder": folder}
         completed = [_completed(word, plan.folder_of(case), Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
-        yield Start(filled_all(completed, values), {**environment, **variables}, plan.folder_of(case), folder)
+        environment |= password_variables(services) | variables
+        filled_words = filled_all(completed, {**values, **without_passwords(services)})
+        yield Start(filled_words, environment, plan.folder_of(case), folder)
 
 
-def suite_command(plan: Plan, case: Case, words: Sequence[str], values: Mapping[str, object] | None = None) -> Start:
-    """Return a command of the suite in the environment of the target; raise CaseFailedError like `start_of`."""
-    environment = _environment(plan, case)
-    values = {**_values(plan, case, environment), **(values or {})}
-    return Start(filled_all(words, values), environment, plan.folder_of(case))
+def suite_command(
+    plan: Plan,
+    case: Case,
+    words: Sequence[str],
+    values: Mapping[str, object] | None = None,
+    services: Mapping[str, str] | None = None,
+) -> Start:
+    """Return a command of the suite in the environment of the target; arguments and errors are those of `start_of`."""
+    environment, services = _environment(plan, case), services or {}
+    values = {**_values(plan, case, environment), **(values or {}), **without_passwords(services)}
+    return Start(filled_all(words, values), environment | password_variables(services), plan.folder_of(case))
 
 
 def prepare_command(plan: Plan, folder: Path | None) -> Start:
@@ -92,7 +101,12 @@ def _python_on(directory: str) -> str:
 
 
 def _values(plan: Plan, case: Case, environment: Mapping[str, str]) -> dict[str, object]:
-    return {**dict(case.values), **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path)}
+    path = {"path": plan.load_of(case).path} if case.get("path") else {}
+    return {
+        **plan.values_of(case),
+        **path,
+        **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path),
+    }
 
 
 def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], python: str) -> dict[str, object]:

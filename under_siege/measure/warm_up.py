@@ -27,6 +27,7 @@ from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
+from under_siege.secrets import masked
 from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
 MOST_BATCHES = 10
@@ -153,7 +154,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
             await asyncio.wait_for(done, FIRST_LIMIT_S)
         except TimeoutError:
             said = stderr.text() or stdout.text()
-            why = f"{tool.driver.name} sent no request; its output: {said[-200:]!r}"
+            why = f"{tool.driver.name} sent no request; its output: {masked(said)[-200:]!r}"
             raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
         finally:
             await process.stop(grace_s=0)

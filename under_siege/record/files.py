@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import tempfile
+import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from common.errors import BadInputError
 PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 _TEMPORARY = ".under-siege-"
-_MODE = 0o644  # permissions of a new file; mkstemp sets 0600
+_MODE = 0o666  # permissions of a new file, less the user's umask
 _MAX_LINKS = 40
 
 
@@ -71,16 +72,18 @@ def write_atomically(path: Path, data: bytes) -> None:
         if not is_replaceable:
             _append(target, data)
             return
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _MODE
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_TEMPORARY)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        new = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE if mode is None else mode)
         try:
             with os.fdopen(handle, "wb") as file:
+                if mode is not None:
+                    os.fchmod(handle, mode)
                 file.write(data)
-            Path(name).chmod(mode)
-            Path(name).replace(target)
+            new.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(name).unlink()
+                new.unlink()
             raise
 
 

@@ -29,14 +29,14 @@ from under_siege.record.record import (
     Record,
     Trace,
 )
-from under_siege.secrets import masked, without_variables
+from under_siege.secrets import masked, masked_code
 
 T = TypeVar("T")
 
 SCHEMA = 5
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
-_SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, which contain code such as `key=len`
+_SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, with code such as `key=len`
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python", *PACES)
 _OPTIONAL_COLUMNS = (
@@ -168,7 +168,7 @@ def made_legible(value: T, *, lines: bool = False, mask: Callable[[str], str] = 
     """Return a copy of the value in which all strings, at any depth, are legible, and contain no secrets."""
     copy: Any = value
     if isinstance(value, str):
-        copy = mask(legible(value, lines=lines))
+        copy = legible(mask(value), lines=lines)
     elif isinstance(value, dict):
         copy = {made_legible(key, mask=mask): made_legible(item, mask=mask) for key, item in value.items()}
     elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # skip millions of numbers
@@ -183,7 +183,7 @@ def _legible_field(name: str, field: T, mask: Callable[[str], str]) -> T:
     if name in _IDENTITIES:
         mask = str
     elif name in _SOURCE_CODE:
-        mask = without_variables
+        mask = masked_code
     return made_legible(field, lines=name in _MULTILINE_FIELDS, mask=mask)
 
 

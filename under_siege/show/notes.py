@@ -168,7 +168,8 @@ def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
                 "timeout or the memory",
             )
         if any(run.record.listens_elsewhere for run in rounds):
-            yield name, "the process that listens is not a child of its command, so CPU time and memory are unknown"
+            unseen = "the server's processes are on another machine, or are not visible here"
+            yield name, f"{unseen}, so CPU time and memory are unknown"
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:

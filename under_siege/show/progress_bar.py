@@ -45,7 +45,7 @@ class ProgressBar:
         """Print a warning on one line, even if the progress bar is hidden."""
         with contextlib.suppress(OSError):  # stderr may not be writable, for example because the disk is full
             self._progress.console.print(
-                f"{PROGRAM}: {masked(legible(message))}", markup=False, highlight=False, soft_wrap=True
+                f"{PROGRAM}: {legible(masked(message))}", markup=False, highlight=False, soft_wrap=True
             )
 
     def say(self, message: str) -> None:

@@ -82,18 +82,53 @@ def kind_of(thing: Any) -> str:
 
 
 def imported(module: str) -> tuple[Any, str]:
-    """Import the module from this folder or from `src`; return it and the added folder, which may be empty."""
-    added = ""
-    if Path("src").is_dir() and not is_there(module):
-        added = "src"
-        sys.path.insert(0, str(Path("src").resolve()))
-        importlib.invalidate_caches()
+    """Return the module, and `src` if this folder must be on the path to import it from there, or an empty string.
+
+    Sources in `src` precede an installed copy of them, because the copy lacks the latest changes. The copy is imported
+    only if the sources are incomplete, such as without an extension that is compiled during installation.
+    """
+    top, source = module.partition(".")[0], str(Path("src").resolve())
+    installed, paths = place_of(top), sys.path[:]
+    if not Path("src").is_dir() or is_below(installed, source):
+        return loaded(module, "here"), ""
+    sys.path.insert(1, source)  # servers import from this folder first
+    importlib.invalidate_caches()
+    if installed and not is_below(place_of(top), source):
+        sys.path[:] = paths
+        return loaded(module, "here"), ""
     try:
-        return importlib.import_module(module), added
+        return loaded(module, "here or in src"), "src"
+    except NoApplicationError as error:
+        name = str(getattr(error.__context__, "name", "")) if isinstance(error.__context__, ModuleNotFoundError) else ""
+        if not installed or not name.startswith(f"{top}.") or f"{module}.".startswith(f"{name}."):
+            raise
+    sys.path[:] = paths
+    for each in [each for each in sys.modules if f"{each}.".startswith(f"{top}.")]:
+        del sys.modules[each]
+    return loaded(module, "here"), ""
+
+
+def place_of(package: str) -> str:
+    """Return where a package or a module without parents would be imported from, or an empty string."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except Exception:
+        return ""
+    places = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else [""]
+    return places[0]
+
+
+def is_below(place: str, folder: str) -> bool:
+    return place != "" and os.path.realpath(place).startswith(folder + os.sep)
+
+
+def loaded(module: str, tried: str) -> Any:
+    """Import the module; `tried` says where it was looked for."""
+    try:
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             path = module.replace(".", "/")
-            tried = "here or in src" if added else "here"
             raise NoApplicationError(
                 f"there is no {path}.py {tried}: expected the module:name of an application, such as shop.main:app"
             ) from None
@@ -211,7 +246,7 @@ def required_query(route: Any) -> Iterator[str]:
 def flask_routes(app: Any) -> Iterator[Route]:
     for rule in app.url_map.iter_rules():
         if not rule.endpoint.endswith("static"):
-            yield from ((method, rule.rule) for method in rule.methods or ())
+            yield from ((method, rule.rule) for method in sorted(rule.methods or ()))
 
 
 def bottle_routes(app: Any) -> Iterator[Route]:
@@ -228,7 +263,7 @@ def falcon_routes(app: Any) -> Iterator[Route]:
 def litestar_routes(app: Any) -> Iterator[Route]:
     for route in app.routes:
         if not route.path.startswith("/schema"):
-            yield from ((str(method), route.path) for method in getattr(route, "methods", ()))
+            yield from ((str(method), route.path) for method in sorted(getattr(route, "methods", ()), key=str))
 
 
 def aiohttp_routes(app: Any) -> Iterator[Route]:
@@ -326,9 +361,9 @@ def described(name: str) -> dict[str, Any]:
     """Import the application `module:name`, and describe it."""
     module, _, attributes = name.partition(":")
     began_s = time.monotonic()
-    loaded, added = imported(module)
+    its_module, added = imported(module)
     wanted = attributes[:-2] if attributes.endswith("()") else attributes
-    found = attribute(loaded, wanted)
+    found = attribute(its_module, wanted)
     app, is_factory, is_async = application(found, wanted, attributes.endswith("()"))
     import_s = time.monotonic() - began_s
     inside = inner(app)
@@ -351,6 +386,7 @@ def described(name: str) -> dict[str, Any]:
         "host": host,
         "twin": "" if is_factory else twin_of(module, wanted, framework),
         "import_from": added,
+        "file": getattr(its_module, "__file__", None) or "",
         "import_s": round(import_s, 3),
         "python": list(sys.version_info[:3]),
         "servers": {each: version_of(each.partition(".")[0].replace("_", "-")) for each in MODULES if is_there(each)},

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.managed_process import final_line, run_to_end
 from under_siege.paths import PACKAGE
+from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
@@ -37,6 +38,7 @@ class Application(msgspec.Struct, frozen=True):
     import_s: float
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
+    file: str = ""  # of its module
 
     def ping(self) -> str | None:
         """Return the path of the health check, or None if there is none."""
@@ -49,9 +51,31 @@ class Application(msgspec.Struct, frozen=True):
         routes = [route for route in self.routes if route != ("GET", self.ping())]
         return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET"))
 
+    def is_copy_of_sources_in(self, folder: Path) -> bool:
+        """Return whether its module was imported from an installed copy, although the folder has the sources."""
+        top = self.name.partition(":")[0].partition(".")[0]
+        sources = [place / name for place in (folder, folder / "src") for name in (top, f"{top}.py")]
+        is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(self.file).parts)
+        return is_installed and any(source.exists() for source in sources)
+
+    def methods_of(self, path: str) -> list[str]:
+        """Return the methods that a path without parameters accepts; empty if it is unknown."""
+        wanted = path.partition("?")[0]
+        return list(dict.fromkeys(method for method, route in self.routes if route.partition("?")[0] == wanted))
+
 
 def has_parameters(path: str) -> bool:
     return re.search(r"[{<(\[*]|/:|/\^", path) is not None
+
+
+def is_requestable(path: str) -> bool:
+    """Return whether the path of a route can be requested as it is."""
+    return not has_parameters(path) and is_path(path)
+
+
+def named(routes: Sequence[tuple[str, str]]) -> list[str]:
+    """Return routes as text, such as `/report` or `POST /orders`."""
+    return [f"{method} {path}".removeprefix("GET ") for method, path in routes]
 
 
 def is_application(name: str) -> bool:
@@ -80,7 +104,7 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
             return msgspec.convert(found, Application)
     except (ValueError, AttributeError, msgspec.ValidationError):
         problem = f"can't be imported: {final_line(run.stderr.text()) or 'the process ended'}"
-    raise BadInputError(f"{name}: {legible(problem)[:400]}{_remedy(problem, python)}")
+    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{_remedy(problem, python)}")
 
 
 def _remedy(problem: str, python: str) -> str:

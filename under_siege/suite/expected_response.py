@@ -19,6 +19,7 @@ from under_siege.load.request import BYTES, GET, SAME, BodyRule, Request, Stream
 from under_siege.load.streams import EventCheck, StreamResponse
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
+from under_siege.secrets import is_secret_name, masked
 
 TRIAL_LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
@@ -114,10 +115,14 @@ class Expectation:
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
             note = " (equal as JSON, but not byte for byte)" if as_json(answer.body) == as_json(self.answer) else ""
-            return f"{answer.described()} instead of {self.described()}{note}"
+            right = HttpResponse(self.status, self.answer, {})
+            return f"{answer.described()} instead of {right.described()}{note or answer.difference(right)}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
-                received = f"no {name}" if value is None else f"{name}: {legible(value)[:100]}"
+                if is_secret_name(name):  # no colon after the name, because the rest of the line would be masked
+                    received = f"no {name}" if value is None else f"another {name}, which is masked"
+                    return f"{received}; another server may have answered"
+                received = f"no {name}" if value is None else f"{name}: {legible(masked(value))[:100]}"
                 return f"{received} instead of {name}: {expected}; another server may have answered"
         return ""
 

@@ -15,12 +15,13 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load import DRIVERS
 from under_siege.load.request import DEFAULT_TOOL, OPEN, PING_INTERVAL_S, RANDOM, STREAMS, parse_time_s
+from under_siege.secrets import expanded_path
 from under_siege.suite.suite import DRAIN_LIMIT_S
 
 # The characters that RFC 3986 allows, plus brackets, which all tools send unchanged, and braces for placeholders. Tools
 # differ in how they send other characters, and some tools resolve `.` and `..`.
 _PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_FIXED_PATH = _PATH.replace(r"\A", r"\A(?!.*\{[a-z])")
+_FIXED_PATH = _PATH.replace(r"\A", r"\A(?!.*(?<!\$)\{[a-z])")
 _TEXT, _VALUE, _HEADER = r"\A[^\0]*[^\s\0][^\0]*\Z", r"\A[^\0]*\Z", r"\A[^\0\r\n]*\Z"
 _VARIABLE, _SERVER = r"\A[^\s=:\x00-\x1f]+\Z", r"\A[\w.+-]{1,60}\Z"
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
@@ -201,6 +202,7 @@ class ServerTable(_Table, frozen=True):
     url: Text = ""
     path: FixedPath = ""
     requirements: list[Text] = []
+    additions: list[Text] = []
     environment: Environment = {}
     needs: list[Text] = []
     ceiling: bool = False
@@ -366,10 +368,10 @@ def is_path(text: str) -> bool:
 
 
 def ping_path(key: str, text: str) -> str:
-    """Return the path; raise BadInputError if it is invalid or has placeholders."""
+    """Return the expanded path; raise BadInputError if it is invalid, has placeholders, or a variable is not set."""
     if not re.search(_FIXED_PATH, text):
         raise invalid_value(key, text, FIXED_PATH)
-    return text
+    return expanded_path(text, key)
 
 
 def address(text: str) -> SplitResult | None:

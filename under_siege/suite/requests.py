@@ -36,7 +36,7 @@ from under_siege.load.request import (
 )
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
-from under_siege.secrets import expanded_file, expanded_header, expanded_json
+from under_siege.secrets import expanded_file, expanded_header, expanded_json, expanded_path
 from under_siege.suite.form import Field, multipart
 from under_siege.suite.keys import (
     PATH,
@@ -148,7 +148,8 @@ def pace_values(name: str, values: Sequence[Value | float], key: str) -> tuple[s
 
 
 def check_path(path: str, load: LoadTable, axes: Axes) -> None:
-    """Raise BadInputError for an invalid placeholder in a path of the load."""
+    """Raise BadInputError for an invalid placeholder, or a variable that is not set, in a path of the load."""
+    expanded_path(path, "load.path")
     if ("file" in placeholders(path)) != bool(load.files):
         raise invalid_value("load.path", path, "{file} in the path if load.files is set, and only then")
     for name in placeholders(path):
@@ -200,7 +201,8 @@ def _mix(name: str, folder: Path, expect: Expect, headers: tuple[tuple[str, str]
             own = {name.lower() for name, _ in request.headers}
             shared = tuple((header, value) for header, value in headers if header.lower() not in own)
             request = replace(request, headers=(*shared, *request.headers))
-            mix.append(MixedRequest(row.path, request, row.weight, status, rule, answer))
+            path = expanded_path(row.path, "request.path")
+            mix.append(MixedRequest(path, request, row.weight, status, rule, answer))
     return tuple(mix)
 
 
@@ -311,4 +313,4 @@ def ping_of(table: PingTable, request: Request) -> Ping:
     """Return the health check; unless it has its own headers, it is sent with those of the load."""
     kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
     headers = kept if table.headers is None else headers_of(table.headers, "ping.headers")
-    return Ping(table.path, headers=headers, every_s=float(table.every))
+    return Ping(expanded_path(table.path, "ping.path"), headers=headers, every_s=float(table.every))

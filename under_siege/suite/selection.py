@@ -9,6 +9,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import address, path_of, ping_path
 from under_siege.suite.requests import headers_of, stream_of
@@ -103,6 +104,7 @@ def suite_of(
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
+        options = _posting(options) if style == JOBS else options
         suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
         _refuse_options_of_applications(options)
@@ -113,9 +115,17 @@ def suite_of(
     return suite
 
 
+def _posting(options: TargetOptions) -> TargetOptions:
+    """Return the options of an application to which jobs are posted."""
+    if options.method not in (None, "POST"):
+        raise BadInputError(f"--method {options.method} with --style jobs, which sends POST: remove one of them")
+    return replace(options, method="POST")
+
+
 def _refuse_options_of_applications(options: TargetOptions) -> None:
     given = {
         "--path": options.path,
+        "--method": options.method,
         "--body": options.body,
         "--keep-environment": options.keep_environment or None,
         "--ready-within": options.ready_within,
@@ -174,11 +184,14 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
             raise BadInputError(
                 f"{legible(url)!r} can't be requested: expected a URL such as http://127.0.0.1:8000/report"
             )
+        expanded_path(path_of(parts), f"the URL of {parts.netloc}")  # raises BadInputError if a variable is not set
         paths.append(path_of(parts))
         targets.append(Target(parts.netloc, url, axes=("users", "path"), url=f"http://{parts.netloc}"))
     if len(different := list(dict.fromkeys(paths))) > 1:
+        name = masked_difference(different[0], different[1])
+        why = f"; they differ in {name}, which is masked" if name else ""
         raise BadInputError(
-            f"{different[0]} and {different[1]} are different paths: use the same path for every server"
+            f"{different[0]} and {different[1]} are different paths{why}: use the same path for every server"
         )
     if repeated := [url for number, url in enumerate(urls) if targets[number] in targets[:number]]:
         raise BadInputError(f"{repeated[0]} is named twice: expected different servers")

@@ -90,6 +90,7 @@ class UserApplication:
     routes: tuple[str, ...] = ()  # such as `/report` or `POST /orders`
     environment: str = ""  # how its Python was found, such as `.venv`
     notes: tuple[str, ...] = ()  # what was chosen for the user
+    copies: tuple[str, ...] = ()  # installed files that are imported instead of those in its folder
 
 
 @dataclass(frozen=True, slots=True)

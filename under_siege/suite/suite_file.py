@@ -12,13 +12,25 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
+from under_siege.host.containers import run_command
 from under_siege.host.limits import LIMITS, limit_values
+from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
 from under_siege.paths import USERS
 from under_siege.record.case import AUTO, PACES, SEARCHABLE, Value
 from under_siege.record.files import read_limited
 from under_siege.record.result import Required
-from under_siege.suite.keys import ServerTable, SuiteTable, address, converted, invalid_value, shown, unknown_key
+from under_siege.secrets import expanded_path
+from under_siege.suite.keys import (
+    DrainTable,
+    ServerTable,
+    SuiteTable,
+    address,
+    converted,
+    invalid_value,
+    shown,
+    unknown_key,
+)
 from under_siege.suite.requests import (
     Axes,
     check_path,
@@ -116,7 +128,7 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
             axes=axes,
             expect=expect,
             ping=ping_of(top.ping, load.request) if top.ping else None,
-            backlog=Backlog(top.drain.path, top.drain.json) if top.drain.path and top.drain.json else None,
+            backlog=_backlog(top.drain),
             drain_limit_s=float(top.drain.limit),
             ready_within_s=float((top.ping and top.ping.ready_within) or READY_WITHIN_S),
             title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
@@ -127,6 +139,10 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
             required=_required(top, names, targets),
             keep_environment=top.keep_environment,
         )
+
+
+def _backlog(table: DrainTable) -> Backlog | None:
+    return Backlog(expanded_path(table.path, "drain.path"), table.json) if table.path and table.json else None
 
 
 def _selected(names: Sequence[str], only: Sequence[str]) -> list[str]:
@@ -218,7 +234,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         url=url,
         environment=tuple((variable, str(value)) for variable, value in environment.items()),
         requirements=(*(top.requirements if uses_suite_environment else ()), *table.requirements),
-        additions=tuple(top.additions) if uses_suite_environment else (),
+        additions=(*(top.additions if uses_suite_environment else ()), *table.additions),
         needs=tuple(table.needs),
         ready_within_s=None if table.ready_within is None else float(table.ready_within),
         prepare=table.prepare,
@@ -230,11 +246,15 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         raise BadInputError(
             f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
         )
+    with prefixed(f"{key}.command"):
+        run_command(command)
+
+    expanded_path(table.path, f"{key}.path")  # raises BadInputError if a variable is not set
     if command and not url:
         _check_port(f"{key}.command", table, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
-    _check_requirements("additions", target.additions, folder, axes)
-    needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
+    _check_requirements(f"{key}.additions", target.additions, folder, axes)
+    needs_python = uses_suite_environment or bool(target.requirements or table.additions) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
 
 
@@ -247,6 +267,9 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
         if name not in (*PLACEHOLDERS, *axes):
             known = ", ".join((*PLACEHOLDERS, *own_axes))
             raise BadInputError(f"{key} contains the unknown placeholder {{{name}}}: expected one of {known}")
+    if "redis" in placeholders(*target.command) and "redis" not in placeholders(*variables):
+        how = 'expected it in the environment, such as environment = { REDIS_URL = "{redis}" }'
+        raise BadInputError(f"{key}.command: {{redis}} lacks the password, which other users must not see; {how}")
     services = [name for name in names if name in SERVICES and name not in target.needs]
     depends_on = [name for name in axes if name in (*names, *LOAD_AXES)]
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
@@ -280,6 +303,8 @@ def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axe
     for text in filled_all(requirements, {name: values[0] for name, values in axes.items()}):
         if text.startswith("-r ") and not (folder / (name := text[3:].strip())).is_file():
             raise invalid_value(key, text, f"a file {name!r} in the folder of the suite")
+        if text.startswith("-r ") and (why := why_refused(folder / name)):
+            raise BadInputError(f"{key} = {shown(text)}: {why}")
         if text.startswith(("-r ", "-e ", "./", "../")) or text == ".":
             continue
         try:

@@ -1,5 +1,6 @@
 """Generate a suite for a user's application, from what its own Python says about it."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,21 +16,23 @@ from jinja2 import Template
 
 from common.errors import BadInputError
 from common.workers import usable_cpus
-from under_siege.formatting import listed
+from under_siege.formatting import legible, listed
 from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
-from under_siege.load.request import JOBS, as_json, parse_time_s
+from under_siege.load.request import GET, JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
+from under_siege.secrets import expanded_path
 from under_siege.suite.application import (
     IMPORT_LIMIT_S,
     Application,
     Deployment,
     deployments_of,
-    has_parameters,
     inspected,
     is_application,
+    is_requestable,
     missing,
+    named,
 )
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.requests import stream_of
@@ -37,6 +40,9 @@ from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
 _LISTED_ROUTES = 5
+_REFUSED_ROUTES = 12  # maximum number of routes in an error
+_WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests have a body by default
+_BARE_KEY = re.compile(r"[\w-]+", re.ASCII)  # in TOML
 # A server may take this many times as long to start as the import took alone, because workers share CPUs.
 SLOWEST_START = 3
 
@@ -47,6 +53,7 @@ class TargetOptions:
 
     ping: str | None = None
     path: str | None = None
+    method: str | None = None  # None: POST with a body, otherwise GET
     body: str | None = None  # JSON, or other text
     headers: tuple[str, ...] = ()  # such as `Authorization: Bearer ${TOKEN}`
     pythons: tuple[str, ...] = ()
@@ -86,14 +93,12 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     Raises:
         BadInputError: the application can't be imported, or an option is invalid.
     """
-    if options.path is not None and not is_path(options.path):
-        raise invalid_value("--path", options.path, PATH)
+    expanded_path(options.path or "", "--path")  # raises BadInputError if a variable is not set
     if options.ping is not None:
         ping_path("--ping", options.ping)
     first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
-    data["load"] |= _request(options, first.application)
     if options.stream is not None:
         data["load"]["stream"] = options.stream
     if options.events is not None:
@@ -107,21 +112,76 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
         data["python"] = first.python
     data["keep_environment"] = options.keep_environment
     suite = suite_from(data, folder / "suite.toml", app)
-    return replace(suite, application=_user_application(first, data))
+    return replace(suite, application=_user_application(first, data, folder))
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
-    """Return the keys of [load] for the request that the options describe; the routes tell the method of a path."""
-    load: dict[str, Any] = {}
-    if options.path is not None:
-        methods = [method for method, path in application.routes if path == options.path.partition("?")[0]]
-        load = {"path": options.path, "method": "GET" if "GET" in methods or not methods else methods[0]}
-        load["body"] = None if load["method"] == "GET" else {}
+    """Return the keys of [load] for the request: a GET, unless the options choose a body or another method.
+
+    Raises:
+        BadInputError: no route of the application fits, or several do; nobody but its owner may choose among requests
+            that change data.
+    """
+    method = options.method or ("POST" if options.body is not None else GET.method)
+    if options.body is not None and method == GET.method:
+        raise BadInputError("--body with --method GET: a GET has no body; use --method POST, or remove --body")
+    load: dict[str, Any] = {"path": _path_for(method, options, application)}
+    if method != GET.method:
+        load["method"] = method
     if options.body is not None:
-        body = as_json(options.body.encode())
+        try:
+            body = as_json(options.body.encode())
+        except UnicodeEncodeError:
+            raise invalid_value("--body", options.body, "text in UTF-8") from None
         load["body"] = body if isinstance(body, dict | list) else options.body
-        load["method"] = load.get("method", "GET").replace("GET", "POST")
+    elif method in _WITH_BODY:
+        load["body"] = {}
     return load
+
+
+def _path_for(method: str, options: TargetOptions, application: Application) -> str:
+    """Return the path to request; raise BadInputError if the options and the routes don't determine it."""
+    if options.path is not None:
+        accepted = application.methods_of(options.path)
+        is_possible = method in accepted or (method == "POST" and GET.method in accepted)  # a Django view accepts both
+        if options.method is None and accepted and not is_possible:
+            why = f"{options.path} accepts {listed(accepted)}, but not {method}"
+            raise _unchosen(application, f"{why}; choose {'it' if len(accepted) == 1 else 'one'} with --method")
+        return options.path
+    paths = [path for name, path in application.work() if name == method and is_requestable(path)]
+    if method == GET.method:
+        if not paths and application.routes:
+            besides = " besides the health check" if application.ping() else ""
+            why = f"no route accepts GET without parameters{besides}"
+            raise _unchosen(application, f"{why}; use --path, and --method or --body if the request is not a GET")
+        return paths[0] if paths else "/"
+    if len(paths) != 1:
+        raise _unchosen(application, f"{len(paths) or 'no'} routes accept {method} without parameters; use --path")
+    return paths[0]
+
+
+def _unchosen(application: Application, why: str) -> BadInputError:
+    routes = listed(named(application.routes), _REFUSED_ROUTES) if application.routes else "unknown"
+    return BadInputError(f"{application.name}: {why}; its routes: {legible(routes)}")
+
+
+def _toml(value: Any) -> str:
+    """Return a body in TOML; as JSON text if TOML has no such value, such as `null`."""
+    with contextlib.suppress(ValueError, RecursionError):
+        text = _toml_value(value)
+        if tomllib.loads(f"value = {text}")["value"] == value and text.encode():
+            return text
+    return _toml_value(json.dumps(value))
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        names = (name if _BARE_KEY.fullmatch(name) else json.dumps(name) for name in value)
+        fields = ", ".join(f"{name} = {_toml_value(item)}" for name, item in zip(names, value.values(), strict=True))
+        return f"{{ {fields} }}" if fields else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOptions) -> Suite:
@@ -146,7 +206,8 @@ def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOpti
     )
     described = [suite.application for suite in suites if suite.application]
     notes = tuple(dict.fromkeys(note for each in described for note in each.notes))
-    application = replace(described[0], name=" and ".join(apps), notes=notes)
+    copies = tuple(file for each in described for file in each.copies)
+    application = replace(described[0], name=" and ".join(apps), notes=notes, copies=copies)
     axes = {name: values for suite in suites for name, values in suite.axes.items()}
     return replace(first, targets=targets, application=application, axes=axes, source=application.name)
 
@@ -166,10 +227,12 @@ def _endings(apps: Sequence[str]) -> list[str]:
     return ["-".join(word for word in each if word not in shared) for each in words]
 
 
-def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApplication:
+def _user_application(first: GeneratedSuite, data: Mapping[str, Any], folder: Path) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
     application, notes = first.application, []
-    if additions := data.get("additions"):
+    if additions := list(
+        dict.fromkeys(name for each in data["servers"].values() for name in each.get("additions", ()))
+    ):
         notes.append(
             f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
             f"{first.environment.found}, without changing them"
@@ -177,8 +240,11 @@ def _user_application(first: GeneratedSuite, data: Mapping[str, Any]) -> UserApp
     host = data["load"]["headers"].get("Host")
     if host and host == application.host:
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
-    routes = tuple(f"{method} {path}".removeprefix("GET ") for method, path in application.routes)
-    return UserApplication(application.name, routes, first.environment.found, tuple(notes))
+    copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
+    for file in copies:
+        notes.append(f"{file} was imported: changes in this folder count only after the next installation")
+    routes = tuple(named(application.routes))
+    return UserApplication(application.name, routes, first.environment.found, tuple(notes), copies)
 
 
 def generated_suite(
@@ -189,6 +255,8 @@ def generated_suite(
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
     if ".py:" in app:
         raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
+    if options.path is not None and not is_path(options.path):
+        raise invalid_value("--path", options.path, PATH)
     environment = user_environment(folder, options.pythons)
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
@@ -215,10 +283,7 @@ def _text(
     *,
     is_inside: bool,
 ) -> str:
-    routes, ping = application.work(), application.ping()
-    requestable = [route for route in routes if not has_parameters(route[1]) and is_path(route[1])]
-    method, path = (requestable or [("GET", "/")])[0]
-    listed = [f"{name} {route}".removeprefix("GET ") for name, route in routes[:_LISTED_ROUTES]]
+    request = _request(options, application)
     template = Path(__file__).with_name("suite_from_application.toml.jinja").read_text(encoding="utf-8")
     text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         users=USERS,
@@ -229,16 +294,17 @@ def _text(
         folder=json.dumps(os.path.relpath(folder, (folder / file).parent)),
         python=json.dumps(os.path.relpath(environment.python, folder.resolve())) if is_inside else "",
         requirements=json.dumps(environment.requirements) if environment.requirements else "",
-        additions=json.dumps(missing(servers, application.servers)),
         import_from=application.import_from,
         host=application.host,
         ready_within=_ready_within(application, options),
-        method=method,
-        path=path,
-        routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in listed),
+        method=request.get("method", GET.method),
+        path=request["path"],
+        body=_toml(request["body"]) if "body" in request else "",
+        is_json=not isinstance(request.get("body"), str),
+        routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in named(application.work()[:_LISTED_ROUTES])),
         tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
-        ping=ping,
-        servers=[(each, json.dumps(each.command)) for each in servers],
+        ping=application.ping(),
+        servers=[(each, json.dumps(each.command), missing([each], application.servers)) for each in servers],
         most=max(2, min(usable_cpus(), 8)),
     )
     return text

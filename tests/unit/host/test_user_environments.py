@@ -1,14 +1,12 @@
-"""The environment of a user's application: how it is found, and the versions that its lock files name."""
+"""The environment of a user's application, and how it is found."""
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
 import pytest
 from sample_applications import empty_venv
 
-from under_siege.host.environments import locked_requirements
 from under_siege.host.interpreter import UserEnvironment, interpreter, user_environment, with_unique_versions
 
 ENVIRONMENTS = {  # files and directories → how the environment is found, and its requirements
@@ -17,7 +15,12 @@ ENVIRONMENTS = {  # files and directories → how the environment is found, and 
     "uv.lock": ({"uv.lock", "pyproject.toml", "requirements.txt"}, "uv.lock", ("-r uv.lock",)),
     "pyproject.toml": ({"pyproject.toml", "requirements.txt"}, "pyproject.toml", ("-r pyproject.toml",)),
     "requirements.txt above": ({"../requirements.txt"}, "../requirements.txt", ("-r ../requirements.txt",)),
-    "Pipfile.lock": ({"Pipfile", "Pipfile.lock"}, "Pipfile.lock", ("-r Pipfile.lock",)),
+    "requirements.txt beside a Pipfile": (
+        {"Pipfile", "requirements.txt"},
+        "requirements.txt",
+        ("-r requirements.txt",),
+    ),
+    "pylock.toml": ({"pylock.toml", "pyproject.toml"}, "pylock.toml", ("-r pylock.toml",)),
     "nothing": (set(), "the Python of Under Siege", ()),
 }
 
@@ -51,15 +54,6 @@ def test_an_active_environment_precedes_a_virtual_environment_but_not_the_option
     assert user_environment(tmp_path / "shop", [sys.executable]).python == sys.executable
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)  # contains the bench, so it is usually not that of the application
     assert user_environment(tmp_path / "shop").found == ".venv"
-
-
-def test_a_pipfile_becomes_requirements(tmp_path: Path) -> None:
-    lock = {"default": {"flask": {"version": "==3.1.2", "extras": ["async"], "markers": "python_version >= '3.9'"}}}
-    (tmp_path / "Pipfile.lock").write_text(json.dumps(lock))
-    (tmp_path / "Pipfile").write_text('[packages]\nflask = ">=3"\nh11 = "*"\n')
-    assert locked_requirements(tmp_path / "Pipfile.lock") == "flask[async]==3.1.2; python_version >= '3.9'"
-    assert locked_requirements(tmp_path / "Pipfile") == "flask>=3\nh11"
-    assert locked_requirements(tmp_path / "requirements.txt") is None
 
 
 def test_pythons_of_the_same_version_get_unique_names() -> None:

@@ -39,6 +39,10 @@ WRONG_BODIES = {
     "field_of_a_body_that_is_not_json": (BodyRule(FIELDS, (("total", 3),)), b"Oops"),
     "pattern_without_a_match": (BodyRule(PATTERN, pattern=r"total: \d+"), RIGHT),
     "deeply_nested": (BodyRule(FIELDS, (("a", 1),)), b"[" * 100_000),
+    "secret_value": (BodyRule(FIELDS, (("token", "1"),)), b'{"token": "2"}'),
+    "secret_missing": (BodyRule(FIELDS, (("auth.user", "1"),)), b"{}"),
+    "below_a_secret": (BodyRule(FIELDS, (("auth.user", "1"),)), b'{"auth": {"user": "2"}}'),
+    "alike_but_for_a_secret": (BodyRule(FIELDS, (("url", "redis://a:1@b"),)), b'{"url": "redis://a:2@b"}'),
 }
 
 

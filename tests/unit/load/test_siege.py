@@ -1,11 +1,16 @@
 """The command line and the output of siege."""
 
+from pathlib import Path
+
 import pytest
 from conftest import TESTS
 
 from under_siege.host.programs import install_command_of, isolated_tool
+from under_siege.load import DRIVERS
+from under_siege.load.ab import Ab
+from under_siege.load.request import Request
 from under_siege.load.siege import Siege
-from under_siege.load.tool import LoadSpec, ToolResponse
+from under_siege.load.tool import Driver, LoadSpec, ToolResponse
 
 
 def test_a_transaction_line_of_siege_is_parsed() -> None:
@@ -34,6 +39,25 @@ def test_siege_is_configured_in_a_home_directory_that_is_removed_after_use() -> 
             assert f"connection = {connection}\n" in (home / "siegerc").read_text()
             assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
     assert not home.exists()
+
+
+SECRET_PATH = "http://127.0.0.1:8000/report?session=1234"  # noqa: S105
+
+
+@pytest.mark.parametrize(
+    "driver", [driver for driver in DRIVERS.values() if driver.name != "ab"], ids=lambda one: one.name
+)
+def test_a_path_with_a_secret_is_no_argument_of_a_load_tool(driver: Driver, tmp_path: Path) -> None:
+    for request in (Request(), Request("POST", body=b"1")):
+        spec = LoadSpec(25, 4.2, SECRET_PATH, request=request)
+        assert driver.refusal(spec) == ""
+        assert "1234" not in " ".join(driver.command("tool", tmp_path, spec))
+        assert "1234" in str(driver.files(spec)) or r"\\049\\050\\051\\052" in str(driver.files(spec))
+
+
+def test_tools_that_can_not_hide_a_path_with_a_secret_are_rejected() -> None:
+    assert "every user of this machine can see" in Ab().refusal(LoadSpec(25, 4.2, SECRET_PATH))
+    assert "a secret and $" in Siege().refusal(LoadSpec(25, 4.2, f"{SECRET_PATH}$"))
 
 
 def test_the_install_command_names_siege() -> None:

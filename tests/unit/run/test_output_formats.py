@@ -17,7 +17,9 @@ from under_siege.record.result import load, save
 from under_siege.report import formatted
 from under_siege.run.conclusion import answers
 from under_siege.show.columns import columns_for
+from under_siege.show.formats import rendered
 from under_siege.show.notes import footnote
+from under_siege.show.view import Paragraph, View
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 
@@ -56,6 +58,16 @@ def test_markdown_escapes_malicious_text() -> None:
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(shown) + 3}
     assert "\\`" in text
     assert "\\*" in text
+
+
+def test_markdown_notifies_nobody_and_links_and_commands_nothing() -> None:
+    said = "thanks @octocat, @_ann: see #12, org/shop#3, GH-4 and !5"
+    failed = record_of("2_async", 1, failure=Failure("died", said))
+    shown = rendered(View("t", [Paragraph("/close"), Paragraph(said)]), "markdown")
+    for text in (formatted(result_of([failed]), "markdown"), shown):
+        assert re.findall(r"@\S*|[#!]\d+|GH-\d+", text.replace("<!-- -->", " ")) == ["@", "@"]
+        assert said.replace("_", "\\_") in text.replace("<!-- -->", "")
+    assert not shown.startswith("/")
 
 
 def test_csv_output_has_a_row_per_record_and_no_formulas() -> None:

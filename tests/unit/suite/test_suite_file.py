@@ -14,6 +14,8 @@ from suite_plans import plan_in, start_in, starting
 
 from common.errors import BadInputError
 from under_siege.load.request import ANY, Ping
+from under_siege.measure.plan import make_plan
+from under_siege.measure.start_command import suite_command
 from under_siege.suite import keys, suite_file
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite
@@ -332,3 +334,87 @@ def test_any_suite_file_is_accepted_or_rejected_without_a_crash(
             assert read_suite(tmp_path / "shop.toml").targets
         with contextlib.suppress(BadInputError):
             assert read_suite(tmp_path / "shop.toml", quick=True).targets
+
+
+PATHS = (
+    LOAD
+    + """
+path = PATHS
+[ping]
+path = "/ping?a=${UNIT_TOKEN}&b=${unit_lower}"
+[drain]
+path = "/queue?a=${UNIT_TOKEN}"
+json = "n"
+[axes]
+key = ["hot", "cold"]
+"""
+)
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNIT_TOKEN", "unit/token")
+    monkeypatch.setenv("unit_lower", "lower")
+
+
+def test_secrets_in_paths_are_sent_but_do_not_identify_a_case(tmp_path: Path, token: None) -> None:
+    path = suite_in(
+        tmp_path,
+        PATHS.replace("PATHS", '"/a?key={key}&session=1234&who=${UNIT_TOKEN}&b=$${UNIT_TOKEN}&c=${unit_lower}"'),
+    )
+    suite = suite_of([str(path)])
+    plan = make_plan(suite, {}, time_s=None, rounds=1)
+    for case, key in zip(plan.cases, ("hot", "cold"), strict=True):
+        assert case.get("path") == f"/a?key={key}&session=***&who=${{UNIT_TOKEN}}&b=$${{UNIT_TOKEN}}&c=${{unit_lower}}"
+        assert plan.load_of(case).path == f"/a?key={key}&session=1234&who=unit%2Ftoken&b=${{UNIT_TOKEN}}&c=lower"
+    assert suite.ping is not None
+    assert suite.ping.path == "/ping?a=unit%2Ftoken&b=lower"
+    assert suite.backlog is not None
+    assert suite.backlog.path == "/queue?a=unit%2Ftoken"
+
+
+def test_secrets_in_the_paths_of_a_requests_file_and_of_a_url_are_sent(tmp_path: Path, token: None) -> None:
+    (tmp_path / "requests.jsonl").write_text('{"path": "/a?who=${UNIT_TOKEN}"}')
+    (mixed,) = suite_of(
+        [str(suite_in(tmp_path, PING + LOAD.removeprefix(SERVER) + 'requests_file = "requests.jsonl"'))]
+    ).load.mix
+    assert mixed.path == "/a?who=unit%2Ftoken"
+    plan = make_plan(suite_of(["http://127.0.0.1:1/a?who=${UNIT_TOKEN}&pwd=1234"]), {}, time_s=None, rounds=1)
+    assert plan.cases[0].get("path") == "/a?who=${UNIT_TOKEN}&pwd=***"
+    assert plan.load_of(plan.cases[0]).path == "/a?who=unit%2Ftoken&pwd=1234"
+
+
+def test_a_password_in_the_value_of_an_axis_reaches_the_server_but_identifies_no_case(tmp_path: Path) -> None:
+    text = '[servers.one]\ncommand = "serve {port} {db}"\n[axes]\ndb = ["redis://ann:1234@a", "redis://ann:1234@b"]'
+    plan = make_plan(suite_of([str(suite_in(tmp_path, text))]), {}, time_s=None, rounds=1)
+    assert [case.get("db") for case in plan.cases] == ["redis://ann:***@a", "redis://ann:***@b"]
+    assert suite_command(plan, plan.cases[1], ["serve", "{db}"]).words == ["serve", "redis://ann:1234@b"]
+
+
+def test_values_that_differ_only_in_a_secret_are_rejected_with_its_name(tmp_path: Path, token: None) -> None:
+    suite = suite_of(
+        [str(suite_in(tmp_path, PATHS.replace("PATHS", '["/a?pwd=1234&b={key}", "/a?pwd=5678&b={key}"]')))]
+    )
+    with pytest.raises(
+        BadInputError, match=r"axis path are /a\?pwd=\*\*\*&b=hot and differ only in pwd, which is masked"
+    ):
+        make_plan(suite, {}, time_s=None, rounds=1)
+
+
+@pytest.mark.parametrize("key", ["load", "ping", "drain", "servers.other"])
+def test_a_variable_in_a_path_that_is_not_set_is_an_error_that_names_the_key(key: str, tmp_path: Path) -> None:
+    tables = {"load": LOAD, "ping": PING, "drain": SERVER + '[drain]\njson = "n"\n', "servers.other": SERVER + OTHER}
+    path = suite_in(tmp_path, tables[key] + 'path = "/a?b=${UNIT_UNSET}"')
+    with pytest.raises(
+        BadInputError, match=rf"{key}\.path names the environment variable UNIT_UNSET, which is not set"
+    ):
+        read_suite(path)
+
+
+@pytest.mark.parametrize("option", ["--path", "--ping"])
+def test_a_variable_in_a_path_of_the_command_line_that_is_not_set_is_an_error(option: str, run_cli) -> None:
+    ran = run_cli("run", "shop:app", option, "/a?token=${UNIT_UNSET}")
+    assert ran.returncode == 2
+    assert f"{option} names the environment variable UNIT_UNSET, which is not set" in ran.stderr
+    ran = run_cli("run", "http://127.0.0.1:1/a?token=${UNIT_UNSET}")
+    assert "the URL of 127.0.0.1:1 names the environment variable UNIT_UNSET" in ran.stderr

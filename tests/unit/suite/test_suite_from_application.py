@@ -52,8 +52,8 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
 def written(run_cli: RunCli, tmp_path: Path) -> Callable[..., Suite]:
     """Return a function that returns the suite that `init` writes."""
 
-    def init(app: str = "shop:app", out: str = "suite.toml") -> Suite:
-        ran = run_cli("init", app, "--out", out)
+    def init(*options: str, app: str = "shop:app", out: str = "suite.toml") -> Suite:
+        ran = run_cli("init", app, "--out", out, *options)
         assert ran.returncode == 0, ran.stderr
         return read_suite(tmp_path / out)
 
@@ -86,11 +86,11 @@ def test_each_kind_of_application_has_its_servers(kind: str, servers: list[str],
         ([("PUT", "/orders/{id}"), ("PUT", "/orders")], "PUT", "/orders"),
     ],
 )
-def test_the_request_is_the_first_route_without_parameters_and_preferably_a_get(
+def test_the_request_is_the_first_route_without_parameters_that_accepts_the_method(
     routes: list[tuple[str, str]], method: str, path: str, application, written
 ) -> None:
     application(routes=routes)
-    suite = written()
+    suite = written(*([] if method == "GET" else ["--method", method]))
     assert (suite.load.request.method, suite.axes["path"]) == (method, (path,))
     assert suite.load.request.body == (b"" if method == "GET" else b"{}")
     assert suite.ping == (Ping("/healthz") if ("GET", "/healthz") in routes else None)
@@ -108,9 +108,15 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
 ) -> None:
     application("shop:app", "wsgi")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
-    for target in written().targets:
-        assert target.requirements == ("-r requirements.txt",)
-        assert target.additions == ("gunicorn", "waitress", "granian")
+    targets = written().targets
+    assert {target.requirements for target in targets} == {("-r requirements.txt",)}
+    added = {target.name: target.additions for target in targets}
+    assert added == {
+        "sync": ("gunicorn",),
+        "gthread": ("gunicorn",),
+        "waitress": ("waitress",),
+        "granian": ("granian",),
+    }
 
 
 def test_a_slow_import_gives_servers_more_time_to_start(application, written) -> None:

@@ -23,14 +23,14 @@ def rendered(view: View) -> str:
 
 def _paragraph(paragraph: Paragraph) -> Iterator[str]:
     text = plain(paragraph.text)
-    yield f"**{text}**" if text and (paragraph.is_main or paragraph.tone) else text
+    yield f"**{text}**" if text and (paragraph.is_main or paragraph.tone) else _without_command(text)
     bullets = [*(f"{label}: {text}" for label, text in paragraph.facts), *paragraph.remarks]
     yield f"```\n{paragraph.code}\n```" if paragraph.code else ""
     yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield "\n".join(map(plain, table.caption))
+    yield "\n".join(_without_command(plain(line)) for line in table.caption)
     rules = ["---" if column.is_text else "---:" for column in table.columns]
     lines = [[plain(column.name) for column in table.columns], rules]
     lines += [list(map(_cell, _with_verdict(row, table.header))) for row in table.rows]
@@ -56,7 +56,17 @@ def _note(note: Note) -> str:
     return f"- {': '.join(filter(None, [label, *texts]))}"
 
 
+def _without_command(line: str) -> str:
+    """Return a line that GitLab does not read as a command to a merge request, such as `/close`."""
+    return re.sub(r"\A/", r"\/", line)
+
+
 def plain(text: str) -> str:
-    """Return the text on one line, with the special characters of Markdown and HTML escaped."""
+    """Return the text on one line, with the special characters of Markdown and HTML escaped.
+
+    GitHub and GitLab notify the user `@name`, and link the issues `#12` and `GH-12` and the merge request `!12`, even
+    if a backslash precedes the sign. An empty comment prevents this.
+    """
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
+    escaped = re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
+    return re.sub(r"@(?=\S)|[#!](?=\d)|\bGH-(?=\d)", r"\g<0><!-- -->", escaped)
