@@ -1,4 +1,4 @@
-"""The page of a result in a real browser, at two widths, light and dark. tests/unit/run/test_page_text.py reads pages."""
+"""The page of a result in a real browser, at two widths, light and dark; test_page_text.py reads the page."""
 
 import contextlib
 import dataclasses
