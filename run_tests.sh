@@ -3,8 +3,11 @@
 # `./run_tests.sh --all` adds the tests in tests/extended, slow variants, other Pythons, and scripts/break_promises.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-all=""
-for argument; do if [[ $argument == --all ]]; then all=--all; fi; done
+all="" processes=6
+for argument; do
+  if [[ $argument == --all ]]; then all=--all; fi
+done
+if (($#)) && [[ ! $all ]]; then processes=2; fi # for a few tests, starting more processes takes longer than it saves
 scripts/setup test $all
 export PATH=$PWD/.venv/bin:$PATH
 unset PYTHONDONTWRITEBYTECODE # container images set it, and then every process would compile all modules again
@@ -22,7 +25,7 @@ export UNDER_SIEGE_CPU_COSTS
 mypy --no-error-summary >"$mypy_output" 2>&1 &
 mypy=$!
 trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output" "$UNDER_SIEGE_CPU_COSTS"' EXIT
-python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+python -m pytest --numprocesses $processes --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 wait "$mypy" || types=$?
 cat "$mypy_output"
 if ((types)); then exit "$types"; fi

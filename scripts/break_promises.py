@@ -5,10 +5,9 @@
     .venv/bin/python scripts/break_promises.py masks ceiling  # the promises whose name contains one of these words
 
 A promise names a function of the product and a snippet of its code, which must occur exactly once in it. The script
-replaces the snippet in a copy of the repository, and runs the tests named for the promise there: at least one must
-fail. Before, it runs all these tests in an unchanged copy, where none may fail.
-
-Exit code: 0 if every broken promise was noticed, 1 otherwise, 2 if tests/promises.toml is wrong.
+replaces the snippet in a copy of the repository and runs the tests named for the promise there. One of them must fail.
+Before, it runs all these tests in an unchanged copy, where none may fail. Exit code: 0 if every broken promise was
+noticed, 1 otherwise, 2 if tests/promises.toml is wrong.
 """
 
 import argparse

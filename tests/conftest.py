@@ -38,8 +38,6 @@ from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.host.programs import unmet
-from under_siege.show import html_page
-from under_siege.show.view import Figure
 from under_siege.suite.strategies import read_strategy
 
 pytest_plugins = ("cpu_costs", "pure_tests")
@@ -304,29 +302,13 @@ def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
     return call
 
 
-@contextlib.contextmanager
-def each_kind_drawn_once() -> Iterator[None]:
-    """Draw each kind of chart only once and reuse it for all tasks, to save time."""
-    figure, drawn = html_page.drawn, {}
-
-    def first_of_its_kind(chart: Figure) -> html_page.PageFigure:
-        if chart.name not in drawn:
-            drawn[chart.name] = figure(chart)
-        texts = {name: getattr(chart, name) for name in ("title", "headline", "how", "conditions")}
-        return dataclasses.replace(drawn[chart.name], **texts)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(html_page, "drawn", first_of_its_kind)
-        yield
-
-
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Don't draw the charts of pages, which would take a second.
 
     Chart specifications are still created; test_charts.py tests that they can be drawn.
     """
-    monkeypatch.setattr(html_page, "for_page", lambda *_: "<svg></svg>")
+    monkeypatch.setattr("under_siege.show.html_page.for_page", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

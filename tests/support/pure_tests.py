@@ -10,7 +10,7 @@ UNIT = Path(__file__).parents[1] / "unit"
 FORBIDDEN = {
     *("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"),
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto"),
-    "time.sleep",
+    "time.sleep",  # from Python 3.13 on
 }
 running: set[Path] = set()  # the file of the unit test that runs now, if any
 

@@ -1,8 +1,13 @@
 """Conventions of the source code and of the page about it."""
 
 import ast
+import os
 import re
+import socket
+import subprocess
+from collections.abc import Callable
 
+import pytest
 from conftest import ROOT, TESTS
 from golden_file import GOLDEN, sections
 from source_code import MODULES, NAMES, imports, tree
@@ -21,6 +26,15 @@ def test_packages_that_only_read_results_start_no_processes() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
+
+
+def test_every_script_is_executable_and_names_its_interpreter() -> None:
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    assert {path.name for path in scripts if path.suffix != ".py"} == {"setup"}
+    for path in scripts:
+        assert os.access(path, os.X_OK), path.name
+        program = "python3" if path.suffix == ".py" else "bash"
+        assert path.read_text().startswith(f"#!/usr/bin/env {program}\n"), path.name
 
 
 def test_no_file_contains_a_local_path() -> None:
@@ -51,3 +65,17 @@ def test_every_section_of_a_golden_file_belongs_to_a_test() -> None:
     }
     written = {f"{path.stem}: {name.partition('[')[0]}" for path in GOLDEN.glob("*.txt") for name in sections(path)}
     assert written - defined == set()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: subprocess.run(["true"]),
+        lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        lambda: socket.create_connection(("127.0.0.1", 9)),
+    ],
+    ids=["process", "spawned process", "connection"],
+)
+def test_a_unit_test_fails_if_it_starts_a_process_or_uses_the_network(act: Callable[[], object]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="tests/unit"):
+        act()

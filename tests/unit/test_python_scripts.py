@@ -1,5 +1,6 @@
-"""Scripts that read a file report a missing or invalid file with a one-line error and exit code 2."""
+"""The Python scripts in scripts/: their help, and the errors for missing and invalid files."""
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -41,3 +42,15 @@ def test_the_error_for_a_result_without_the_needed_data_says_what_to_use(
     name: str, result: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden
 ) -> None:
     golden(refusal(name, RESULTS / result, monkeypatch, capsys))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.stem)
+def test_every_script_prints_its_help(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+    monkeypatch.syspath_prepend(path.parent)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    assert ended.value.code == 0
+    assert f".venv/bin/python scripts/{path.name}" in capsys.readouterr().out
