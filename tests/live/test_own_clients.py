@@ -79,6 +79,26 @@ def test_no_other_request_is_repeated(server: Running, what: str) -> None:
     assert len(connections(server, path)) == len(rows)
 
 
+def test_a_request_whose_response_has_begun_is_not_repeated() -> None:
+    """The server closes each connection in the middle of the head of the second response."""
+    heads = list[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nConte"):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    async def measure() -> tuple[Requests, int]:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            return await asyncio.to_thread(load, f"http://127.0.0.1:{port}/", OK, 2, keep_alive=True)
+
+    rows, reconnected = asyncio.run(measure())
+    assert (rows.outcome, reconnected, len(heads)) == (["correct", "lost"], 0, 2)
+
+
 @pytest.mark.parametrize("keep_alive", [False, True])
 def test_each_user_keeps_a_connection_with_keep_alive_and_otherwise_opens_one_for_each_request(
     server: Running, keep_alive: bool

@@ -208,8 +208,9 @@ class Exchange:
         context: dict[str, bool] = {}
         try:
             return await open_request(self._session, url, request, wait_s=wait_s, trace_request_ctx=context)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if request.method not in REPEATABLE or not context.get("is_reused"):
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            has_begun = not isinstance(getattr(error, "message", ""), str)  # then, it is the part of the head
+            if request.method not in REPEATABLE or not context.get("is_reused") or has_begun:
                 raise
         self._load.note_reconnection()
         return await open_request(self._session, url, request, wait_s=wait_s, trace_request_ctx={})
