@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from conftest import each_kind_drawn_once
+from drawn_once import each_kind_drawn_once
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.record.requests import PING

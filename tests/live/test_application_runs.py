@@ -37,7 +37,7 @@ SHORT = (
     "--users",
     "2",
     "--time",
-    "0.3s",
+    "1s",
     "--rounds",
     "1",
     "--ready-within",

@@ -138,7 +138,6 @@ def test_a_container_that_cannot_be_started_or_is_not_the_own_one_fails_the_case
 ) -> None:
     write_suite(
         tmp_path,
-        detached="docker run -d",
         missing="podman run",
         of_another_run="docker run --cidfile id",
         unreachable="env FAKE_DOCKER=none docker run",
@@ -148,7 +147,6 @@ def test_a_container_that_cannot_be_started_or_is_not_the_own_one_fails_the_case
     failures = {record.server: record.failure for record in load(tmp_path / "r.json").records}
     assert ran.returncode == 1
     assert {server: failure and failure.code for server, failure in failures.items()} == {
-        "detached": "detached",
         "missing": "no_runtime",
         "of_another_run": "id_file_exists",
         "unreachable": "no_runtime",

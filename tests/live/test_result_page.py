@@ -1,37 +1,18 @@
 """The page of a result in a real browser, at two widths, light and dark; test_page_text.py reads the page."""
 
-import contextlib
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import LEAST_CONTRAST, Opened, opened
+from drawn_once import each_kind_drawn_once
 from sample_results import result
 
 from under_siege.judge.ranking import summarize
 from under_siege.report import formatted
-from under_siege.show import html_page
-from under_siege.show.view import Figure
 
 NARROW, WIDE = 390, 1440
-
-
-@contextlib.contextmanager
-def each_kind_drawn_once() -> Iterator[None]:
-    """Draw each kind of chart only once and reuse it for all tasks, to save time."""
-    figure, drawn = html_page.drawn, {}
-
-    def first_of_its_kind(chart: Figure) -> html_page.PageFigure:
-        if chart.name not in drawn:
-            drawn[chart.name] = figure(chart)
-        texts = {name: getattr(chart, name) for name in ("title", "headline", "how", "conditions")}
-        return dataclasses.replace(drawn[chart.name], **texts)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(html_page, "drawn", first_of_its_kind)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,9 @@ from conftest import thorough
 from fake_load import SilentWatcher
 from minimal_wheel import write_source_distribution, write_wheel
 from plans import plan_of
-from sample_applications import write
-from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.host import environments
-from under_siege.host.environments import locked_requirements
 from under_siege.host.interpreter import Interpreter, interpreter
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
@@ -198,11 +195,3 @@ def test_a_relative_path_to_a_python_becomes_absolute(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     python = interpreter(".venv/bin/python")
     assert (python.path, python.prefix) == (str(tmp_path / ".venv/bin/python"), str(tmp_path / ".venv"))
-
-
-def test_an_environment_from_uv_lock_has_the_locked_versions(tmp_path: Path) -> None:
-    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["h11"]\n'
-    write(tmp_path, {"pyproject.toml": project})
-    uv = find_uv_bin()
-    subprocess.run([uv, "lock", "--quiet", "--upgrade-package", "h11==0.14.0"], cwd=tmp_path, check=True)
-    assert locked_requirements(tmp_path / "uv.lock") == "h11==0.14.0\n"

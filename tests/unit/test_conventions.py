@@ -57,6 +57,12 @@ def test_the_architecture_page_lists_every_package() -> None:
     assert [name for name in packages if f"{name}/`" not in page] == []
 
 
+def test_no_two_test_files_have_the_same_name() -> None:
+    """Pytest can't collect both, but only --all collects tests/extended."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_every_section_of_a_golden_file_belongs_to_a_test() -> None:
     defined = {
         f"{path.stem.removeprefix('test_')}: {name}"

@@ -23,6 +23,12 @@ from under_siege.record.record import CaseFailedError, Incident, Requests
 from under_siege.report import formatted
 
 
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUSY_S", "STOP_CPU_S", "PAUSE_S"):
+        monkeypatch.setattr(injection, name, 0.0)
+
+
 class Worker:
     """A worker process that raises this error at each signal."""
 
@@ -111,8 +117,7 @@ def test_a_process_that_ended_before_its_signal_is_no_fault_that_the_server_surv
 
 
 @pytest.mark.parametrize("fault", ["worker", "pause"])
-def test_a_permitted_signal_is_a_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(injection, "PAUSE_S", 0.0)
+def test_a_permitted_signal_is_a_fault(fault: str) -> None:
     one, worker = incident(fault), Worker(None)
     asyncio.run(SIGNALS[fault](Context(one, worker)))
     assert one.without == ""
