@@ -132,7 +132,7 @@ class LoadRun:
                 record.tool_errors = (self._problems() or driver.errors(report.all_kept()))[:ERRORS_KEPT]
                 rows = record.requests.only(LOAD)
                 record.unlisted_losses = driver.failures(record.tool_report, rows.status)
-                if driver.drops_open_requests and record.load_s:
+                if driver.drops_open_requests and record.load_s and self._spec.requests is None:
                     close_loop(record.requests, self._spec.users, record.load_s)
         finally:
             os.close(terminal)

@@ -105,10 +105,9 @@ class _Candidate:
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         unit = "events/s" if self.summary.has_streams else "trans/s"
-        half, ceiling = half_width(self.summary), self.summary.of_ceiling
-        margin = "" if half is None else f" ± {formatting.margin(half)}"
+        ceiling, rate = self.summary.of_ceiling, self.summary.rate
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.rate(self.summary.rate)}{margin} {unit}{share}"
+        return f"{formatting.with_margin(formatting.rate(rate), rate, half_width(self.summary))} {unit}{share}"
 
     @property
     def gaps(self) -> str:
