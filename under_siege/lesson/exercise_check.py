@@ -89,7 +89,7 @@ class CheckReport:
     """A report on a server: which faults it has, and which claims of its exercise hold."""
 
     def __init__(self, name: str, exercise: Exercise, view: ResultView, *, is_exercise: bool) -> None:
-        self._exercise, self._view, self._is_exercise = exercise, view, is_exercise
+        self._exercise, self._is_exercise = exercise, is_exercise
         self._cases = view.comparison.cases
         index, self._case = next((index, case) for index, case in enumerate(self._cases) if case.server == name)
         has_wrong_answers = any(each.attempts for each in view.comparison.rounds[index])

@@ -114,9 +114,6 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive and self.tool.driver.reuses_closed_connections:
-                twice = replace(replay, in_a_row=2, must_stay_open=True)
-                await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
             load_run = LoadRun(self.tool, spec, self.record)
             async with load_run.ready():
 

@@ -237,9 +237,7 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
         return
-    if failed.code in ("error_answer", "refused_request", "no_stream", "endless_stream") or len(failures) >= min(
-        2, servers
-    ):
+    if failed.code in HOPELESS or len(failures) >= min(2, servers):
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 

@@ -52,14 +52,12 @@ class ReplayedRequest:
     requests: tuple[bytes, ...]  # one request, or the requests of a mix
     address: str
     in_a_row: int = 1  # number of requests on one connection
-    must_stay_open: bool = False  # whether the case fails if the server closes the connection between them
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
         """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
-            CaseFailedError: nothing listens, there is no response in time, the response is malformed, or the
-                connection is closed and must stay open.
+            CaseFailedError: nothing listens, there is no response in time, or the response is malformed.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -87,17 +85,10 @@ class ReplayedRequest:
         method = request.partition(b" ")[0].decode("latin-1")
         writer.write(request)
         answer = await read_raw_response(reader, method, most_bytes)
-        try:
+        with contextlib.suppress(ConnectionError, EOFError):  # the server may close the connection
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
                 answer = await read_raw_response(reader, method, most_bytes)
-        except (ConnectionError, EOFError):  # the server may close the connection
-            if self.must_stay_open:
-                raise CaseFailedError(
-                    "closed_connections",
-                    f"the server closes each connection, so every second request of {self.tool} would fail, because "
-                    f'{self.tool} sends it on the closed one; set keep_alive = false, or tool = "wrk"',
-                ) from None
         return answer
 
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 from rich.console import Console
+from rows import set_waits
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate
@@ -51,7 +52,7 @@ def answer_to(result: Result) -> Answer:
 def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
     for record in result.records:
         if record.server in servers:
-            record.pings.waited_s[:] = [waited_s * (1 + 0.01 * record.round)] * 80
+            set_waits(record.requests, waited_s * (1 + 0.01 * record.round))
     return result
 
 
