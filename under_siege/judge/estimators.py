@@ -106,11 +106,21 @@ class Waits:
     def percentile(self, percent: float) -> float | None:
         """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response.
 
-        Source: Kaplan and Meier, Journal of the American Statistical Association 53, 1958.
+        The estimate is interpolated: each wait is the quantile of the middle of its step of the distribution. The first
+        wait that reaches the percentile would make the p99 of 200 waits 5 % too low.
+
+        Sources: Kaplan and Meier, Journal of the American Statistical Association 53, 1958; Hyndman and Fan, The
+        American Statistician 50, 1996, definition 5.
         """
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
-        return float(times[reached]) if reached < len(times) else None
+        if reached == len(times):
+            return None
+        steps = np.diff(share, prepend=0.0)
+        used = (steps > 0) & np.isfinite(times)
+        if not math.isfinite(times[reached]):
+            return math.inf
+        return float(np.interp(percent / 100, (share - steps / 2)[used], times[used]))
 
     def longest_s(self) -> float | None:
         """Return the longest wait, whether or not it ended with a response, or None if there are no waits."""
