@@ -114,6 +114,9 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
+            if replay and spec.keep_alive:  # fail before the load
+                twice = replace(replay, in_a_row=2)
+                await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
             load_run = LoadRun(self.tool, spec, self.record)
             async with load_run.ready():
 

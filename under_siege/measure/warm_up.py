@@ -57,7 +57,8 @@ class ReplayedRequest:
         """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
-            CaseFailedError: nothing listens, there is no response in time, or the response is malformed.
+            CaseFailedError: nothing listens, there is no response in time, the response is malformed, or the tool would
+                wait for the end of a connection that stays open.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -89,6 +90,12 @@ class ReplayedRequest:
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
                 answer = await read_raw_response(reader, method, most_bytes)
+                if b" HTTP/1.0\r\n" in request and "keep-alive" not in answer.headers.get("connection", "").lower():
+                    raise CaseFailedError(
+                        "keep_alive",
+                        "the server keeps connections open without announcing it to clients that send HTTP/1.0, such as "
+                        f'{self.tool}, so these wait for their end; set keep_alive = false, or tool = "wrk"',
+                    )
         return answer
 
 
