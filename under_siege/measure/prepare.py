@@ -74,7 +74,7 @@ def _imported(path: Path, names: frozenset[str] | None) -> Iterator[tuple[str, f
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
     """Run each prepare command once; return the plan with the reason for each failure, by case."""
-    everything = (*plan.cases, *plan.ceilings)
+    everything = (*plan.references, *plan.cases, *plan.ceilings)
     for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
         if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
             return replace(plan, unprepared=dict.fromkeys(everything, why))
@@ -112,7 +112,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     """Install the packages that the servers need; return the plan with the prepared environments or Pythons."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
-        for case in (*plan.cases, *plan.ceilings):
+        for case in (*plan.references, *plan.cases, *plan.ceilings):
             key, folder = plan.environment_of(case), plan.folder_of(case) or Path()
             is_needed = key.requirements or key.additions
             if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
@@ -179,7 +179,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
     """Return the expected response of each request; ask the servers of the plan for it."""
-    everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
+    everything, by_job = (*plan.references, *plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
             alike = [other for other in everything if other.job == case.job]
@@ -237,9 +237,8 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
         return
-    if failed.code in ("error_answer", "refused_request", "no_stream", "endless_stream") or len(failures) >= min(
-        2, servers
-    ):
+    is_hopeless = failed.code in HOPELESS or case in plan.references
+    if is_hopeless or len(failures) >= min(2, servers):
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 

@@ -258,6 +258,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             ping=ping,
             against=next(iter(suite.revisions), ""),
             choices=_choices(suite),
+            route=suite.route,
         )
     result = Result(
         environment=describe_environment(plan.pythons.values()),

@@ -4,6 +4,7 @@ This script runs in the user's Python, which may be 3.9, and in the user's folde
 """
 
 import asyncio
+import enum
 import functools
 import importlib
 import importlib.metadata
@@ -14,11 +15,13 @@ import os
 import re
 import sys
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
 LOOPBACK = "127.0.0.1"
+INJECTED = ("Depends", "Security", "Provide", "DependencyKwarg", "Dependency", "File")  # what a framework passes
 MODULES = (  # of the servers; a server is installed if its module can be imported
     *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "tornado", "uvicorn", "uvicorn_worker"),
     *("uvicorn.workers", "waitress"),
@@ -354,7 +357,39 @@ def function_of(method: str, answers: Any) -> Optional[dict[str, Any]]:
         "line": code.co_firstlineno,  # of its first decorator
         "is_async": inspect.iscoroutinefunction(function),
         "is_method": inspect.isclass(answers) or inspect.ismethod(answers) or inspect.ismethod(function),
+        "unmovable": unmovable(function),
     }
+
+
+def unmovable(function: Any) -> list[str]:
+    """Return the parameters of a function whose values may not be picklable: all but plain data."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:  # a type that exists only for type checkers
+        return list(function.__code__.co_varnames)
+    return [
+        each.name
+        for each in parameters
+        if type(each.default).__name__ in INJECTED or each.name == "request" or not is_plain(hints.get(each.name, str))
+    ]
+
+
+def is_plain(kind: Any) -> bool:
+    """Return whether values of a type are data."""
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    metadata = getattr(kind, "__metadata__", ())
+    if metadata:
+        return not any(type(each).__name__ in INJECTED for each in metadata) and is_plain(inside[0])
+    if origin is not None:
+        return str(origin) == "typing.Literal" or all(is_plain(each) for each in inside if each is not ...)
+    if kind in (Any, None, type(None)):
+        return kind is not Any
+    if not inspect.isclass(kind):
+        return False
+    is_known = kind.__module__ in ("builtins", "datetime", "uuid", "decimal", "pathlib", "ipaddress", "fractions")
+    has_fields = any(hasattr(kind, name) for name in ("__dataclass_fields__", "model_fields", "__struct_fields__"))
+    return is_known or has_fields or issubclass(kind, enum.Enum) or hasattr(kind, "_fields")
 
 
 def accepted_host(app: Any, framework: str) -> Optional[str]:
