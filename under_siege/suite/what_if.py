@@ -27,7 +27,12 @@ PREFIX = "what-if-"
 _BASES = {"asgi": "uvicorn", "wsgi": "gthread"}  # the server for each kind of application
 _WAITING_THREADS = 40  # of a server whose threads only wait for a pool
 _WITH_THREADS = ("fastapi", "starlette", "django", "quart")  # frameworks that run `def` routes in threads
-_IN_WORDS = {THREADS: "threads", PROCESSES: "a process pool"}
+_IN_WORDS = {THREADS: "Threads", PROCESSES: "A process pool"}
+
+
+def is_what_if(server: str) -> bool:
+    """Return whether a server of this name answers a route elsewhere, so that its figures need a change of the code."""
+    return server.startswith(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ def server_tables(moved: Moved, application: Application, base: Mapping[str, Any
     return {
         f"{PREFIX}{strategy}": {
             **base,
-            "title": f"What if {moved.route.path} ran in {_IN_WORDS[strategy]}: {moved.base.title}, one process",
+            "title": f"{_IN_WORDS[strategy]} for {moved.route.path}: what if, on {moved.base.title}",
             "command": of_pool if strategy == PROCESSES else command,
             "environment": environment | {"UNDER_SIEGE_POOL": "{workers}" if strategy == PROCESSES else THREADS},
         }
