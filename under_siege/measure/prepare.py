@@ -25,7 +25,7 @@ from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
-from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, try_task
+from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, counters_in, try_task
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
@@ -33,6 +33,7 @@ LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
 _BODY = "; use --body with what it expects"
 OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
+SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -266,7 +267,9 @@ def _expectation(
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
     rule = _strictest_rule([answer.body for answer in answers]) if plan.suite.finds_rule else wanted.rule
-    expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
+    # A number of seconds grows by one, too, if responses take a second.
+    counters = counters_in([answer.body for answer in answers]) if took_s < SLOWEST_COUNTED_S else ()
+    expectation = Expectation(first, took_s, 0.0, wanted.status, rule, counters=counters)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         different = f"{odd.described()} after {answers[0].described()}"
