@@ -166,9 +166,8 @@ def run(
     from under_siege.suite.selection import suite_of
 
     command = "run --trace" if traced else "run"
-    suite = suite_of(
-        servers, options.target, quick=quick, style=style, command=command, with_strategies=against is None
-    )
+    moves = against is None and not wanted  # requirements are for what is deployed
+    suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
     suite, rounds = _revisions(suite, against, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)

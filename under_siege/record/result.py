@@ -95,6 +95,7 @@ class MovedRoute(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     server: str  # on which the strategies are compared
+    is_chosen: bool = False  # whether the user asked for strategies
     function: str = ""  # that answers the requests; empty if it is unknown
     file: str = ""
     line: int = 0  # of its `def`

@@ -31,6 +31,12 @@ def route_of(comparison: Comparison) -> MovedRoute | None:
     return suite.route if suite and suite.route and any(is_what_if(each.server) for each in comparison.cases) else None
 
 
+def is_only_proposed(summary: Summary, comparison: Comparison) -> bool:
+    """Return whether a case shows what if, although the user did not ask for it."""
+    route = route_of(comparison)
+    return route is not None and not route.is_chosen and is_what_if(summary.server)
+
+
 def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     """Return the conclusions; with a moved route, also say what it would change, compared with now."""
     route = route_of(comparison)

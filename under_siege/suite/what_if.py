@@ -40,7 +40,6 @@ class Moved:
     """A route and the strategies to measure for it."""
 
     strategies: tuple[str, ...]
-    are_chosen: bool  # whether the user chose them, so that no other servers are compared
     base: Deployment  # the server on which they are compared
     route: MovedRoute
 
@@ -78,19 +77,27 @@ def moved(
     strategies = [each for each in (AS_IS, THREADS, PROCESSES) if each in wanted or not (wanted or reasons[each])]
     if base is None or (strategies == [AS_IS] and not wanted):
         return None
-    return Moved(tuple(strategies), bool(wanted), base, _route(application, base, load, function, folder))
+    return Moved(tuple(strategies), base, _route(application, base, load, function, folder, is_chosen=bool(wanted)))
 
 
 def _route(
-    application: Application, base: Deployment, load: Mapping[str, Any], function: RouteFunction | None, folder: Path
+    application: Application,
+    base: Deployment,
+    load: Mapping[str, Any],
+    function: RouteFunction | None,
+    folder: Path,
+    *,
+    is_chosen: bool,
 ) -> MovedRoute:
     path = str(load["path"]).partition("?")[0]
     if function is None:
-        return MovedRoute(path=path, server=base.name, unmovable="the function that answers it is unknown")
+        unmovable = "the function that answers it is unknown"
+        return MovedRoute(path=path, server=base.name, is_chosen=is_chosen, unmovable=unmovable)
     change = change_of(function, application.framework, folder)
     return MovedRoute(
         path=path,
         server=base.name,
+        is_chosen=is_chosen,
         function=function.name,
         file=function.file,
         line=change.line,
@@ -153,7 +160,7 @@ def with_strategies(suite: Suite, moved: Moved) -> Suite:
     targets = [_with_workers(each, numbers[each.name]) if each.name in numbers else each for each in suite.targets]
     as_is = _with_workers(next(each for each in targets if each.name == moved.base.name), 1)
     reference = None
-    if moved.are_chosen:
+    if moved.route.is_chosen:
         added = [each for each in targets if each.name in numbers]
         targets = [as_is, *added] if AS_IS in moved.strategies else added
         reference = None if AS_IS in moved.strategies else as_is
