@@ -19,6 +19,7 @@ from under_siege.record.record import (
     LONGEST_CLOCK_S,
     Cpus,
     Incident,
+    PacedRun,
     Positive,
     Profile,
     RateStep,
@@ -137,6 +138,7 @@ class Result(msgspec.Struct, kw_only=True):
     profiles: list[Profile] = []
     incidents: list[Incident] = []
     steps: list[RateStep] = []
+    paced: list[PacedRun] = []  # of `run`, beside the records under full load
     left_out: list[SkippedServer] = []
     schema: Positive = SCHEMA
 

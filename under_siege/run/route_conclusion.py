@@ -4,17 +4,19 @@ A case with a moved route shows what if: its server runs the wrapper `subprocess
 change the application. To have it, somebody has to.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from under_siege import formatting
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import Summary
+from under_siege.judge.summary import VISIBLE_S, Summary
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS
 from under_siege.record.result import MovedRoute
+from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
@@ -44,7 +46,7 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
         return list(found)
     answer, conclusion = found[0], RouteConclusion(comparison, route)
     chosen = next((each for each in comparison.cases if each.case == answer.case), None)
-    remarks = [*conclusion.remarks(chosen), *answer.remarks]
+    remarks = [*conclusion.at_rate(chosen), *conclusion.remarks(chosen), *answer.remarks]
     if chosen is None or not is_what_if(chosen.server):
         return [replace(answer, remarks=remarks)]
     return [
@@ -102,6 +104,25 @@ class RouteConclusion:
             texts.append(f"with {_workers(more[0])} workers: {describe(more[0])}")
         return ", ".join(texts)
 
+    def at_rate(self, chosen: Summary | None) -> Iterator[str]:
+        """Yield what users and health checks would notice at the rate of practice."""
+        measured = {each.case: each for each in paced(self.comparison.result)}
+        moved = [each for each in self.comparison.cases if is_what_if(each.server) and each.case in measured]
+        now = next((measured[each.case] for each in self.as_is if each.case in measured), None)
+        best = next((each for each in moved if chosen is not None and each.case == chosen.case), None)
+        best = best or next((each for each in moved if each.server == PREFIX + PROCESSES), next(iter(moved), None))
+        if now is None or best is None:
+            return
+        then, place = measured[best.case], "in the pool" if best.server == PREFIX + PROCESSES else "in threads"
+        at, facts = f"At {now.per_s:g}/s", []
+        if now.ping_s is not None and then.ping_s is not None:
+            facts.append(f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is")
+        facts.append(f"responses {_time(then.response_s)} and {_time(now.response_s)}")
+        yield f"{at}: {'; '.join(facts)}."
+        slower_s = [now.response_s - then.response_s, (now.ping_s or 0.0) - (then.ping_s or 0.0)]
+        if all(math.isfinite(each) and each < VISIBLE_S for each in slower_s):
+            yield f"{at} it doesn't matter: leave it as it is."
+
     def remarks(self, chosen: Summary | None) -> Iterator[str]:
         """Yield a sentence for each moved case that is not recommended, or that could not be measured."""
         for each in self.comparison.cases:
@@ -157,6 +178,10 @@ def _ping(summary: Summary) -> str:
     if ping is None:
         return "unknown"
     return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+
+
+def _time(seconds: float) -> str:
+    return formatting.seconds(seconds) if math.isfinite(seconds) else "without an end"
 
 
 def _memory(summary: Summary) -> str:
