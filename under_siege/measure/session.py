@@ -39,7 +39,7 @@ from under_siege.measure.start_command import set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
-from under_siege.record.record import Incident, Profile, RateStep, Record, Trace
+from under_siege.record.record import Incident, PacedRun, Profile, RateStep, Record, Trace
 from under_siege.record.result import MeasuredSuite, Result, made_legible, save
 from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import Suite
@@ -48,7 +48,7 @@ LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file na
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
-Kept = Record | Trace | Profile | Incident | RateStep
+Kept = Record | Trace | Profile | Incident | RateStep | PacedRun
 Keep = Callable[[Kept], None]
 
 
@@ -74,13 +74,15 @@ def run_plan(
     make_tracers: Sequence[MakeTracer] = (),
     meanwhile: Meanwhile | None = None,
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
+    afterwards: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
     *,
     is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
     """Run the plan and write the file after every case. A plan without rounds is only traced.
 
     `wanted` returns the cases that need another round; `adapted` changes the plan after the expected responses are
-    known. Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
+    known; `afterwards` measures more after the last round. Return the result, the signal that stopped the run, if any,
+    and whether the file contains the whole result.
 
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
@@ -100,6 +102,8 @@ def run_plan(
                 say_how_long(ready, expectations, watcher, most_s=most_s)
                 after_siege = [tracer.after_siege for tracer in tracers]
                 await run(ready, tool, expectations, needed, watcher, file.keep, choose, after_siege)
+            if afterwards:
+                await afterwards(ready, result, expectations, needed, file.keep)
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
@@ -214,7 +218,7 @@ class ResultWriter:
         """Add an item to the result (traces in the order of the plan) and save the result; warn once if that fails."""
         result = self._result
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
-        (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
+        (lists | {Profile: result.profiles, PacedRun: result.paced})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
         result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
         if self._path is None:
             return
@@ -258,6 +262,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             ping=ping,
             against=next(iter(suite.revisions), ""),
             choices=_choices(suite),
+            route=suite.route,
         )
     result = Result(
         environment=describe_environment(plan.pythons.values()),
