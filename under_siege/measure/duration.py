@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 from statistics import median
 
+import numpy as np
+
 from common.workers import usable_cpus
-from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS
+from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS, begins_early, is_even
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations
@@ -15,6 +17,8 @@ SHORTEST_SIEGE_S = 3.0
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
+# A screening siege ends after this number of responses, if they show the rate. It is then known to within about 15 %.
+SCREENING_ANSWERS = 40
 LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
 LONGEST_WITH_A_TAIL_S = 60.0  # maximum length of a siege in which a few requests take much longer than most
 LONGEST_STREAM_S = 20.0  # longer streams don't make a siege longer
@@ -26,17 +30,29 @@ MOST_BURSTS = 8
 class Length:
     """Decide when a siege ends, based on the times of its responses."""
 
-    def __init__(self, asked_s: float | None, users: int, expected: Expectation, least_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        asked_s: float | None,
+        users: int,
+        expected: Expectation,
+        least_s: float = 0.0,
+        *,
+        is_screening: bool = False,
+    ) -> None:
         """Prepare for a siege.
 
         Args:
             asked_s: its length, or None to decide here.
             least_s: its minimum length, unless it is asked for.
+            is_screening: whether the siege only has to show roughly how high the rate is. Streams and users who pause
+                always need a full siege.
         """
         self._least_s = max(SHORTEST_SIEGE_S, least_s)
         self._is_fixed = asked_s is not None
+        self._is_screening = is_screening and not expected.stream and not expected.cycle_s
         self._needed = max(1, round(SETTLED_USERS * users))
         self._last_s: dict[int, float] = {}  # each user's last response
+        self._answers_s: list[float] = []  # of a screening siege, until they show the rate
         self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
         self.end_s = asked_s or max(
@@ -55,8 +71,20 @@ class Length:
         if user in self._last_s:
             self._took_s.append(at_s - self._last_s[user])
         self._last_s[user] = at_s
+        if self._is_screening:
+            self._screen(at_s)
+            return
         if len(self._last_s) >= self._needed and not was_settled:
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
+
+    def _screen(self, at_s: float) -> None:
+        """End a screening siege once nine of ten users had a response, or all responses arrive evenly."""
+        self._answers_s.append(at_s)
+        if len(self._answers_s) < SCREENING_ANSWERS:
+            return
+        answers_s = np.sort(self._answers_s)
+        if len(self._last_s) >= self._needed or (is_even(answers_s) and begins_early(answers_s)):
+            self.last_until(min(self.end_s, max(self._least_s, at_s)))
 
     def is_over(self, now_s: float) -> bool:
         """Return whether the siege is over; make it longer if some requests take much longer than most.
