@@ -55,9 +55,8 @@ class Length:
         self._answers_s: list[float] = []  # of a screening siege, until they show the rate
         self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
-        self.end_s = asked_s or max(
-            self._least_s, LONGEST_OF_NEEDED * most_needed_s(users, expected)
-        )  # seconds since the siege began
+        needed_s = (screening_s if self._is_screening else most_needed_s)(users, expected)
+        self.end_s = asked_s or max(self._least_s, LONGEST_OF_NEEDED * needed_s)  # seconds since the siege began
 
     def last_until(self, end_s: float) -> None:
         """End the siege at this time, regardless of the responses."""
@@ -124,51 +123,40 @@ def most_needed_s(users: int, expected: Expectation) -> float:
     return TIMES_SETTLED * ((users + 1) * max(expected.task_s, expected.cpu_s) + expected.cycle_s)
 
 
+def screening_s(users: int, expected: Expectation) -> float:
+    """Return how many seconds a screening siege must last if the server performs one task at a time."""
+    return min(most_needed_s(users, expected), (users + SCREENING_ANSWERS) * max(expected.task_s, expected.cpu_s))
+
+
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
     """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
     return TIMES_SETTLED * (max(expected.task_s, users * expected.cpu_s / cpus) + expected.cycle_s)
 
 
 STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of each case
-
-
-def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
-    least_s = most_s = 0.0
-    shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
-    for case in (*plan.ceilings, *plan.cases):
-        expected = plan.expected_of(case, expectations)
-        least_s += STARTING_AND_STOPPING_S + (
-            plan.load.time_s or max(shortest_s, least_needed_s(case.users, cpus, expected))
-        )
-        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or max(shortest_s, most_needed_s(case.users, expected)))
-    return rounds * least_s, rounds * most_s
-
-
-FEWEST_ROUNDS = 2
-# The budget is BUDGET_OF_NEEDED × the time of FEWEST_ROUNDS, within the next two limits. If these rounds take slightly
-# longer than LARGEST_BUDGET_S, clearly slower cases get only one. If they take over FAR_TOO_LONG × that, all get both.
-BUDGET_OF_NEEDED, SMALLEST_BUDGET_S, LARGEST_BUDGET_S, FAR_TOO_LONG = 1.5, 40.0, 150.0, 2.0
-SEARCH_BUDGET_S = 170.0  # the time limit of a search for the best number of workers
 CPU_BOUND_SHARE = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
 
-def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
-    """Return the time limit of a run that continues until the ranks are clear.
+def round_length_s(
+    plan: Plan, cpus: int, expectations: Expectations, *, is_screening: bool = False
+) -> tuple[float, float]:
+    """Return the lowest and the highest expected duration of a round, in seconds."""
+    least_s = most_s = 0.0
+    shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
+    needed_s = screening_s if is_screening else most_needed_s
+    for case in (*plan.ceilings, *plan.cases):
+        expected = _undisturbed(plan.expected_of(case, expectations))
+        longest_s = max(shortest_s, needed_s(case.users, expected))
+        least_needed = min(longest_s, max(shortest_s, least_needed_s(case.users, cpus, expected)))
+        least_s += STARTING_AND_STOPPING_S + (plan.load.time_s or least_needed)
+        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or longest_s)
+    return least_s, most_s
 
-    The limit usually allows two rounds of all cases, and more rounds of close cases.
-    """
-    # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
-    undisturbed = {
-        work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND_SHARE * each.task_s else each
-        for work, each in expectations.items()
-    }
-    _, needed_s = run_length_s(plan, cpus, undisturbed, FEWEST_ROUNDS)
-    if plan.searched:
-        return SEARCH_BUDGET_S
-    if needed_s > FAR_TOO_LONG * LARGEST_BUDGET_S:
-        return needed_s
-    return min(max(SMALLEST_BUDGET_S, BUDGET_OF_NEEDED * needed_s), LARGEST_BUDGET_S)
+
+def _undisturbed(expected: Expectation) -> Expectation:
+    """Return the CPU time of a CPU-bound task as its duration, because other programs may have delayed its trial."""
+    is_cpu_bound = expected.cpu_s > CPU_BOUND_SHARE * expected.task_s
+    return replace(expected, task_s=expected.cpu_s) if is_cpu_bound else expected
 
 
 def in_words(least_s: float, most_s: float) -> str:
@@ -183,23 +171,26 @@ def say_how_long(
     """Announce how long the run will take, and warn about tasks that take too long for the given time.
 
     Args:
-        most_s: the time budget of a run whose number of rounds is not fixed.
+        most_s: the time limit of a run whose number of rounds is not fixed.
     """
     _warn_of_long_tasks(plan, expectations, watcher)
     if plan.load.requests is not None:
         return
-    rounds = FEWEST_ROUNDS if most_s < math.inf else plan.rounds
-    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
-    if most_s < math.inf:
-        about = in_words(shortest_s, min(longest_s, most_s))
-        if plan.searched:
-            watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
-            return
+    is_screening = most_s < math.inf and plan.can_be_screened()
+    shortest_s, longest_s = round_length_s(plan, usable_cpus(), expectations, is_screening=is_screening)
+    if most_s == math.inf:
+        sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+        watcher.say(f"{sieges} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
+    elif plan.searched:
+        watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
+    else:
         cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
-        watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
-        return
-    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
-    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
+        if longest_s <= most_s:
+            more = f"; cases that may be the best get more rounds, up to {most_s:.0f} s in total"
+        else:
+            users = f"{max(case.users for case in plan.cases):,} users"
+            more = f" in the first round, because {users} may wait for each other; for less time, use fewer --users"
+        watcher.say(f"{cases} {in_words(shortest_s, longest_s)}{more}")
 
 
 LONG_WAIT_S = 40.0  # if all users' first responses take longer in total, a round may take minutes
