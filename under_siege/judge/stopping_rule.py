@@ -2,8 +2,8 @@
 
 The first round is short and only shows which cases can still be recommended. Those are measured again, at least until
 they have LEAST_ROUNDS rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001). If time is
-left after that, others get more rounds, too: those whose rank is not clear, and those that have only one round. A run
-with requirements ends when all of them are decided.
+is left after that, others get more rounds, too: those whose rank is not clear, and those that have only one round. A
+run with requirements ends when all of them are decided.
 """
 
 import math
