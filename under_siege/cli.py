@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ from under_siege.show import formats
 
 if TYPE_CHECKING:
     from under_siege.measure.plan import Plan, ProgressListener
-    from under_siege.measure.session import Wanted
+    from under_siege.measure.racing import Decide
     from under_siege.show.view import View
     from under_siege.suite.suite import Suite
 
@@ -176,7 +177,8 @@ def run(
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
-    measure = partial(run_plan, plan, wanted=_wanted(plan, rounds), make_tracers=tracers, is_bounded=rounds is None)
+    decide, limits_s = _decision(plan, rounds)
+    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers)
     _measure(count, measure, options, wide=wide, after_run=after_run)
 
 
@@ -197,13 +199,16 @@ def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"],
     return partial(at_rate, parse_rate_per_s(rate) if rate else None)
 
 
-def _wanted(plan: "Plan", rounds: int | None) -> "Wanted | None":
-    """Return what decides about further rounds, or None if their number is fixed."""
+def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[float, float]]:
+    """Return what decides about further rounds, or None if their number is fixed, and the time limits of the run."""
     from under_siege.judge import stopping_rule, worker_search
+    from under_siege.measure.racing import LIMITS_S, SEARCH_LIMITS_S
 
     if rounds is not None:
-        return None
-    return partial(worker_search.wanted, plan.cases, plan.searched) if plan.searched else stopping_rule.wanted
+        return None, (math.inf, math.inf)
+    if plan.searched:
+        return partial(worker_search.wanted, plan.cases, plan.searched), SEARCH_LIMITS_S
+    return stopping_rule.wanted, LIMITS_S
 
 
 def _revisions(

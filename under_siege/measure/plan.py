@@ -42,6 +42,7 @@ from under_siege.record.case import (
     Case,
     Value,
     case_of,
+    load_axes,
 )
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
@@ -163,6 +164,17 @@ class Plan:
             stream=self.load.stream,
             cycle_s=_cycle_s(self.load_of(case)),
         )
+
+    def can_be_screened(self) -> bool:
+        """Return whether a short first round can show which cases need more rounds.
+
+        The user must not have set the length of sieges, and cases must compete. If jobs are queued, a siege shows only
+        how fast they are accepted.
+        """
+        is_given = self.load.time_s is not None or self.load.requests is not None
+        loads = [case.on(load_axes(self.cases)) for case in self.cases]
+        has_competitors = len(set(loads)) < len(loads)
+        return has_competitors and not (is_given or self.searched or self.load.posts_jobs or self.suite.backlog)
 
     def turns(self) -> int:
         """Return the maximum number of measurements."""

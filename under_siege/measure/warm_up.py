@@ -94,8 +94,8 @@ class ReplayedRequest:
                 if b" HTTP/1.0\r\n" in request and "keep-alive" not in answer.headers.get("connection", "").lower():
                     raise CaseFailedError(
                         "keep_alive",
-                        "the server keeps connections open without announcing it to clients that send HTTP/1.0, such as "
-                        f'{self.tool}, so these wait for their end; set keep_alive = false, or tool = "wrk"',
+                        "the server keeps connections open without announcing it to clients that send HTTP/1.0, such "
+                        f'as {self.tool}, so these wait for their end; set keep_alive = false, or tool = "wrk"',
                     )
         return answer
 
