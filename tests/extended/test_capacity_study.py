@@ -46,13 +46,16 @@ def test_a_capacity_result_with_edited_steps_is_shown_or_causes_a_one_line_error
     result.steps.append(offered(SERVERS["M/D/1"], 10.0, 2.0, 1, 1))
     save(result, tmp_path / "c.json")
     told = (tmp_path / "c.json").read_text()
-    step = json.loads(told)["steps"][0]
-    places = [(holder, name) for holder in ("record", "arrivals") for name in step[holder]] + [
-        ("", name) for name in step
-    ]
+    holders = {
+        "step": lambda result: result["steps"][0],
+        "record": lambda result: result["steps"][0]["record"],
+        "requests": lambda result: result["steps"][0]["record"]["requests"],
+    }
+    places = [(holder, name) for holder, held in holders.items() for name in held(json.loads(told))]
+    assert ("requests", "ended_s") in places
     for (holder, name), value in itertools.product(places, (0, 1e6, [], [0.0], "x")):
         changed = json.loads(told)
-        (changed["steps"][0][holder] if holder else changed["steps"][0])[name] = value
+        holders[holder](changed)[name] = value
         assert is_shown_or_refused(tmp_path / "changed.json", changed), (holder, name, value)
 
 

@@ -32,7 +32,7 @@ os.setuid(65534)
 server = SimpleNamespace(process=psutil.Process(int(sys.argv[1])), alive=lambda: True)
 for inject in (kill_busiest, None):
     incident = Incident(server="x", title="x", values={}, fault="worker", round=1)
-    context = FaultContext(server, None, None, None, None, 0, incident)
+    context = FaultContext(server, None, None, None, None, 0, keep_alive=False, incident=incident)
     done = asyncio.run(inject(context)) if inject else was_sent(context, lambda: context.signal(9))
     print(done, incident.without)
 """

@@ -32,7 +32,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     method: str  # such as `GET`, or `GET/POST` if the load tool reports only paths
     path: str
     share_pct: float
-    availability_pct: float
+    availability_pct: float | None  # None: the load tool does not say which requests were lost
     response_s: Percentiles
     mean_bytes: float
     alone_s: float | None = None  # response time of the idle server
@@ -51,6 +51,7 @@ class _Part(msgspec.Struct, frozen=True):
     p50_s: float | None
     p99_s: float | None
     size_bytes: float
+    lost_by_any: int = 0  # requests without a response, for this or another request of the mix
 
 
 def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
@@ -58,12 +59,15 @@ def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
     sent = rounds[0].record.mix
     parts = [[_part(run, index) for run in rounds] for index in range(len(sent))]
     total = sum(part.count for part in chain.from_iterable(parts))
+    counted = {one.path for one, of_request in zip(sent, parts, strict=True) if any(part.count for part in of_request)}
     found = []
     for index, of_request in enumerate(parts):
-        if count := sum(part.count for part in of_request):
+        count = sum(part.count for part in of_request)
+        may_be_lost = sent[index].path not in counted and any(part.lost_by_any for part in of_request)
+        if count or may_be_lost:
             same = [other.method for other, rest in zip(sent, parts, strict=True) if _is_same(other, rest, sent[index])]
             method = "/".join(dict.fromkeys([sent[index].method, *same]))
-            found.append(_summary(method, sent[index], of_request, 100 * count / total))
+            found.append(_summary(method, sent[index], of_request, 100 * count / max(1, total)))
     return found
 
 
@@ -78,7 +82,8 @@ def _part(run: Round, index: int) -> _Part:
         counted, waited = availability(mine), waits(mine)
         ended = mine[~mine.is_open]
         p50_s, p99_s = waited.percentile(50), waited.percentile(99)
-        return _Part(counted.counted, counted.correct, p50_s, p99_s, float(ended.size_bytes.sum()))
+        size_bytes = float(ended.size_bytes.sum())
+        return _Part(counted.counted, counted.correct, p50_s, p99_s, size_bytes, record.unlisted_losses)
     bursts = [totals for burst in record.bursts.requests for totals in burst if totals.index == index]
     if not bursts:
         return _Part(0, 0, None, None, 0.0)
@@ -95,19 +100,22 @@ def _summary(method: str, request: SentRequest, parts: Sequence[_Part], share_pc
     count, right = [part.count for part in parts], [part.right for part in parts]
     is_enough = sum(count) >= FEWEST_RESPONSES
     p50, p99 = estimates([[part.p50_s for part in parts], [part.p99_s if is_enough else None for part in parts]])
-    low, high = share_between(right, count)
+    lost = [part.lost_by_any for part in parts]
+    low, _ = share_between(right, [one + more for one, more in zip(count, lost, strict=True)])
+    _, high = share_between(right, count)
+    availability_pct = None if any(lost) else 100 * sum(right) / sum(count)
     metrics = {
         "response_p50_s": _value(p50),
         "response_p99_s": _value(p99),
-        "availability_pct": MetricValue(100 * sum(right) / sum(count), 100 * low, 100 * high),
+        "availability_pct": MetricValue(availability_pct, 100 * low, 100 * high),
     }
     return RequestSummary(
         method=method,
         path=request.path,
         share_pct=share_pct,
-        availability_pct=100 * sum(right) / sum(count),
+        availability_pct=availability_pct,
         response_s=Percentiles(metrics["response_p50_s"].value, metrics["response_p99_s"].value),
-        mean_bytes=sum(part.size_bytes for part in parts) / sum(count),
+        mean_bytes=sum(part.size_bytes for part in parts) / max(1, sum(count)),
         alone_s=request.alone_s,
         metrics=metrics,
     )

@@ -123,7 +123,7 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
                 Cell(name_of(summary.case, cases)),
                 Cell(request.name),
                 Cell(formatting.share(request.share_pct / 100)),
-                Cell(METRICS["availability_pct"].unit.text(request.availability_pct)),
+                Cell(_availability(request.availability_pct)),
                 Cell(_seconds(request.response_s.p50)),
                 Cell(_seconds(request.response_s.p99)),
                 Cell(f"{request.mean_bytes:,.0f}"),
@@ -136,6 +136,10 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
         names = ("availability", "response p50", "response p99", "mean bytes")
         texts = [Column(name, is_text=True) for name in (comparison.noun, "request")]
         yield Table("requests", "The requests", [*texts, Column("share"), *map(Column, names)], rows, header=1)
+
+
+def _availability(value: float | None) -> str:
+    return "" if value is None else METRICS["availability_pct"].unit.text(value)
 
 
 def _seconds(value: float | None) -> str:

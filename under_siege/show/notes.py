@@ -102,13 +102,17 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_requests(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note on each load tool that does not tell the requests of a mix apart."""
+    """Yield a note on each load tool that does not tell the requests of a mix, or those that were lost, apart."""
     silent = [case for case in comparison.cases if case.transactions and not case.requests]
     records = [
         rounds[0].record for case, rounds in zip(comparison.cases, comparison.rounds, strict=True) if case in silent
     ]
     for tool in dict.fromkeys(record.tool for record in records if record.mix):
         yield "requests", f"{tool} reports only totals of all requests; siege, locust and client report each request"
+    records = [run.record for rounds in comparison.rounds for run in rounds]
+    for tool in dict.fromkeys(record.tool for record in records if record.mix and record.unlisted_losses):
+        why = f"{tool} does not say which requests were not answered, so the availability of each is unknown"
+        yield "requests", f'{why}; set tool = "client" or tool = "locust"'
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:

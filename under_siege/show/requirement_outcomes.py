@@ -56,7 +56,8 @@ def _figures(judged: Judged) -> str:
     if math.isinf(known.high):
         return value if value and known.value == known.low else f"more than {amount(known.low, judged)}"
     base = " of base" if judged.goal.of_base else ""
-    return f"{value} ({amount(known.low, judged)} to {amount(known.high, judged)}){base}"
+    interval = f"{amount(known.low, judged)} to {amount(known.high, judged)}"
+    return f"{value} ({interval}){base}" if value else interval
 
 
 def _why_open(judged: Judged) -> str:
@@ -67,6 +68,8 @@ def _why_open(judged: Judged) -> str:
         return "not measured for this case"
     if judged.known.interval is None:
         return "no interval after one round; use --rounds 2 or more"
+    if judged.goal.request and judged.known.value is None:
+        return "the load tool does not say which requests were lost"
     if judged.goal.figure.endswith("max_s"):
         return "the next request may take longer; require p99 instead"
     if judged.goal.figure != "availability_pct":

@@ -140,3 +140,23 @@ def test_a_request_whose_responses_are_all_lost_keeps_its_row() -> None:
             record.requests.outcome[index], record.requests.status[index] = LATE, 0
     of_reports = summary(record)[0].requests[1]
     assert (of_reports.name, of_reports.availability_pct, of_reports.response_s.p99) == ("POST /report", 0, None)
+
+
+def test_the_availability_of_each_request_is_unknown_if_the_tool_does_not_say_which_were_lost() -> None:
+    record = mixed()
+    record.unlisted_losses = 10
+    case, outcomes = summary(record, requirements=("GET /list availability >= 50%", "GET /list availability >= 99%"))
+    assert [request.availability_pct for request in case.requests] == [None, None]
+    low, high = case.requests[0].metrics["availability_pct"].interval
+    assert low < 100 * 60 / 70 < high == 100
+    assert outcomes[1] == "undecided"
+    assert outcomes[0] != "missed"
+
+
+def test_a_request_keeps_its_row_if_all_its_responses_may_be_lost() -> None:
+    record = mixed()
+    record.requests.request[:] = [0] * len(record.requests)
+    record.unlisted_losses = 20
+    of_reports = summary(record)[0].requests[1]
+    assert (of_reports.name, of_reports.share_pct, of_reports.availability_pct) == ("POST /report", 0, None)
+    assert of_reports.metrics["availability_pct"].interval == (0, 100)
