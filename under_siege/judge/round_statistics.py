@@ -49,6 +49,9 @@ MANY_ANSWERS = 50
 MOSTLY_THROTTLED = 0.5  # share of periods; if a server uses up its quota less often, the machine may be the limit
 
 
+MUCH_LONGER = 1.25  # a siege that is longer than another one by this factor may have a rate although that has none
+
+
 class Round:
     """A record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
 
@@ -56,6 +59,7 @@ class Round:
         self.record = record
         self.case = record.case
         self.load_s = record.load_s or 0.0
+        self.too_short_s = 0.0  # length of the longest siege of the same case that was too short for a rate
         nearest = min(
             ceilings, key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)), default=None
         )
@@ -94,9 +98,21 @@ class Round:
     def checks(self) -> Spans:
         return single_spans(self.check_rows[~self.check_rows.is_open])
 
-    @cached_property
+    @property
     def rate(self) -> SteadyRate:
-        """Return the rate over the steady part.
+        """Return the rate over the steady part, unless another siege of the case was about as long, but too short.
+
+        Such a siege had some requests that took much longer than most. Leaving it out would make the mean rate of the
+        case too high, because the sieges with a rate are those without such requests.
+        """
+        if self.own_rate.per_s is None or self.load_s >= MUCH_LONGER * self.too_short_s:
+            return self.own_rate
+        why = f"another siege of {self.too_short_s:.1f} s was too short to estimate the rate; use a longer --time"
+        return SteadyRate(None, 0.0, too_short=why)
+
+    @cached_property
+    def own_rate(self) -> SteadyRate:
+        """Return the rate that this siege alone shows.
 
         Without pauses, it includes responses to the bench's own requests, because they take work from the load. The
         rate of streams is that of their events.
@@ -348,6 +364,10 @@ def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
     for case, record in ordered:
         above = [ceiling for ceiling in ceilings.values() if ceiling.case.covers(case)]
         cases.setdefault(case, []).append(ceilings.get(id(record)) or Round(record, above))
+    for rounds in cases.values():
+        short_s = [run.load_s for run in rounds if run.own_rate.per_s is None and not run.record.failure]
+        for run in rounds:
+            run.too_short_s = max(short_s, default=0.0)
     yield from cases.values()
 
 

@@ -86,7 +86,7 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:
     if case is None:
         return Cell()
     if case.verdict == FAILED or case.rate_per_s is None:
-        return Cell("failed", Tone.BAD, in_terminal="failed ")
+        return Cell(case.verdict, Tone.BAD if case.verdict == FAILED else Tone.WARNING, in_terminal=f"{case.verdict} ")
     best = "rate_per_s" in case.best
     mark = "*" if best else "?" if case.verdict != OK else " "
     lines = [f"{formatting.rate(case.rate)}{mark}"]
@@ -128,7 +128,7 @@ def _difference(cell: CaseOfAxis | None, figure: str) -> str:
         return ""
     value, difference = cell.figures.get(figure), cell.differences[figure]
     if cell.summary.verdict == FAILED or value is None:
-        return f"failed{'':>9}"
+        return f"{cell.summary.verdict}{'':>9}"
     text = formatting.rate(value) if figure == "rate_per_s" else f"{1e6 * value:,.0f} µs"
     change = "" if difference is None else f"{100 * difference:+.0f} %"
     return f"{text}{'' if cell.summary.verdict == OK else ' ?'} {change:>8}"

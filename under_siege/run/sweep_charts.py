@@ -111,7 +111,7 @@ def _name(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
 
 def _text(case: Summary) -> str:
     if case.verdict == FAILED or case.rate_per_s is None:
-        return "failed"
+        return case.verdict
     share = formatting.share(case.of_ceiling.mean) if case.of_ceiling is not None else ""
     star = " ★" if case.rank == 1 else ""
     return f"{formatting.rate(case.rate)}/s{star}\n{share if case.verdict == OK else case.verdict}"

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 from conftest import thorough
+from msgspec import structs
 from rows import add_check, without
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 from simulated_record import record_of
@@ -20,8 +21,9 @@ from under_siege.judge.estimators import (
     rate_of_arrivals,
     saturated_rate,
 )
-from under_siege.judge.round_statistics import Round
+from under_siege.judge.round_statistics import Round, cases_of
 from under_siege.load.request import Pause, parse_pause
+from under_siege.record.record import Record
 from under_siege.record.requests import CORRECT, LOAD, OPEN, WRONG, Requests, close_loop
 
 WITHIN = 0.02
@@ -189,6 +191,22 @@ def test_a_long_siege_with_a_long_tail_has_an_unbiased_rate() -> None:
     assert fmean(rate.per_s for rate in rates) == pytest.approx(truth, rel=0.03)
     deviation = fmean((rate.per_s / truth - 1) ** 2 for rate in rates) ** 0.5
     assert fmean(rate.variance for rate in rates) ** 0.5 == pytest.approx(deviation, rel=0.5)
+
+
+def test_a_siege_without_a_long_request_tells_no_more_than_one_of_the_same_length_with_it() -> None:
+    """In 6 s, a siege of a few users may have no long request, so that only its rate would be known."""
+
+    def record(round_: int, load_s: float, draw: Callable[[], float]) -> Record:
+        one = record_of("1_sync", round_, users=3)
+        without(one, LOAD)
+        requests = closed_loop(3, load_s, draw)
+        return structs.replace(one, load_s=load_s, requests=requests)
+
+    short, lucky = record(1, 6.0, long_tail(1)), record(2, 6.5, lambda: 0.2)
+    assert [run.rate.per_s for run in next(cases_of([lucky]))] == [pytest.approx(15, rel=0.01)]
+    assert [run.rate.per_s for run in next(cases_of([short, lucky]))] == [None, None]
+    longer = record(3, 60.0, long_tail(3))
+    assert [run.rate.per_s is None for run in next(cases_of([short, lucky, longer]))] == [True, True, False]
 
 
 @pytest.mark.parametrize("takes_s", [0.01, 0.5])
