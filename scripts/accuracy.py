@@ -289,7 +289,7 @@ SITUATIONS = (
     ),
     Situation(
         "mix on one worker",
-        Load(10, (Kind(always(0.005), 9), Kind(always(0.1), 1)), workers=1),
+        Load(10, (Kind(exponential(0.005), 9), Kind(exponential(0.1), 1)), workers=1),
         {"rate_per_s": 1 / 0.0145, "0 response_p50_s": None},
     ),
     _closed("pings beside a blocked loop", always(0.04), {"ping_p50_s": None}, 6, users=5, workers=1, pings_wait=True),

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -41,8 +42,8 @@ from under_siege.record.files import write_atomically
 from under_siege.show import formats
 
 if TYPE_CHECKING:
-    from under_siege.measure.plan import Plan
-    from under_siege.measure.session import Wanted
+    from under_siege.measure.plan import Plan, ProgressListener
+    from under_siege.measure.racing import Decide
     from under_siege.show.view import View
     from under_siege.suite.suite import Suite
 
@@ -51,10 +52,10 @@ COMPARE_FORMATS = ["table", "markdown", "json"]
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
 WIDE = "Show all columns, including workers and CPU time per transaction."
-FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s; may be repeated."
 ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses; may be repeated."
+RATE = "Also measure the strategies for a route at this rate, such as 5/s.  [default: 40 % of what it can do as it is]"
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {
     "lesson": "under_siege.lesson.command",
@@ -131,6 +132,7 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
 @click.option(
     "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
 )
+@click.option("--rate", metavar="RATE", help=RATE)
 @click.option("--copy", "copied", type=FILE, multiple=True, help=COPY)
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
@@ -144,6 +146,7 @@ def run(
     wanted: tuple[str, ...],
     quick: bool,
     against: str | None,
+    rate: str | None,
     copied: tuple[Path, ...],
     traced: bool,
     profiled: bool,
@@ -166,23 +169,46 @@ def run(
     from under_siege.suite.selection import suite_of
 
     command = "run --trace" if traced else "run"
-    suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
+    moves = against is None and not wanted  # requirements are for what is deployed
+    suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
+    after_run = _at_rate(suite, rate)
     suite, rounds = _revisions(suite, against, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
-    measure = partial(run_plan, plan, wanted=_wanted(plan, rounds), make_tracers=tracers, is_bounded=rounds is None)
-    _measure(count, measure, options, wide=wide)
+    decide, limits_s = _decision(plan, rounds)
+    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers)
+    _measure(count, measure, options, wide=wide, after_run=after_run)
 
 
-def _wanted(plan: "Plan", rounds: int | None) -> "Wanted | None":
-    """Return what decides about further rounds, or None if their number is fixed."""
+def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
+    """Return what measures the strategies for a route at a rate, or None if there are no strategies."""
+    from under_siege.load.request import parse_rate_per_s
+
+    if suite.route is None:
+        if rate is not None:
+            raise BadInputError(
+                "--rate needs strategies for a route of an application; for other loads, use --arrivals"
+            )
+        return None
+    if rate is not None and parse_rate_per_s(rate) is None:
+        raise BadInputError(f"--rate {rate!r}: expected a rate such as 5/s or 90/min, up to 10,000/s")
+    from under_siege.run.at_rate import at_rate  # loads scipy
+
+    return partial(at_rate, parse_rate_per_s(rate) if rate else None)
+
+
+def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[float, float]]:
+    """Return what decides about further rounds, or None if their number is fixed, and the time limits of the run."""
     from under_siege.judge import stopping_rule, worker_search
+    from under_siege.measure.racing import LIMITS_S, SEARCH_LIMITS_S
 
     if rounds is not None:
-        return None
-    return partial(worker_search.wanted, plan.cases, plan.searched) if plan.searched else stopping_rule.wanted
+        return None, (math.inf, math.inf)
+    if plan.searched:
+        return partial(worker_search.wanted, plan.cases, plan.searched), SEARCH_LIMITS_S
+    return stopping_rule.wanted, LIMITS_S
 
 
 def _revisions(
@@ -246,11 +272,19 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     _measure(count, partial(run_capacity, plan, goals, time_s), options)
 
 
-def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *, wide: bool = False) -> NoReturn:
+def _measure(
+    count: int,
+    measure: Callable[..., Any],
+    options: CommonOptions,
+    *,
+    wide: bool = False,
+    after_run: Callable[["ProgressListener"], Any] | None = None,
+) -> NoReturn:
     """Measure, show the result, and exit with the exit code of the result.
 
     Args:
         count: the approximate number of measurements, for the progress bar.
+        after_run: returns what to measure after the last round.
     """
     from under_siege.show.progress_bar import ProgressBar
 
@@ -258,7 +292,8 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
     with ProgressBar(count, quiet=options.quiet) as progress:
         # This import is slow, so it runs in parallel with the preparations.
         load = partial(import_module, "under_siege.report")
-        result, stopped_by, is_saved = measure(out, progress, command_line(), meanwhile=load)
+        more = {"afterwards": after_run(progress)} if after_run else {}
+        result, stopped_by, is_saved = measure(out, progress, command_line(), meanwhile=load, **more)
     from under_siege.report import show_measured
 
     exit_with(show_measured(result, out if is_saved else None, page, wide=wide), stopped_by)

@@ -56,6 +56,10 @@ CPUS = "CPU quota of each server with all its processes, such as 0.5; may be rep
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
 KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
 WORKERS = "Threads or processes in a pool, or of an application's server; auto: find the best number."
+STRATEGIES = ("as-is", "threads", "processes", "none")
+STRATEGY = (
+    "Where an application runs the route: as-is, threads, processes; none: compare only servers; may be repeated."
+)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TRACED_REQUESTS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -240,7 +244,10 @@ class CommonOptions:
 _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
 
 
-_OF_TARGET = ("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events")
+_OF_TARGET = (
+    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events"),
+    "strategies",
+)
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -268,6 +275,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--events", metavar="N|DURATION", help=EVENTS),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
+        click.option("--strategy", "strategies", type=click.Choice(STRATEGIES), multiple=True, help=STRATEGY),
     )
 
 

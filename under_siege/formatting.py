@@ -61,9 +61,12 @@ def duration(value_s: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
-def margin(value: float) -> str:
-    """Format the number after a ± sign: with two significant digits if it is below ten, else as an integer."""
-    return significant(value, 2) if value < 10 else f"{value:,.0f}"
+def with_margin(text: str, value: float, half: float | None) -> str:
+    """Append half the width of the interval of a value: ` ± 0.83`, or ` ± > 100 %` if only the magnitude is known."""
+    if half is None:
+        return text
+    shown = "> 100 %" if half > value else significant(half, 2) if half < 10 else f"{half:,.0f}"
+    return f"{text} ± {shown}"
 
 
 def unbroken(text: str) -> str:

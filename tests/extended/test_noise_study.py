@@ -12,7 +12,7 @@ from noise_study import BESIDE_LIARS, DISHONEST, HONEST, Study, studied
 from noisy_machine import NoisyMachine, Server
 
 from under_siege.judge.ranking import summarize
-from under_siege.measure.duration import LARGEST_BUDGET_S
+from under_siege.measure.racing import LIMITS_S
 
 RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
 SHIFTED = tuple(one for one in HONEST if one.name in ("2_async", "3_threads", "4_pool"))
@@ -50,9 +50,9 @@ def test_automatic_rounds_detect_a_20_percent_slower_server_within_the_time_limi
     found = studied(range(4), rounds=None)
     assert found.found["20_percent_slower"] == 4
     assert found.undecided_runs == found.told_apart == 0
-    assert max(found.seconds) < LARGEST_BUDGET_S + 15  # the last case may exceed the limit
+    assert max(found.seconds) < LIMITS_S[1] + 15  # the last case may exceed the limit
     quiet = studied(range(1), "quiet", rounds=None)
-    assert quiet.seconds[0] < 0.8 * LARGEST_BUDGET_S
+    assert quiet.seconds[0] < 0.8 * LIMITS_S[0]
 
 
 @pytest.mark.parametrize("kind", ["quiet", "noisy"])

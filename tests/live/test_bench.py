@@ -15,7 +15,7 @@ from simulated_record import bare_record, record_of
 
 from common.errors import BadInputError
 from under_siege.host.interpreter import interpreter
-from under_siege.judge.stopping_rule import MOST_ROUNDS, wanted
+from under_siege.judge.stopping_rule import LEAST_ROUNDS, MOST_ROUNDS, wanted
 from under_siege.measure import case_run, load_run
 from under_siege.measure.session import run_plan
 from under_siege.suite import expected_response
@@ -120,7 +120,7 @@ def test_automatic_rounds_end_as_soon_as_no_case_needs_another_round(tmp_path, m
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
     result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", SilentWatcher(), ["bench.py", "run"], wanted)
     assert (stopped_by, is_saved) == (None, True)
-    assert max(record.round for record in result.records) == 2
+    assert max(record.round for record in result.records) == LEAST_ROUNDS
     assert [record.server for record in result.records].count("bare") == len(result.records) / 2
 
 

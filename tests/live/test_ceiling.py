@@ -115,9 +115,9 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
 
 
 @contextlib.contextmanager
-def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
+def bare(task: str, users: int, processes: int, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run the ceiling as a process; yield the process once the users have started."""
-    words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
+    words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1", *options]
     process = subprocess.Popen(
         [sys.executable, *script("no_server_baseline"), *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -142,6 +142,14 @@ def test_a_single_user_has_its_own_process() -> None:
     looks: list[int] = []
     run_until_all_users_answered(write_task("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
     assert looks[0] <= 1 + OTHER_PROCESSES
+
+
+def test_under_a_cpu_quota_users_take_turns_in_no_more_processes_than_can_use_it() -> None:
+    assert [processes_for(25, cpus) for cpus in (0.5, 1.0, 1.5)] == [1, 1, 2]
+    with bare(write_task("turns"), 3, 1, "--in-turn") as process:
+        lines = (line for line in process.stdout if line[:1].isdigit())
+        users = [next(lines).partition(",")[0] for _ in range(12)]
+    assert users == ["0", "1", "2"] * 4
 
 
 def test_every_process_runs_the_task_once_before_the_users_start() -> None:

@@ -19,7 +19,14 @@ from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, ReplayedReques
 from under_siege.record.record import CaseFailedError
 
 ASK = ReplayedRequest("ab", (b"GET / HTTP/1.0\r\nHost: here\r\n\r\n",), "here")
+SENT = [
+    (name, keep_alive)
+    for name, driver in DRIVERS.items()
+    for keep_alive in (False, True)
+    if driver.is_replayed and not driver.refusal(LoadSpec(2, 1.0, "http://127.0.0.1", keep_alive=keep_alive))
+]
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+KEPT = RIGHT.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n")
 
 
 @contextlib.asynccontextmanager
@@ -36,8 +43,7 @@ async def answering(answers: list[bytes], seen: list[bytes]) -> AsyncIterator[st
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-@pytest.mark.parametrize("keep_alive", [False, True])
-@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.is_replayed])
+@pytest.mark.parametrize(("name", "keep_alive"), SENT)
 def test_replayed_requests_equal_those_of_the_load_tool(name: str, keep_alive: bool) -> None:
     needed(name)
 
@@ -108,5 +114,14 @@ def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.Monke
 
 def test_the_last_response_is_checked_even_if_the_connection_closes_early() -> None:
     in_a_row = replace(ASK, in_a_row=REQUESTS_ON_A_CONNECTION)
-    assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
+    assert read_body([KEPT, KEPT, KEPT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
     assert read_body([RIGHT], in_a_row) == b"hello"
+
+
+def test_the_bench_says_why_ab_would_wait_for_connections_that_stay_open_unannounced() -> None:
+    twice = replace(ASK, in_a_row=2)
+    assert read_body([KEPT, KEPT], twice) == b"hello"
+    with pytest.raises(CaseFailedError, match="without announcing it"):
+        read_body([RIGHT, RIGHT], twice)
+    of_wrk = replace(twice, requests=(ASK.requests[0].replace(b"HTTP/1.0", b"HTTP/1.1"),))
+    assert read_body([RIGHT, RIGHT], of_wrk) == b"hello"

@@ -12,7 +12,7 @@ from noisy_machine import NoisyMachine, Server
 from under_siege.judge.estimates import ratio
 from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.stopping_rule import wanted
-from under_siege.measure.duration import LARGEST_BUDGET_S
+from under_siege.run.conclusion import answers
 
 HONEST = (
     Server("1_sync"),
@@ -26,6 +26,21 @@ HONEST = (
     Server("9_pebble", 2, work=1.02),
     Server("10_percent_slower", 2, work=1.02 / 0.9),
     Server("20_percent_slower", 2, work=1.02 / 0.8),
+)
+# The strategies of a default run, with the rates and starts that were measured. All pools are equally fast.
+STRATEGIES = (
+    Server("1_sync"),
+    Server("2_async"),
+    Server("3_threads", in_turns=True, work=1.02),
+    Server("5_asyncio", in_turns=True, work=1.02),
+    Server("6_gevent", in_turns=True, work=1.04),
+    Server("11_fastapi", in_turns=True, work=1.12),
+    Server("4_pool", 2, work=1.07),
+    Server("8_prefork", 2, work=1.07),
+    Server("9_pebble", 2, work=1.07),
+    Server("13_dirty", 2, work=1.07, starts_s=1.2),
+    Server("10_dask", 2, work=1.30, starts_s=3.2),
+    Server("12_celery", 2, work=1.23, starts_s=3.8),
 )
 EQUAL = ("4_pool", "8_prefork", "9_pebble")
 BESIDE_LIARS = (HONEST[0], HONEST[2], HONEST[6], HONEST[7], HONEST[10])
@@ -43,7 +58,7 @@ def true_log(name: str) -> float:
     """Return the logarithm of the server's true rate, relative to the ceiling."""
     if name == "bare":
         return 0.0
-    server = next(one for one in (*HONEST, *DISHONEST) if one.name == name)
+    server = next(one for one in (*HONEST, *DISHONEST, *STRATEGIES) if one.name == name)
     return math.log(server.workers / 2 / server.work)
 
 
@@ -86,6 +101,39 @@ class Study:
         self.found.update(name for name in _SLOWER if (ranks.get(name) or 1) > 1)
 
 
+@dataclass
+class Races:
+    """Counts over many default runs."""
+
+    recommended: Counter[str | None] = field(default_factory=Counter)
+    half_widths: list[float] = field(default_factory=list)  # of each pool
+    wrong_ranks: int = 0  # runs in which a pool does not rank first, or a strategy that is not a pool does
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, comparison: Comparison, seconds: float) -> None:
+        """Add a run to the counts."""
+        (answer,) = answers(comparison)
+        self.recommended[answer.case.server if answer.case else None] += 1
+        self.seconds.append(seconds)
+        first = {case.server for case in comparison.cases if case.rank == 1}
+        self.wrong_ranks += not first >= POOLS or any(server.name in first for server in _ON_ONE_CPU_BY_DEFAULT)
+        for case in comparison.cases:
+            if case.server in POOLS and case.rate_per_s and case.rate_per_s.low and case.rate_per_s.high:
+                width = case.rate_per_s.high - case.rate_per_s.low
+                self.half_widths.append(width / 2 / case.rate_per_s.mean)
+
+
+def raced(seeds: range, kind: str, ceiling_per_s: float) -> Races:
+    """Simulate a default run for each seed, on a machine on which the ceiling has this mean rate."""
+    races = Races()
+    for seed in seeds:
+        machine = NoisyMachine(seed, kind, ceiling_per_s=ceiling_per_s)
+        races.add(summarize(machine.race(STRATEGIES, wanted)), machine.took_s)
+    return races
+
+
+POOLS = {"4_pool", "8_prefork", "9_pebble", "13_dirty"}
+_ON_ONE_CPU_BY_DEFAULT = [one for one in STRATEGIES if one.workers == 1]
 _LIARS = {one.name for one in DISHONEST}
 _ON_ONE_CPU = {one.name for one in HONEST if one.workers == 1}
 _SLOWER = ("10_percent_slower", "20_percent_slower")
@@ -100,7 +148,7 @@ def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HON
     study = Study()
     for seed in seeds:
         machine = NoisyMachine(seed, kind)
-        result = machine.run(servers, rounds) if rounds else machine.race(servers, wanted, LARGEST_BUDGET_S)
+        result = machine.run(servers, rounds) if rounds else machine.race(servers, wanted)
         study.seconds.append(machine.now_s)
         study.add(summarize(result))
     return study

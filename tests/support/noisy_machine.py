@@ -1,31 +1,38 @@
 """Simulate runs on a two-CPU machine that is as noisy as the machines on which results were recorded.
 
 Each CPU alternates between full speed and `SLOW`. Half of the variance of its speed decorrelates within 50 ms, the rest
-over 0.6 to 40 s. Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
+over 0.6 to 40 s. Or its speeds are those of a recorded run. Noisy neighbours steal CPU time in bursts. The rate of each
+server at full speed is known.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from simulated_record import record_of, result_of
 
 from under_siege.judge.stopping_rule import MOST_ROUNDS
+from under_siege.measure.duration import Length
+from under_siege.measure.racing import LIMITS_S, Decide, Race
 from under_siege.record.case import Case
 from under_siege.record.record import Machine, Record
 from under_siege.record.requests import CORRECT, LOAD, PING, Requests, close_loop
-from under_siege.record.result import Result
+from under_siege.record.result import Result, load
+from under_siege.suite.expected_response import Expectation
 
 STEP_S = 0.005
 SLOW = 0.57
 USERS = 25
 TASK_S = 0.055  # CPU time at full speed
 BEFORE_S, AFTER_S = 0.7, 0.7  # periods that are recorded before and after each siege
-HORIZON_S = 30.0  # maximum length of a siege
+HORIZON_S = 30.0  # maximum length of a siege, if the task does not take longer than TASK_S
+STARTS_S = 0.9  # time for the start, warm-up and stop of a server
 FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # task speed = probe speed ** FOLLOWS; standard deviation of this exponent
 LEAST_UNSEEN = 0.7  # lowest speed of the task alone on a shifting machine, as a share of the speed that the probe sees
 PROBES_PER_S = 50
@@ -47,6 +54,7 @@ class Server:
     honest_when_idle: bool = False  # does the full work for the first response
     own_deviation: float = 0.0  # standard deviation of the logarithm of the server's work between rounds
     ping_s: float = 0.0  # median latency of pings at full speed; 0 for constant pings of 2 ms
+    starts_s: float = STARTS_S
 
 
 NO_SERVER = Server("bare", 2, in_turns=True)
@@ -63,26 +71,35 @@ class NoisyMachine:
         probes_per_s: float = PROBES_PER_S,
         beside_a_busy_cpu: float = 1.0,
         seconds: float = 400.0,
+        ceiling_per_s: float | None = None,
     ) -> None:
         """Draw the CPU speeds at random.
 
         Args:
             seed: seed of all random numbers.
-            kind: noisy, quiet, drifting (slowing down to 75 % of the full speed over `seconds`), or shifting (other
-                speeds during sieges than before and after them, in part unseen by the speed probe; also noisy if the
-                seed is odd).
+            kind: noisy, recorded (noisy, with the speeds of recorded runs), quiet, drifting (slowing down to 75 % of
+                the full speed over `seconds`), or shifting (other speeds during sieges than before and after them, in
+                part unseen by the speed probe; also noisy if the seed is odd).
             probes_per_s: samples of the speed probe per CPU and second.
             beside_a_busy_cpu: relative speed of a CPU while its sibling on the same core is busy.
             seconds: period after which the speeds repeat.
+            ceiling_per_s: rate of the ceiling at the mean speed, which determines the duration of the task; None for
+                that of TASK_S.
         """
         self._rng = np.random.default_rng(seed)
         self._probes_per_s, self._beside = probes_per_s, beside_a_busy_cpu
-        self._noisy = kind == "noisy" or (kind == "shifting" and seed % 2 == 1)
-        self.speeds = _speeds(self._rng, round(seconds / STEP_S), "noisy" if self._noisy else kind)
+        self._noisy = kind in ("noisy", "recorded") or (kind == "shifting" and seed % 2 == 1)
+        shape = "noisy" if kind == "shifting" and self._noisy else kind
+        self.speeds = _recorded(seed) if kind == "recorded" else _speeds(self._rng, round(seconds / STEP_S), shape)
+        self.task_s = TASK_S
+        if ceiling_per_s:
+            self.task_s = 2 * float((self.speeds**FOLLOWS).mean()) / ceiling_per_s
         # Factors of the speed during sieges, and before and after them.
         self.during, self.around = self._rng.uniform(SLOW, 1.0, 2) if kind == "shifting" else (1.0, 1.0)
         self.unseen = self._rng.uniform(LEAST_UNSEEN, 1.0) if kind == "shifting" else 1.0
+        self.horizon_s = HORIZON_S * max(1.0, self.task_s / TASK_S)
         self.now_s = 1.0
+        self.said: list[str] = []  # what a race has announced
         self.records: list[Record] = []
 
     def run(self, servers: Sequence[Server], rounds: int) -> Result:
@@ -93,32 +110,32 @@ class NoisyMachine:
                 self.measure(everything[place], round_)
         return self.result()
 
-    def race(self, servers: Sequence[Server], wanted: Callable[[Result], Sequence[Case]], budget_s: float) -> Result:
-        """Measure all cases once, then those that `wanted` selects within the budget, like `--rounds auto`."""
+    def race(self, servers: Sequence[Server], decide: Decide, limits_s: tuple[float, float] = LIMITS_S) -> Result:
+        """Measure all cases briefly, then those that `decide` selects, like `--rounds auto`."""
         everything = {server.name: server for server in (NO_SERVER, *servers)}
-        chosen, took_s = [*everything], dict[str, float]()
+        began_s, took_s = self.now_s, dict[object, float]()
+        race = Race(decide, _with_ceiling, self.said.append, limits_s=limits_s, clock=lambda: self.now_s)
+        chosen = [*everything]
         for round_ in range(1, MOST_ROUNDS + 1):
             for place in self._rng.permutation(len(chosen)):
-                name = chosen[place]
-                took_s[name] = self.measure(everything[name], round_).case_s
-            left_s, chosen = budget_s - self.now_s, list[str]()
-            for name in [case.server for case in wanted(self.result())]:
-                more = [one for one in (NO_SERVER.name, name) if one not in chosen]
-                if (needed_s := sum(took_s[one] for one in more)) <= left_s:
-                    chosen, left_s = [*chosen, *more], left_s - needed_s
+                record = self.measure(everything[chosen[place]], round_, is_screening=round_ == 1)
+                took_s[record.case] = record.case_s
+            cases = [record.case for record in self.records[: len(everything)]]
+            chosen = [case.server for case in race.choose(self.result(), cases, took_s)]
             if not chosen:
                 break
         result = self.result()
         result.until_certain = True
+        self.took_s = self.now_s - began_s
         return result
 
     def result(self) -> Result:
         """Return a result with all measurements so far."""
         return result_of(list(self.records))
 
-    def measure(self, server: Server, round_: int) -> Record:
+    def measure(self, server: Server, round_: int, *, is_screening: bool = False) -> Record:
         """Measure the server in one siege."""
-        one = _Siege(self, server, round_)
+        one = _Siege(self, server, round_, is_screening=is_screening)
         self.records.append(one.record)
         self.now_s += one.record.case_s
         return one.record
@@ -127,9 +144,13 @@ class NoisyMachine:
 class _Siege:
     """One siege and its record."""
 
-    def __init__(self, machine: NoisyMachine, server: Server, round_: int) -> None:
+    def __init__(self, machine: NoisyMachine, server: Server, round_: int, *, is_screening: bool) -> None:
+        self._is_screening = is_screening
         self._rng, self._server, self._machine = machine._rng, server, machine
-        count, first = round((BEFORE_S + HORIZON_S + AFTER_S) / STEP_S), int((machine.now_s - BEFORE_S) / STEP_S)
+        count, first = (
+            round((BEFORE_S + machine.horizon_s + AFTER_S) / STEP_S),
+            int((machine.now_s - BEFORE_S) / STEP_S),
+        )
         self._begin = round(BEFORE_S / STEP_S)
         self._speed = machine.speeds[:, np.arange(first, first + count) % machine.speeds.shape[1]] * machine.during
         self._speed[:, : self._begin] *= machine.around / machine.during
@@ -156,24 +177,26 @@ class _Siege:
         server, uses_both = self._server, self._server.workers > 1 and not self._server.waits_s
         slowed = (self._machine._beside if uses_both else 1.0) * (1 - max(0.0, self._other - 0.02) * uses_both)
         runs = ~self._stolen[:, self._begin :] * slowed
-        homes = np.repeat(self._rng.integers(0, 2, int(HORIZON_S) * 2 + 4), round(0.5 / STEP_S))[: runs.shape[1]]
+        homes = np.repeat(self._rng.integers(0, 2, int(self._machine.horizon_s) * 2 + 4), round(0.5 / STEP_S))[
+            : runs.shape[1]
+        ]
         if not uses_both:  # the scheduler moves a single worker between the CPUs
             runs = runs * (homes == np.arange(2)[:, None])
         self._ran = _summed(runs)
         done = _summed(runs * self._task_speed[:, self._begin :])
-        work = TASK_S * server.work * math.exp(self._rng.normal(0, math.hypot(0.007, server.own_deviation)))
+        work = (
+            self._machine.task_s * server.work * math.exp(self._rng.normal(0, math.hypot(0.007, server.own_deviation)))
+        )
         answers = sorted(self._answers(done if uses_both else done.sum(0)[None], work))
-        firsts: dict[int, float] = {}
-        for end, user, _ in answers:
-            firsts.setdefault(user, end)
-        settled = sorted(firsts.values())[round(0.9 * USERS) - 1]
-        load_s = min(HORIZON_S - 1, max(3.0, 2.75 * settled))
+        load_s = min(self._machine.horizon_s - 1, self._length_s(answers))
         end = self._begin + round(load_s / STEP_S)
         self._speed[:, end:] *= self._machine.around / self._machine.during
         self._task_speed[:, end:] = self._speed[:, end:] ** self._follows
         self.record = record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=load_s)
         record.time_s, record.load_began_s = load_s, self._machine.now_s
-        record.case_s = load_s + (0.5 if server.name == NO_SERVER.name else 1.0 + 0.3 * (server.workers > 1))
+        record.case_s = load_s + (0.5 if server.name == NO_SERVER.name else 0.4 + server.starts_s)
+        if server.name != NO_SERVER.name and not self._is_screening:
+            record.case_s += USERS * work / server.workers  # until the abandoned requests are computed
         kept = [answer for answer in answers if answer[0] <= load_s]
         self._keep(kept)
         self._use(len(kept))
@@ -181,6 +204,17 @@ class _Siege:
             self._ping()
         self._probe()
         self._run_alone()
+
+    def _length_s(self, answers: Sequence[Answer]) -> float:
+        """Return the length of the siege, which the bench would choose for these responses."""
+        task_s = self._server.waits_s or self._machine.task_s
+        expected = Expectation(b"4", task_s, 0.0 if self._server.waits_s else task_s)
+        length = Length(None, USERS, expected, is_screening=self._is_screening)
+        for end_s, user, _ in answers:
+            if length.is_over(end_s):
+                break
+            length.answer(user, end_s)
+        return length.end_s
 
     def _answers(self, done: Floats, work: float) -> Iterator[Answer]:
         if self._server.waits_s:
@@ -222,7 +256,7 @@ class _Siege:
     def _waiting(self) -> Iterator[Answer]:
         for user in range(USERS):
             end = 0.0
-            while end < HORIZON_S - 1:
+            while end < self._machine.horizon_s - 1:
                 requested, end = (
                     end,
                     end + self._server.waits_s * self._server.work + 0.002 + self._rng.exponential(0.001),
@@ -304,9 +338,38 @@ class _Siege:
 
     def _alone_s(self, cpu: int, at_s: float, work: float) -> float:
         first = round((at_s + BEFORE_S) / STEP_S)
-        done = np.concatenate(([0.0], np.cumsum(self._task_speed[cpu, first : first + 60] * STEP_S)))
-        took = float(np.interp(TASK_S * work, done, np.arange(len(done)) * STEP_S))
+        done = np.concatenate(([0.0], np.cumsum(self._task_speed[cpu, first : first + 200] * STEP_S)))
+        took = float(np.interp(self._machine.task_s * work, done, np.arange(len(done)) * STEP_S))
         return took * math.exp(abs(self._rng.normal(0, 0.01)))
+
+
+def _with_ceiling(cases: Sequence[Case], wanted: Collection[Case]) -> list[Case]:
+    return [case for case in cases if case in wanted or case.server == NO_SERVER.name]
+
+
+@cache
+def _recordings() -> list[Floats]:
+    """Return the speeds of both CPUs at each step of each recorded run, relative to the highest."""
+    found = []
+    for path in sorted((Path(__file__).parents[1] / "noisy_results").glob("*.json.gz")):
+        parts = []
+        for record in load(path).records:
+            cpu, at_s, took_s = (
+                np.asarray(column) for column in (record.beats.cpu, record.beats.at_s, record.beats.took_s)
+            )
+            steps = np.arange(0.0, record.load_s, STEP_S)
+            parts.append([np.interp(steps, at_s[cpu == each], took_s[cpu == each]) for each in (0, 1)])
+        took_s = np.concatenate(parts, axis=1)
+        fastest_s = np.quantile(took_s, 0.01)
+        found.append(np.clip(fastest_s / took_s, 0.2, 1.0))
+    return found
+
+
+def _recorded(seed: int) -> Floats:
+    """Return the speeds of a recorded run, beginning at a random time."""
+    recordings = _recordings()
+    speeds = recordings[seed % len(recordings)]
+    return np.roll(speeds, int(np.random.default_rng(seed).integers(speeds.shape[1])), axis=1)
 
 
 def _summed(per_step: Floats) -> Floats:

@@ -35,7 +35,7 @@ def traced(
 
 def sequential_spans(count: int = 8, each_s: float = TASK_S, cpu: float = 1.0, first: int = 0) -> list[Ran]:
     """Return the compute spans of sequential requests on one worker."""
-    starts = [SENT_S + (first + place) * each_s for place in range(count)]
+    starts = [round(SENT_S + (first + place) * each_s, 6) for place in range(count)]  # as exact as the times of pings
     return [[(start, start + each_s, cpu * each_s)] for start in starts]
 
 

@@ -78,13 +78,6 @@ class Speeds:
         moments: Floats = weighted / np.add.reduceat(self._weights[:, inside].sum(axis=0), begins)
         return moments
 
-    def means(self, from_s: Floats, to_s: Floats) -> Floats:
-        """Return the mean speed over each period, after clipping all periods to the sampled time range."""
-        ends_s = np.clip(to_s, self._at_s[0] + STEP_S, self._ends_s[-1])
-        begins_s = np.clip(from_s, self._at_s[0], ends_s - STEP_S)
-        clock = self.clock()
-        return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
-
     def clock(self, usual: float = 1.0, coefficient: float = 1.0) -> Clock:
         """Return a function that converts a time to the time at which the same work would be done at the usual speed.
 

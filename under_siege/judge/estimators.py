@@ -106,11 +106,21 @@ class Waits:
     def percentile(self, percent: float) -> float | None:
         """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response.
 
-        Source: Kaplan and Meier, Journal of the American Statistical Association 53, 1958.
+        The estimate is interpolated: each wait is the quantile of the middle of its step of the distribution. The first
+        wait that reaches the percentile would make the p99 of 200 waits 5 % too low.
+
+        Sources: Kaplan and Meier, Journal of the American Statistical Association 53, 1958; Hyndman and Fan, The
+        American Statistician 50, 1996, definition 5.
         """
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
-        return float(times[reached]) if reached < len(times) else None
+        if reached == len(times):
+            return None
+        steps = np.diff(share, prepend=0.0)
+        used = (steps > 0) & np.isfinite(times)
+        if not math.isfinite(times[reached]):
+            return math.inf
+        return float(np.interp(percent / 100, (share - steps / 2)[used], times[used]))
 
     def longest_s(self) -> float | None:
         """Return the longest wait, whether or not it ended with a response, or None if there are no waits."""
@@ -283,6 +293,9 @@ LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the me
 # If the rate predicts more than this number of responses by the time the first one arrives,
 # the tasks are assumed to share the CPUs.
 MOST_AT_ONCE = 3.0
+# If the first requests of nine of ten users end within this range, relative to the last of them, tasks share the CPUs.
+TOGETHER = 0.5
+UNSETTLED_DEVIATION = 0.05  # standard deviation of the logarithm of a rate without a steady part
 FEWEST_ANSWERS = 4  # minimum number of responses for a rate
 LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted, as a multiple of the longest one
 LONG_TAIL = 8.0  # if a request takes this multiple of the median, it is much longer than most
@@ -356,8 +369,9 @@ def saturated_rate(
     that lies in the steady part, and requests in flight at the end count as their expected share. In the long run, this
     estimate is correct for any distribution of durations: in a renewal process, the mean of 1/duration over time is
     1/mean duration (Cox, Renewal Theory, 1962, § 5). In a short siege it is not, if a few requests take much longer
-    than the others, so then `counted_rate` applies. If the siege was too short, the rate is the slope of the line
-    through all responses, provided that they span at least a third of the time.
+    than the others, so then `counted_rate` applies. If the siege is too short for a steady part, but tasks share the
+    CPUs, so that the first requests of all users take about equally long, the whole siege counts in the same way.
+    Otherwise, the rate is the slope of the line through all responses, if they span at least a third of the time.
 
     `users` includes users without any response. `besides` holds completed requests from outside the loop.
     """
@@ -371,17 +385,23 @@ def saturated_rate(
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = steady if mostly_steady else answers
     if _covers(line, end_s) and is_even(line):
-        rate = _slope(line)
-        # If tasks share the CPUs, the first responses arrive late, and the others follow at shorter intervals.
-        is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
-        return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
+        is_settled = math.isfinite(settled_s) or begins_early(answers)
+        return SteadyRate(_slope(line), settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
     late_s = spans.duration_s[spans.ended_s > settled_s]
     if len(late_s) and end_s - settled_s >= LEAST_CYCLES * late_s.mean():
-        ended = float(spans.share_between(settled_s, end_s).sum() + besides.share_between(settled_s, end_s).sum())
-        return SteadyRate((ended + _in_flight(spans, settled_s, end_s)) / (end_s - settled_s), settled_s)
+        return SteadyRate(_work_done(spans, besides, settled_s, end_s), settled_s)
+    is_together = math.isfinite(settled_s) and firsts[len(firsts) // 10] >= TOGETHER * settled_s
+    if is_together and np.count_nonzero(~spans.first) >= FEWEST_ANSWERS:
+        return SteadyRate(_work_done(spans, besides, 0.0, end_s), 0.0, variance=UNSETTLED_DEVIATION**2)
     if _covers(answers, end_s):
         return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
     return too_short(len(answers), end_s)
+
+
+def _work_done(spans: Spans, besides: Spans, from_s: float, to_s: float) -> float:
+    """Return the rate of a period, in which each request counts as the share of its duration in this period."""
+    ended = float(spans.share_between(from_s, to_s).sum() + besides.share_between(from_s, to_s).sum())
+    return (ended + _in_flight(spans, from_s, to_s)) / (to_s - from_s)
 
 
 def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
@@ -434,6 +454,11 @@ def _covers(answers: Floats, end_s: float) -> bool:
 
 def _slope(answers: Floats) -> float:
     return line_through(answers, np.arange(float(len(answers))))[0]
+
+
+def begins_early(answers: Floats) -> bool:
+    """Return whether the first response is not late: tasks that share the CPUs would end late, and then follow fast."""
+    return bool(answers[0] * _slope(answers) <= MOST_AT_ONCE)
 
 
 def is_even(answers: Floats) -> bool:

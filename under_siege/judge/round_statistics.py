@@ -92,7 +92,7 @@ class Round:
 
     @cached_property
     def checks(self) -> Spans:
-        return single_spans(self.check_rows)
+        return single_spans(self.check_rows[~self.check_rows.is_open])
 
     @cached_property
     def rate(self) -> SteadyRate:

@@ -1,56 +1,128 @@
 """Decide which cases `--rounds auto` measures again (racing).
 
-If time permits, all cases that do not fail are measured at least twice. Only cases that may still be the best, are
-unclear, or have an undecided requirement get further rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson,
-ACM TOMACS 11, 2001). A run with requirements ends when all of them are decided.
+The first round is short and only shows which cases can still be recommended. Those are measured again, at least until
+they have LEAST_ROUNDS rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001). If time
+is is left after that, others get more rounds, too: those whose rank is not clear, and those that have only one round.
+A run with requirements ends when all of them are decided.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations
+from typing import NamedTuple
 
-from under_siege.judge.estimates import ratio
+from under_siege.judge.estimates import Estimate, ratio
 from under_siege.judge.goal import goal
 from under_siege.judge.ranking import LOOKS, Comparison, is_worse, rank_level, summarize
 from under_siege.judge.requirement_check import UNDECIDED, judged
+from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK, UNCLEAR
 from under_siege.record.case import Case
 from under_siege.record.result import Result
 
 MOST_ROUNDS = 10
-LEAST_ROUNDS = 2  # with one round, the noise of pings and memory is unknown
+LEAST_ROUNDS = 3  # of each case that can be recommended; two rounds say little about how much rounds differ
+LEAST_OF_OTHERS = 2  # with one round, the noise of pings and memory is unknown
+# A case whose rate in the first round is lower than the best by more than this (as a logarithm) is out. A short siege
+# shows a rate to within about 15 %.
+SCREENED_OUT = 2 * 0.15
+# Significance level at which a case is out in later rounds. Being out is no claim, so this level is higher than that of
+# the ranks.
+OUT = 0.01
 ALIKE = math.log(1.05)  # maximum logarithm of the ratio of two rates that count as nearly equal
+PRECISE = 0.06  # half the width of the interval of a rate that is known well enough to recommend its case
 
 
-def wanted(result: Result) -> list[Case]:
-    """Return the cases to measure in the next round, the most urgent first, or an empty list if no round is needed."""
+class Decision(NamedTuple):
+    """Which cases to measure in the next round, the most urgent first; none if no round is needed."""
+
+    cases: Sequence[Case]
+    undecided: Sequence[
+        Case
+    ] = ()  # those of them for which the run may take longer, because the answer depends on them
+
+
+def wanted(result: Result) -> Decision:
+    """Return the cases to measure in the next round."""
     comparison = summarize(result)
-    unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
     checks = judged(comparison)
-    undecided = [check.case.case for check in checks if check.outcome == UNDECIDED]
-    if checks and not undecided and not any(goal(required.text).of_base for required in result.requirements):
-        return []  # the run was to decide its requirements
-    sound = [summary for summary in comparison.cases if summary.verdict != FAILED]
-    too_few = [summary.case for summary in sound if summary.rounds < LEAST_ROUNDS]
-    return list(dict.fromkeys([*_contenders(comparison), *unclear, *undecided, *too_few]))
+    of_requirements = [check.case.case for check in checks if check.outcome == UNDECIDED]
+    if checks and not of_requirements and not any(goal(required.text).of_base for required in result.requirements):
+        return Decision(())  # the run was to decide its requirements
+    races = [_Race(comparison, load) for load in comparison.loads()]
+    racing = [race for race in races if race.goes_on()]
+    urgent = [*(summary.case for race in racing for summary in race.contenders), *of_requirements]
+    undecided = [summary.case for race in racing for summary in race.contenders if race.is_undecided()]
+    if not urgent:
+        few = [summary.case for summary in comparison.cases if _has_few_rounds(summary)]
+        urgent = [*(summary.case for race in races for summary in race.doubtful()), *few]
+    return Decision(list(dict.fromkeys(urgent)), undecided)
 
 
-def _contenders(comparison: Comparison) -> Iterator[Case]:
-    """Yield the cases that may still be the best under each load, unless there is only one or all are nearly equal."""
-    rates = comparison.measured["rate_per_s"]
-    for load in comparison.loads():
-        field = {
-            summary.case: rate
-            for summary, rate in zip(comparison.cases, rates, strict=True)
-            if comparison.load(summary) == load and summary.verdict in (OK, UNCLEAR) and rate is not None
+def _has_few_rounds(summary: Summary) -> bool:
+    least = LEAST_ROUNDS if summary.verdict == UNCLEAR else LEAST_OF_OTHERS
+    return summary.verdict != FAILED and summary.rounds < least
+
+
+class _Race:
+    """The cases under the same load."""
+
+    def __init__(self, comparison: Comparison, load: object) -> None:
+        rates = comparison.measured["rate_per_s"]
+        self._field = {
+            index: summary
+            for index, summary in enumerate(comparison.cases)
+            if comparison.load(summary) == load and summary.verdict in (OK, UNCLEAR)
         }
-        alpha = rank_level(len(field), LOOKS)
-        unbeaten = {
-            case: rate
-            for case, rate in field.items()
-            if not any(is_worse(rate, other, alpha) for other in field.values())
-        }
-        probability = 1 - rank_level(len(unbeaten), LOOKS)
-        differences = [ratio(one, other).bound(probability) for one, other in permutations(unbeaten.values(), 2)]
-        if differences and max(differences) > ALIKE:
-            yield from unbeaten
+        self._rates = {index: rate for index in self._field if (rate := rates[index]) is not None}
+        unbeaten = sorted(self._unbeaten(), key=lambda index: -self._rates[index].log)
+        self.contenders: Sequence[Summary] = [self._field[index] for index in unbeaten]
+        self._of_contenders = [self._rates[index] for index in unbeaten]
+
+    def _unbeaten(self) -> Iterator[int]:
+        """Yield the cases that can still be recommended."""
+        best = max((rate.log for rate in self._rates.values()), default=0.0)
+        is_screening = all(summary.rounds == 1 for summary in self._field.values())
+        for index, rate in self._rates.items():
+            is_out = (
+                rate.log < best - SCREENED_OUT
+                if is_screening
+                else any(is_worse(rate, other, OUT) for other in self._rates.values())
+            )
+            if not is_out:
+                yield index
+
+    def doubtful(self) -> list[Summary]:
+        """Return the cases that are out, but would share the first rank."""
+        alpha = rank_level(len(self._rates), LOOKS)
+        return [
+            self._field[index]
+            for index, rate in self._rates.items()
+            if self._field[index] not in self.contenders
+            and not any(is_worse(rate, other, alpha) for other in self._rates.values())
+        ]
+
+    def goes_on(self) -> bool:
+        """Return whether the contenders need another round: unless each is `ok`, and one is left or all are alike."""
+        return self._has_few() or self._is_unclear() or self._widest_ratio() > ALIKE
+
+    def is_undecided(self) -> bool:
+        """Return whether the rates of the contenders are not known well enough to recommend one."""
+        return self._has_few() or any(map(_is_imprecise, self._of_contenders))
+
+    def _has_few(self) -> bool:
+        return any(summary.rounds < LEAST_ROUNDS for summary in self.contenders)
+
+    def _is_unclear(self) -> bool:
+        return any(summary.verdict == UNCLEAR for summary in self.contenders)
+
+    def _widest_ratio(self) -> float:
+        """Return the highest logarithm that the ratio of two contenders may have."""
+        probability = 1 - rank_level(len(self.contenders), LOOKS)
+        pairs = permutations(self._of_contenders, 2)
+        return max((ratio(one, other).bound(probability) for one, other in pairs), default=0.0)
+
+
+def _is_imprecise(rate: Estimate) -> bool:
+    edges = rate.interval()
+    return edges is None or edges[1] - edges[0] > 2 * PRECISE * rate.mean

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from under_siege.judge import stopping_rule
 from under_siege.judge.ranking import Comparison, summarize
+from under_siege.judge.stopping_rule import Decision
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.record.case import THREADS, Case
 from under_siege.record.result import Result
@@ -28,8 +29,8 @@ def candidates(name: str, cpus: int) -> tuple[int, ...]:
     return tuple(2**power for power in range(max(MOST_WORKERS, 2 * cpus).bit_length()))
 
 
-def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> list[Case]:
-    """Return the cases to measure in the next round, the most urgent first, or an empty list if the search is over.
+def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> Decision:
+    """Return the cases to measure in the next round, or none if the search is over.
 
     Args:
         cases: all candidates.
@@ -39,7 +40,8 @@ def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> lis
     rates = _rates(comparison) if comparison else {}
     new = [case for alike in _grids(cases, tuned) for case in _next(alike, rates)]
     new.sort(key=lambda case: -max(rates.get(other) or 0.0 for other in cases if other.server == case.server))
-    return list(dict.fromkeys([*new, *(stopping_rule.wanted(result) if comparison else [])]))
+    again = stopping_rule.wanted(result) if comparison else Decision(())
+    return Decision(list(dict.fromkeys([*new, *again.cases])))
 
 
 def _rates(comparison: Comparison) -> dict[Case, float | None]:

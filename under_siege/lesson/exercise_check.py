@@ -2,7 +2,7 @@
 
 import sys
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.formatting import legible
+from under_siege.judge.stopping_rule import Decision
 from under_siege.judge.summary import Latency
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ClaimResult, ResultView, decide
@@ -22,7 +23,7 @@ from under_siege.lesson.view import COLUMNS, MARKS
 from under_siege.measure.plan import Plan, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM
-from under_siege.record.case import Case, Value
+from under_siege.record.case import Value
 from under_siege.record.result import Result
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Paragraph, Row, Table, View
@@ -75,21 +76,21 @@ def _plan(file: Path, exercise: Exercise) -> Plan:
     return make_plan(suite, axes, time_s=TIME_S, rounds=MOST_ROUNDS, seed=SEED)
 
 
-def undecided_cases(name: str, exercise: Exercise, result: Result) -> Collection[Case]:
+def undecided_cases(name: str, exercise: Exercise, result: Result) -> Decision:
     """Return the cases to measure in another round: all of them until the exercise is decided, then none."""
     if any(record.failure for record in result.records):
-        return ()
+        return Decision(())
     is_decided = CheckReport(name, exercise, ResultView(result), is_exercise=True).exit_code != NOT_DECIDED
     if is_decided and max(record.round for record in result.records) >= LEAST_ROUNDS:
-        return ()
-    return [record.case for record in result.records]
+        return Decision(())
+    return Decision([record.case for record in result.records])
 
 
 class CheckReport:
     """A report on a server: which faults it has, and which claims of its exercise hold."""
 
     def __init__(self, name: str, exercise: Exercise, view: ResultView, *, is_exercise: bool) -> None:
-        self._exercise, self._view, self._is_exercise = exercise, view, is_exercise
+        self._exercise, self._is_exercise = exercise, is_exercise
         self._cases = view.comparison.cases
         index, self._case = next((index, case) for index, case in enumerate(self._cases) if case.server == name)
         has_wrong_answers = any(each.attempts for each in view.comparison.rounds[index])

@@ -2,7 +2,7 @@
 
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,14 @@ from under_siege.capacity.search import capacity_plan, run_capacity
 from under_siege.drill.drill_run import drill_plan, run_drill
 from under_siege.host.interpreter import interpreter
 from under_siege.host.programs import unmet
+from under_siege.judge.stopping_rule import Decision
 from under_siege.judge.suspicions import OTHER_WORK
 from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
 from under_siege.lesson.step import Question, fits
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM, ROOT
-from under_siege.record.case import Case, Value
+from under_siege.record.case import Value
 from under_siege.record.result import Result, save
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expected_response import Expectations
@@ -93,17 +94,17 @@ def measure(
     return result, stopped_by
 
 
-def _undecided_cases(question: Question, result: Result) -> Collection[Case]:
+def _undecided_cases(question: Question, result: Result) -> Decision:
     """Return the cases to measure in another round: all of them until the claims are decided, then none."""
     assert question.run is not None
     cases = [record.case for record in result.records]
     if max(record.round for record in result.records) < question.run.rounds:
-        return cases
+        return Decision(cases)
     if any(record.failure for record in result.records):
-        return ()
+        return Decision(())
     claims = tuple(claim for claim in question.claims if not claim.requires[0].startswith(IN_FLIGHT))
     decision = decide_question(msgspec.structs.replace(question, claims=claims), ResultView(result))
-    return cases if decision.has_undecided else ()
+    return Decision(cases if decision.has_undecided else ())
 
 
 USUAL_TASK_S = 0.08  # usual duration of a CPU-bound task; on a slower machine, sieges are longer

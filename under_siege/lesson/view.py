@@ -196,8 +196,7 @@ def _text(measured: ResultView, metric: str, summary: Summary) -> str:
     text = figure.text.replace("more than ", "> ")
     if metric != "rate" or figure.value is None or figure.low is None or figure.high is None:
         return text
-    margin = (figure.high - figure.low) / 2
-    return f"{text} ± {formatting.margin(margin)}" if margin < figure.value else text
+    return formatting.with_margin(text, figure.value, (figure.high - figure.low) / 2)
 
 
 CAPACITY_COLUMNS = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")  # bars have no heading

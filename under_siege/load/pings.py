@@ -20,7 +20,7 @@ import psutil
 from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog, Ping, as_json, values_at
 from under_siege.record.record import CaseFailedError, Drain, Record
-from under_siege.record.requests import CORRECT, LATE, LOST, WRONG, Outcome, Requests, Sender
+from under_siege.record.requests import CORRECT, LATE, LOST, OPEN, WRONG, Outcome, Requests, Sender
 
 # In the middle of a pause between frequent pings, a single one is sent, as health checks of load balancers are.
 QUIET_S = (0.75, 1.25)
@@ -83,32 +83,42 @@ def probing(
     interval_s: float | None = None,
     first_s: float = 0.0,
     quiet_s: tuple[float, float] = (0.0, 0.0),
+    *,
+    is_cut: bool = False,
 ) -> AbstractAsyncContextManager[None]:
     """While the context is active, send pings, the first at `began_s + first_s`; then wait for pending responses.
 
     Args:
         interval_s: None for that of the ping.
         quiet_s: seconds after `began_s` between which no ping is sent.
+        is_cut: whether pings without a response are `open` at the end, instead of waiting for their responses.
     """
     if ping is None:
         return contextlib.nullcontext()
     every_s = interval_s or ping.every_s
     after_s = (first_s + number * every_s for number in itertools.count())
     times_s = (began_s + at_s for at_s in after_s if not (ping.is_frequent and quiet_s[0] < at_s < quiet_s[1]))
-    return _open_loop(partial(_ping, session, url, ping, requests, began_s, "ping"), times_s, timeout_s)
+    send = partial(_ping, session, url, ping, requests, began_s, "ping", is_cut=is_cut)
+    return _open_loop(send, times_s, 0.0 if is_cut else timeout_s)
 
 
 @contextlib.asynccontextmanager
 async def probing_alone(
-    session: aiohttp.ClientSession, url: str, ping: Ping | None, timeout_s: float, requests: Requests, began_s: float
+    session: aiohttp.ClientSession,
+    url: str,
+    ping: Ping | None,
+    timeout_s: float,
+    requests: Requests,
+    began_s: float,
+    *,
+    is_cut: bool = False,
 ) -> AsyncIterator[None]:
-    """While the context is active, send one ping at ALONE_AT_S; then wait for the response."""
+    """While the context is active, send one ping at ALONE_AT_S; then wait for the response, unless `is_cut`."""
     if ping is None or not ping.is_frequent:
         yield
         return
-    async with _open_loop(
-        partial(_ping, session, url, ping, requests, began_s, "lone_ping"), [began_s + ALONE_AT_S], timeout_s
-    ):
+    send = partial(_ping, session, url, ping, requests, began_s, "lone_ping", is_cut=is_cut)
+    async with _open_loop(send, [began_s + ALONE_AT_S], 0.0 if is_cut else timeout_s):
         yield
 
 
@@ -120,8 +130,11 @@ async def _ping(
     began_s: float,
     sender: Sender,
     due_s: float,
+    *,
+    is_cut: bool,
 ) -> None:
-    sent_s, outcome, problem, status = time.monotonic(), LATE, "not answered", 0
+    sent_s, status = time.monotonic(), 0
+    outcome, problem = (OPEN, "") if is_cut else (LATE, "not answered")
     try:
         answer = await fetch(session, url + ping.path, request=ping.request)
         status, is_right = answer.status, ping.fits(answer.status, answer.body)
@@ -151,16 +164,25 @@ class AnswerCheck:
     """Request the task and verify the responses, because siege only counts their bytes.
 
     In a saturated closed loop, the rate includes these requests, because they are also work for the server. The first
-    is sent when the users start, so that the queue doesn't grow in the middle of the measurement.
+    is sent when the users start, so that the queue doesn't grow in the middle of the measurement. If `is_cut`, checks
+    without a response are `open` at the end of the load.
     """
 
-    def __init__(self, verify: Callable[[int], Awaitable[object]], requests: Requests, began_s: float) -> None:
-        self._verify, self._requests, self._began_s = verify, requests, began_s
+    def __init__(
+        self,
+        verify: Callable[[int], Awaitable[object]],
+        requests: Requests,
+        began_s: float,
+        *,
+        is_cut: bool = False,
+    ) -> None:
+        self._verify, self._requests, self._began_s, self._is_cut = verify, requests, began_s, is_cut
 
     async def check(self, in_a_row: int = 1) -> None:
         """Send `in_a_row` requests on one connection, verify the last response, and record the outcome."""
-        sent_s, problem = time.monotonic() - self._began_s, "the response check was not answered"
-        outcome: Outcome = "late"
+        sent_s = time.monotonic() - self._began_s
+        outcome: Outcome = OPEN if self._is_cut else LATE
+        problem = "" if self._is_cut else "the response check was not answered"
         try:
             await self._verify(in_a_row)
             outcome, problem = "correct", ""
@@ -171,10 +193,10 @@ class AnswerCheck:
             self._requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome=outcome, problem=problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Send checks at a fixed rate until `end_s()`, which may change, then wait for pending responses."""
+        """Send checks at a fixed rate until `end_s()`, which may change; then wait for pending responses."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
-        return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
+        return _open_loop(lambda _: self.check(), times_s, timeout_s=0.0 if self._is_cut else None)
 
 
 async def pending(session: aiohttp.ClientSession, url: str, backlog: Backlog, timeout_s: float) -> float:

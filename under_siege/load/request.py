@@ -145,7 +145,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
-RANDOM, IN_FILE = "random", "file"  # orders in which a mix is sent
+RANDOM = "random"  # the order in which a mix is sent, unless it is that of its file
 DRAWN = 1000  # the random order of a mix repeats after this many requests
 DEFAULT_TOOL = "siege"
 CLIENT = "client"  # load tool: the bench's own client

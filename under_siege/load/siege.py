@@ -29,7 +29,7 @@ class Siege(Driver):
     drops_open_requests = True
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman"), "siege"))
     # Without a siege.conf in its home directory, siege creates one and prints two lines about it on stdout.
-    settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(connection="close", encoding="identity")})
+    settings = MappingProxyType({".siege/siege.conf": _SETTINGS.format(encoding="identity")})
     version_pattern = r"SIEGE (\S+)"
     # `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id; the format is the
     # same from 4.0.2 to 4.1.7, but some versions colour it even with `color = off`)
@@ -46,7 +46,7 @@ class Siege(Driver):
     fixed_threads = "a thread for each user"
     # A connection needs a file descriptor below FD_SETSIZE (1,024), or it fails with `unable to connect` (sock.c).
     most_users = 1000
-    returns_cookies = reuses_closed_connections = True
+    returns_cookies = True
     step_s, least_s, start_s = 0.01, 0.0, 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
@@ -93,7 +93,7 @@ class Siege(Driver):
         """Return the settings, the bodies, and an empty file of cookies, so that none is left of another server."""
         request = spec.mix[0][1] if spec.mix else spec.request
         encoding = request.accepted_encodings or "identity"
-        settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close", encoding=encoding)
+        settings = _SETTINGS.format(encoding=encoding)
         settings += "".join(_setting(name, value) for name, value in _in_settings(spec))
         files: dict[str, str | bytes] = {"siegerc": settings, ".siege/cookies.txt": ""}
         if not spec.mix:

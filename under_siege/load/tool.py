@@ -149,7 +149,6 @@ class Driver:
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
     most_users = 1_000_000  # more than any machine supports
     returns_cookies = False  # whether users send the cookies that the server sets
-    reuses_closed_connections = False  # whether keep-alive requests fail if the server closes connections
     drops_open_requests = False  # whether the tool silently drops the requests in flight at the end of the load
     is_own = False  # whether it is the bench's own client
     waits_to_begin = False  # whether the tool prints `ready` and then starts the load when it reads a line

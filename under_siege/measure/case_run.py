@@ -24,7 +24,7 @@ from under_siege.host.managed_process import run_command
 from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import sampling, watching_ports
 from under_siege.host.services import Services
-from under_siege.load.http_client import client
+from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.pings import (
     QUIET_S,
     AnswerCheck,
@@ -69,6 +69,7 @@ class CaseRun:
     record: Record
     watcher: ProgressListener
     after_siege: Sequence[AfterSiege] = ()  # functions to call before the server stops
+    is_screening: bool = False  # whether the siege only has to show roughly how high the rate is
 
     async def measure(self) -> None:
         """Measure the case. Any problem with the server becomes a failure in the record."""
@@ -114,8 +115,8 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive and self.tool.driver.reuses_closed_connections:
-                twice = replace(replay, in_a_row=2, must_stay_open=True)
+            if replay and spec.keep_alive:  # fail before the load
+                twice = replace(replay, in_a_row=2)
                 await server.while_alive(verify(session, server.load_url, self.expected, self.record.users, twice))
             load_run = LoadRun(self.tool, spec, self.record)
             async with load_run.ready():
@@ -126,7 +127,7 @@ class CaseRun:
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
                     waiting = await self._measure_load(server, session, load_run, ask, jobs)
-                    if server.pid is not None or jobs is not None:
+                    if (server.pid is not None or jobs is not None) and not self.is_screening:
                         limit_s = self.plan.suite.drain_limit_s
                         await watch_drain(self.record, server.cpu_s, jobs, waiting, limit_s, new)
             for go_on in self.after_siege:
@@ -193,8 +194,10 @@ class CaseRun:
     ) -> float | None:
         """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
+        if self.is_screening:  # after the load, the ping would wait for the requests in the queue
+            _note_gil(record, await server.while_alive(last_pong(session, server, timeout_s)))
         record.load_began_s = began_s = time.monotonic()
-        check = AnswerCheck(ask, record.requests, began_s)
+        check = AnswerCheck(ask, record.requests, began_s, is_cut=self.is_screening)
         record.listens_elsewhere = server.listens_elsewhere
         async with contextlib.AsyncExitStack() as watching:
             watching.enter_context(watching_limits(server.group, record))
@@ -203,6 +206,9 @@ class CaseRun:
                 await watching.enter_async_context(monitor)
             driven = load_run.drive(self.length, self.watcher.answer_came)
             await server.while_alive(driven)
+        record.gil_enabled_by = server.gil_enabled_by()
+        if self.is_screening:
+            return None
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
         # This response arrives after the server has processed the requests still queued at the end of the load.
@@ -210,20 +216,19 @@ class CaseRun:
         pong = await server.while_alive(last_pong(session, server, timeout_s))
         if record.requests.only(CHECK).outcome[-1] != CORRECT or (pong is None and server.ping is not None):
             await server.must_live()
-        record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
-        record.gil_enabled_by = server.gil_enabled_by()
+        _note_gil(record, pong)
         return waiting
 
     def _monitors(
         self, server: Server, session: aiohttp.ClientSession, check: AnswerCheck, began_s: float
     ) -> list[contextlib.AbstractAsyncContextManager[None]]:
         """Return what runs beside the load: pings, response checks, and samples of resource usage."""
-        record = self.record
+        record, cut = self.record, self.is_screening
         pinged = session, server.url, server.ping, self.expected.timeout_s(record.users)
         return [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
-            probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S),
-            probing_alone(*pinged, record.requests, began_s),
+            probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S, is_cut=cut),
+            probing_alone(*pinged, record.requests, began_s, is_cut=cut),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             counting_replaced_workers(record, server.pid, server.listeners(), server.children),
@@ -251,6 +256,11 @@ class CaseRun:
             raise CaseFailedError("no_check", f"{start.words[0]!r} can't be started: {one_line(error)}") from None
 
 
+def _note_gil(record: Record, pong: HttpResponse | None) -> None:
+    """Record whether the server's response to a ping says that the GIL is enabled."""
+    record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
+
+
 async def run(
     plan: Plan,
     tool: Tool,
@@ -260,12 +270,15 @@ async def run(
     save: Callable[[Record], None],
     choose: Choose,
     after_last_siege: Sequence[AfterSiege] = (),
+    *,
+    screens: bool = False,
 ) -> None:
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
         choose: returns which cases of a round to measure, given the last duration of each case.
         after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
+        screens: whether the first round is short, and only shows which cases need more rounds.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
@@ -277,7 +290,8 @@ async def run(
             for case in chosen:
                 began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)
-                length = Length(plan.load.time_s, case.users, expected, pinged_s(plan.suite.ping))
+                is_screening, least_s = screens and case_round == 1, pinged_s(plan.suite.ping)
+                length = Length(plan.load.time_s, case.users, expected, least_s, is_screening=is_screening)
                 if plan.load_of(case).arrivals_per_s is not None:
                     length.last_until(length.end_s)  # no user's response shows when the load is settled
                 record = new_record(plan, case, length.end_s, case_round)
@@ -285,7 +299,7 @@ async def run(
                 watcher.case_begins(f"round {case_round}  {name}", length.end_s)
                 needs = (plan, case, tool, replays, expected, length, services, record, watcher, after_siege)
                 async with beside_the_machine(record, probe, baselines.get(case.work)):
-                    await CaseRun(*needs).measure()
+                    await CaseRun(*needs, is_screening=is_screening).measure()
                 save(record)
                 took_s[case] = time.monotonic() - began_s
                 watcher.case_ends()

@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 from statistics import median
 
+import numpy as np
+
 from common.workers import usable_cpus
-from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS
+from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS, begins_early, is_even
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations
@@ -15,6 +17,8 @@ SHORTEST_SIEGE_S = 3.0
 # Length of a siege, as a multiple of the time until its settled part. The settled part then has more than one and a
 # half cycles of request and response. Shorter sieges would give less accurate rates on a slow machine.
 TIMES_SETTLED = 2.75
+# A screening siege ends after this number of responses, if they show the rate. It is then known to within about 15 %.
+SCREENING_ANSWERS = 40
 LONGEST_OF_NEEDED = 2.0  # maximum length of a siege, as a multiple of `most_needed_s`
 LONGEST_WITH_A_TAIL_S = 60.0  # maximum length of a siege in which a few requests take much longer than most
 LONGEST_STREAM_S = 20.0  # longer streams don't make a siege longer
@@ -26,22 +30,33 @@ MOST_BURSTS = 8
 class Length:
     """Decide when a siege ends, based on the times of its responses."""
 
-    def __init__(self, asked_s: float | None, users: int, expected: Expectation, least_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        asked_s: float | None,
+        users: int,
+        expected: Expectation,
+        least_s: float = 0.0,
+        *,
+        is_screening: bool = False,
+    ) -> None:
         """Prepare for a siege.
 
         Args:
             asked_s: its length, or None to decide here.
             least_s: its minimum length, unless it is asked for.
+            is_screening: whether the siege only has to show roughly how high the rate is. Streams and users who pause
+                always need a full siege.
         """
         self._least_s = max(SHORTEST_SIEGE_S, least_s)
         self._is_fixed = asked_s is not None
+        self._is_screening = is_screening and not expected.stream and not expected.cycle_s
         self._needed = max(1, round(SETTLED_USERS * users))
         self._last_s: dict[int, float] = {}  # each user's last response
+        self._answers_s: list[float] = []  # of a screening siege, until they show the rate
         self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
-        self.end_s = asked_s or max(
-            self._least_s, LONGEST_OF_NEEDED * most_needed_s(users, expected)
-        )  # seconds since the siege began
+        needed_s = (screening_s if self._is_screening else most_needed_s)(users, expected)
+        self.end_s = asked_s or max(self._least_s, LONGEST_OF_NEEDED * needed_s)  # seconds since the siege began
 
     def last_until(self, end_s: float) -> None:
         """End the siege at this time, regardless of the responses."""
@@ -55,8 +70,20 @@ class Length:
         if user in self._last_s:
             self._took_s.append(at_s - self._last_s[user])
         self._last_s[user] = at_s
+        if self._is_screening:
+            self._screen(at_s)
+            return
         if len(self._last_s) >= self._needed and not was_settled:
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
+
+    def _screen(self, at_s: float) -> None:
+        """End a screening siege once nine of ten users had a response, or all responses arrive evenly."""
+        self._answers_s.append(at_s)
+        if len(self._answers_s) < SCREENING_ANSWERS:
+            return
+        answers_s = np.sort(self._answers_s)
+        if len(self._last_s) >= self._needed or (is_even(answers_s) and begins_early(answers_s)):
+            self.last_until(min(self.end_s, max(self._least_s, at_s)))
 
     def is_over(self, now_s: float) -> bool:
         """Return whether the siege is over; make it longer if some requests take much longer than most.
@@ -96,51 +123,40 @@ def most_needed_s(users: int, expected: Expectation) -> float:
     return TIMES_SETTLED * ((users + 1) * max(expected.task_s, expected.cpu_s) + expected.cycle_s)
 
 
+def screening_s(users: int, expected: Expectation) -> float:
+    """Return how many seconds a screening siege must last if the server performs one task at a time."""
+    return min(most_needed_s(users, expected), (users + SCREENING_ANSWERS) * max(expected.task_s, expected.cpu_s))
+
+
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
     """Return how many seconds a siege must last if the server uses all CPUs and overlaps all waits."""
     return TIMES_SETTLED * (max(expected.task_s, users * expected.cpu_s / cpus) + expected.cycle_s)
 
 
 STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of each case
-
-
-def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return the lowest and the highest expected duration, in seconds, of this number of rounds."""
-    least_s = most_s = 0.0
-    shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
-    for case in (*plan.ceilings, *plan.cases):
-        expected = plan.expected_of(case, expectations)
-        least_s += STARTING_AND_STOPPING_S + (
-            plan.load.time_s or max(shortest_s, least_needed_s(case.users, cpus, expected))
-        )
-        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or max(shortest_s, most_needed_s(case.users, expected)))
-    return rounds * least_s, rounds * most_s
-
-
-FEWEST_ROUNDS = 2
-# The budget is BUDGET_OF_NEEDED × the time of FEWEST_ROUNDS, within the next two limits. If these rounds take slightly
-# longer than LARGEST_BUDGET_S, clearly slower cases get only one. If they take over FAR_TOO_LONG × that, all get both.
-BUDGET_OF_NEEDED, SMALLEST_BUDGET_S, LARGEST_BUDGET_S, FAR_TOO_LONG = 1.5, 40.0, 150.0, 2.0
-SEARCH_BUDGET_S = 170.0  # the time limit of a search for the best number of workers
 CPU_BOUND_SHARE = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
 
-def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
-    """Return the time limit of a run that continues until the ranks are clear.
+def round_length_s(
+    plan: Plan, cpus: int, expectations: Expectations, *, is_screening: bool = False
+) -> tuple[float, float]:
+    """Return the lowest and the highest expected duration of a round, in seconds."""
+    least_s = most_s = 0.0
+    shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
+    needed_s = screening_s if is_screening else most_needed_s
+    for case in (*plan.ceilings, *plan.cases):
+        expected = _undisturbed(plan.expected_of(case, expectations))
+        longest_s = max(shortest_s, needed_s(case.users, expected))
+        least_needed = min(longest_s, max(shortest_s, least_needed_s(case.users, cpus, expected)))
+        least_s += STARTING_AND_STOPPING_S + (plan.load.time_s or least_needed)
+        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or longest_s)
+    return least_s, most_s
 
-    The limit usually allows two rounds of all cases, and more rounds of close cases.
-    """
-    # Use the CPU time of CPU-bound tasks, because other programs may have delayed the trial.
-    undisturbed = {
-        work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND_SHARE * each.task_s else each
-        for work, each in expectations.items()
-    }
-    _, needed_s = run_length_s(plan, cpus, undisturbed, FEWEST_ROUNDS)
-    if plan.searched:
-        return SEARCH_BUDGET_S
-    if needed_s > FAR_TOO_LONG * LARGEST_BUDGET_S:
-        return needed_s
-    return min(max(SMALLEST_BUDGET_S, BUDGET_OF_NEEDED * needed_s), LARGEST_BUDGET_S)
+
+def _undisturbed(expected: Expectation) -> Expectation:
+    """Return the CPU time of a CPU-bound task as its duration, because other programs may have delayed its trial."""
+    is_cpu_bound = expected.cpu_s > CPU_BOUND_SHARE * expected.task_s
+    return replace(expected, task_s=expected.cpu_s) if is_cpu_bound else expected
 
 
 def in_words(least_s: float, most_s: float) -> str:
@@ -155,23 +171,26 @@ def say_how_long(
     """Announce how long the run will take, and warn about tasks that take too long for the given time.
 
     Args:
-        most_s: the time budget of a run whose number of rounds is not fixed.
+        most_s: the time limit of a run whose number of rounds is not fixed.
     """
     _warn_of_long_tasks(plan, expectations, watcher)
     if plan.load.requests is not None:
         return
-    rounds = FEWEST_ROUNDS if most_s < math.inf else plan.rounds
-    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
-    if most_s < math.inf:
-        about = in_words(shortest_s, min(longest_s, most_s))
-        if plan.searched:
-            watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
-            return
+    is_screening = most_s < math.inf and plan.can_be_screened()
+    shortest_s, longest_s = round_length_s(plan, usable_cpus(), expectations, is_screening=is_screening)
+    if most_s == math.inf:
+        sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+        watcher.say(f"{sieges} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
+    elif plan.searched:
+        watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
+    else:
         cases = "1 case takes" if len(plan.cases) == 1 else f"{len(plan.cases)} cases take"
-        watcher.say(f"{cases} {about}; close or unclear cases get more rounds, up to {most_s:.0f} s in total")
-        return
-    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
-    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
+        if longest_s <= most_s:
+            more = f"; cases that may be the best get more rounds, up to {most_s:.0f} s in total"
+        else:
+            users = f"{max(case.users for case in plan.cases):,} users"
+            more = f" in the first round, because {users} may wait for each other; for less time, use fewer --users"
+        watcher.say(f"{cases} {in_words(shortest_s, longest_s)}{more}")
 
 
 LONG_WAIT_S = 40.0  # if all users' first responses take longer in total, a round may take minutes

@@ -19,7 +19,7 @@ import psutil
 
 from common.workers import usable_cpus
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.limits import Group, watching_limits
+from under_siege.host.limits import Group, Limits, watching_limits
 from under_siege.host.machine_speed import watching_machine
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -60,6 +60,7 @@ RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its 
 # A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
 # while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
+COMPUTING = 0.9  # a task that uses a CPU for this share of its time only computes
 START_S = 30.0  # maximum seconds for starting Python and importing the task
 MOST_SLOWDOWN = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
@@ -131,7 +132,7 @@ class LoadRun:
                 record.tool_errors = (self._problems() or driver.errors(report.all_kept()))[:ERRORS_KEPT]
                 rows = record.requests.only(LOAD)
                 record.unlisted_losses = driver.failures(record.tool_report, rows.status)
-                if driver.drops_open_requests and record.load_s:
+                if driver.drops_open_requests and record.load_s and self._spec.requests is None:
                     close_loop(record.requests, self._spec.users, record.load_s)
         finally:
             os.close(terminal)
@@ -338,9 +339,15 @@ def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
             raise CaseFailedError(f"{record.tool}_memory", why)
 
 
-def processes_for(users: int) -> int:
-    """Return how many processes run the task for this number of users."""
-    return min(users, PROCESSES_PER_CPU * usable_cpus())
+def processes_for(users: int, computing_cpus: float | None = None) -> int:
+    """Return how many processes run the task for this number of users.
+
+    Args:
+        computing_cpus: the CPU quota, if it limits a task that only computes. Then there are no more processes than can
+            use it, in which users take turns: the kernel gives a part of the quota to each CPU on which a thread wakes,
+            and two threads of the same core are slower, so more processes would do less work.
+    """
+    return min(users, PROCESSES_PER_CPU * usable_cpus() if computing_cpus is None else math.ceil(computing_cpus))
 
 
 def ready_limit_s(processes: int, expected: Expectation) -> float:
@@ -367,9 +374,13 @@ async def compute_bare(
     Raises:
         CaseFailedError: the processes of the users did not get ready, or exited early.
     """
-    lines, processes, started_s = _BaselineLines(record, length, tell), processes_for(case.users), time.monotonic()
+    lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
+    quota = Limits.of(case).cpus
+    in_turn = quota is not None and quota < usable_cpus() and expected.cpu_s > COMPUTING * expected.task_s
+    processes = processes_for(case.users, quota if in_turn else None)
     options = ["--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]
+    options += ["--in-turn"] if in_turn else []
     command = [python.path, *script("no_server_baseline"), *options]
     command = group.command(command) if group else command
     process = ManagedProcess(command, environment=server_environment(), folder=folder)

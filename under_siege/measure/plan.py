@@ -42,6 +42,7 @@ from under_siege.record.case import (
     Case,
     Value,
     case_of,
+    load_axes,
 )
 from under_siege.record.record import Record
 from under_siege.record.result import SkippedServer
@@ -88,6 +89,7 @@ class Plan:
     seed: int
     searched: tuple[str, ...] = ()  # axes whose best value is searched; the cases have all candidates
     left_out: tuple[SkippedServer, ...] = ()  # servers that can't run with a Python version, or accept no jobs
+    references: tuple[Case, ...] = ()  # cases that only give the expected responses
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
@@ -163,6 +165,17 @@ class Plan:
             cycle_s=_cycle_s(self.load_of(case)),
         )
 
+    def can_be_screened(self) -> bool:
+        """Return whether a short first round can show which cases need more rounds.
+
+        The user must not have set the length of sieges, and cases must compete. If jobs are queued, a siege shows only
+        how fast they are accepted.
+        """
+        is_given = self.load.time_s is not None or self.load.requests is not None
+        loads = [case.on(load_axes(self.cases)) for case in self.cases]
+        has_competitors = len(set(loads)) < len(loads)
+        return has_competitors and not (is_given or self.searched or self.load.posts_jobs or self.suite.backlog)
+
     def turns(self) -> int:
         """Return the maximum number of measurements."""
         return self.rounds * (len(self.ceilings) + len(self.cases))
@@ -203,9 +216,11 @@ def make_plan(
     targets = _with_unique_names(suite)
     left_out = _left_out(suite, targets, pythons)
     axes = {**axes, **searched, "python": [python.version for python in pythons]}
-    cases = _cases(targets, points(axes), left_out, shown := shown_values(targets, axes))
+    shown = shown_values(targets, axes)
+    cases = _cases(targets, points(axes), left_out, shown, given)
+    references = [] if suite.reference is None else [suite.reference]
     return Plan(
-        {target.name: target for target in (*targets, *filter(None, [suite.ceiling]))},
+        {target.name: target for target in (*references, *targets, *filter(None, [suite.ceiling]))},
         {python.version: python for python in pythons},
         cases,
         _ceilings(suite, cases),
@@ -215,6 +230,7 @@ def make_plan(
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         tuple(searched),
         left_out,
+        references=tuple(_cases(references, points(axes), left_out, shown, {})) if references else (),
         secrets={(name, text): value for (name, value), text in shown.items()},
     )
 
@@ -302,7 +318,9 @@ def _cases(
     points: Sequence[Mapping[str, Value]],
     left_out: Sequence[SkippedServer],
     shown: Mapping[AxisValue, Value],
+    given: Collection[str],
 ) -> tuple[Case, ...]:
+    """Return the cases of all targets; a target has its default values on axes that the user did not give."""
     skipped = {(skip.server, skip.python) for skip in left_out}
     cases = (
         case_of(target.name, {name: shown.get((name, value), value) for name, value in values.items()}).without(
@@ -310,6 +328,7 @@ def _cases(
         )
         for target in targets
         for point in points
+        if all(point.get(name, value) == value for name, value in target.defaults if name not in given)
         for values in [{**point, "path": target.requests_path or point.get("path", "")}]
     )
     kept = tuple(case for case in dict.fromkeys(cases) if (case.server, case.python) not in skipped)

@@ -25,7 +25,7 @@ from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
-from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, try_task
+from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, counters_in, try_task
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
@@ -33,6 +33,7 @@ LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
 _BODY = "; use --body with what it expects"
 OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
+SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -74,7 +75,7 @@ def _imported(path: Path, names: frozenset[str] | None) -> Iterator[tuple[str, f
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
     """Run each prepare command once; return the plan with the reason for each failure, by case."""
-    everything = (*plan.cases, *plan.ceilings)
+    everything = (*plan.references, *plan.cases, *plan.ceilings)
     for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
         if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
             return replace(plan, unprepared=dict.fromkeys(everything, why))
@@ -112,7 +113,7 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     """Install the packages that the servers need; return the plan with the prepared environments or Pythons."""
     if plan.suite.folder is not None:
         environments: dict[EnvironmentKey, Path | str] = {}
-        for case in (*plan.cases, *plan.ceilings):
+        for case in (*plan.references, *plan.cases, *plan.ceilings):
             key, folder = plan.environment_of(case), plan.folder_of(case) or Path()
             is_needed = key.requirements or key.additions
             if is_needed and key not in environments and not missing_library(plan.targets[case.server]):
@@ -179,7 +180,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: ProgressListe
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
     """Return the expected response of each request; ask the servers of the plan for it."""
-    everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
+    everything, by_job = (*plan.references, *plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
             alike = [other for other in everything if other.job == case.job]
@@ -237,9 +238,8 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
         return
-    if failed.code in ("error_answer", "refused_request", "no_stream", "endless_stream") or len(failures) >= min(
-        2, servers
-    ):
+    is_hopeless = failed.code in HOPELESS or case in plan.references
+    if is_hopeless or len(failures) >= min(2, servers):
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 
@@ -267,7 +267,9 @@ def _expectation(
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
     rule = _strictest_rule([answer.body for answer in answers]) if plan.suite.finds_rule else wanted.rule
-    expectation = Expectation(first, took_s, 0.0, wanted.status, rule)
+    # A number of seconds grows by one, too, if responses take a second.
+    counters = counters_in([answer.body for answer in answers]) if took_s < SLOWEST_COUNTED_S else ()
+    expectation = Expectation(first, took_s, 0.0, wanted.status, rule, counters=counters)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         different = f"{odd.described()} after {answers[0].described()}"

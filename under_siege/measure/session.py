@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import math
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Protocol
 import msgspec
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
 from under_siege.formatting import listed
 from under_siege.host.limit_check import limits_allowed
 from under_siege.host.limits import Limits
@@ -31,24 +29,24 @@ from under_siege.load.siege import Siege
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
 from under_siege.measure.case_run import CaseRun, run
-from under_siege.measure.duration import budget_s, say_how_long
+from under_siege.measure.duration import say_how_long
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
+from under_siege.measure.racing import Decide, Race
 from under_siege.measure.server import Server
 from under_siege.measure.start_command import set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
-from under_siege.record.record import Incident, Profile, RateStep, Record, Trace
+from under_siege.record.record import Incident, PacedRun, Profile, RateStep, Record, Trace
 from under_siege.record.result import MeasuredSuite, Result, made_legible, save
 from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import Suite
 
 LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file names take about 30
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
-Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
-Kept = Record | Trace | Profile | Incident | RateStep
+Kept = Record | Trace | Profile | Incident | RateStep | PacedRun
 Keep = Callable[[Kept], None]
 
 
@@ -70,36 +68,52 @@ def run_plan(
     out: Path | None,
     watcher: ProgressListener,
     command: Sequence[str],
-    wanted: Wanted | None = None,
+    decide: Decide | None = None,
     make_tracers: Sequence[MakeTracer] = (),
     meanwhile: Meanwhile | None = None,
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
+    afterwards: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
     *,
-    is_bounded: bool = False,
+    limits_s: tuple[float, float] = (math.inf, math.inf),
 ) -> tuple[Result, int | None, bool]:
     """Run the plan and write the file after every case. A plan without rounds is only traced.
 
-    `wanted` returns the cases that need another round; `adapted` changes the plan after the expected responses are
-    known. Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
+    `decide` returns the cases that need another round, or is None if every round measures all cases; `limits_s` are the
+    time limits of `Race`. `adapted` changes the plan after the expected responses are known; `afterwards` measures more
+    after the last round.
+
+    Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
 
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
-    result = _empty_result(plan, command, until_certain=wanted is not None)
+    result = _empty_result(plan, command, until_certain=decide is not None)
     file = ResultWriter(result, plan, out, watcher)
 
     async def go(home: Path) -> None:
         others, tool = OtherWork(), await _load_tool(plan, home, result, watcher)
         async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
             ready = adapted(ready, expectations) if adapted else ready
-            most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
             await _look_around(ready, others, watcher)
             tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
             if ready.rounds:
-                choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
-                say_how_long(ready, expectations, watcher, most_s=most_s)
+                say_how_long(ready, expectations, watcher, most_s=limits_s[0])
+                race = Race(decide, ready.among, watcher.say, limits_s=limits_s) if decide else None
+                choose = partial(_chosen, ready, race, result)
                 after_siege = [tracer.after_siege for tracer in tracers]
-                await run(ready, tool, expectations, needed, watcher, file.keep, choose, after_siege)
+                await run(
+                    ready,
+                    tool,
+                    expectations,
+                    needed,
+                    watcher,
+                    file.keep,
+                    choose,
+                    after_siege,
+                    screens=race is not None and ready.can_be_screened(),
+                )
+            if afterwards:
+                await afterwards(ready, result, expectations, needed, file.keep)
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
@@ -144,24 +158,12 @@ def _limits_allowed(plan: Plan) -> contextlib.AbstractContextManager[None]:
 
 
 def _chosen(
-    plan: Plan,
-    wanted: Wanted | None,
-    result: Result,
-    deadline_s: float,
-    cases: list[Case],
-    took_s: Mapping[Case, float],
+    plan: Plan, race: Race | None, result: Result, cases: list[Case], took_s: Mapping[Case, float]
 ) -> list[Case]:
-    """Return the wanted cases of a round and their ceilings, as many as fit into the remaining time."""
-    if wanted is None or not (result.records or plan.searched):
+    """Return the cases that a round measures; the first round measures all, except in a search."""
+    if race is None or not (result.records or plan.searched):
         return cases
-    chosen, left_s = set[Case](), deadline_s - time.monotonic()
-    for case in wanted(result):
-        more = set(plan.among(cases, [case])) - chosen
-        needed_s = sum(took_s.get(each, 0.0) for each in more)
-        if needed_s <= left_s:
-            chosen |= more
-            left_s -= needed_s
-    return [case for case in cases if case in chosen]
+    return race.choose(result, cases, took_s)
 
 
 def _driver(plan: Plan, specs: Sequence[LoadSpec]) -> tuple[Driver, str]:
@@ -214,7 +216,7 @@ class ResultWriter:
         """Add an item to the result (traces in the order of the plan) and save the result; warn once if that fails."""
         result = self._result
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
-        (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
+        (lists | {Profile: result.profiles, PacedRun: result.paced})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
         result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
         if self._path is None:
             return
@@ -258,6 +260,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             ping=ping,
             against=next(iter(suite.revisions), ""),
             choices=_choices(suite),
+            route=suite.route,
         )
     result = Result(
         environment=describe_environment(plan.pythons.values()),

@@ -31,6 +31,7 @@ from under_siege.secrets import masked
 from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
 MOST_BATCHES = 10
+MOST_COUNTING_BATCHES = 5
 SLOWEST_STREAM_S = 10.0  # the same limit for streams
 SLOWEST_ASKED_AGAIN_S = 1.0  # if a response takes longer, don't ask which encoding browsers get
 NEW_WORKER_LIMIT_S = 1.0
@@ -52,14 +53,13 @@ class ReplayedRequest:
     requests: tuple[bytes, ...]  # one request, or the requests of a mix
     address: str
     in_a_row: int = 1  # number of requests on one connection
-    must_stay_open: bool = False  # whether the case fails if the server closes the connection between them
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
         """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
-            CaseFailedError: nothing listens, there is no response in time, the response is malformed, or the
-                connection is closed and must stay open.
+            CaseFailedError: nothing listens, there is no response in time, the response is malformed, or the tool would
+                wait for the end of a connection that stays open.
         """
         sent, parts = self.requests[number], urlsplit(url)
         what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, sent as {self.tool} sends it"
@@ -87,17 +87,16 @@ class ReplayedRequest:
         method = request.partition(b" ")[0].decode("latin-1")
         writer.write(request)
         answer = await read_raw_response(reader, method, most_bytes)
-        try:
+        with contextlib.suppress(ConnectionError, EOFError):  # the server may close the connection
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
                 answer = await read_raw_response(reader, method, most_bytes)
-        except (ConnectionError, EOFError):  # the server may close the connection
-            if self.must_stay_open:
-                raise CaseFailedError(
-                    "closed_connections",
-                    f"the server closes each connection, so every second request of {self.tool} would fail, because "
-                    f'{self.tool} sends it on the closed one; set keep_alive = false, or tool = "wrk"',
-                ) from None
+                if b" HTTP/1.0\r\n" in request and "keep-alive" not in answer.headers.get("connection", "").lower():
+                    raise CaseFailedError(
+                        "keep_alive",
+                        "the server keeps connections open without announcing it to clients that send HTTP/1.0, such "
+                        f'as {self.tool}, so these wait for their end; set keep_alive = false, or tool = "wrk"',
+                    )
         return answer
 
 
@@ -179,6 +178,9 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
 
     Returns:
         The ids of the processes that answered, or an empty set if the server doesn't send `X-Worker`.
+
+    Raises:
+        CaseFailedError: the server is not ready in time, its response is wrong, or its processes count separately.
     """
     pong = await server.while_alive(server.ready(session))
     record.ready_s = asked_s = server.age_s()
@@ -193,7 +195,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         record.browser_encoding = await server.while_alive(asked)
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
-    few = min(wanted, usable_cpus())
+    few, bodies = min(wanted, usable_cpus()), [answer.body]
     for batch in range(0 if _is_the_server(server, answer) else MOST_BATCHES):
         if len(seen) >= wanted:
             break
@@ -204,15 +206,36 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
         answers = await server.while_alive(asyncio.gather(*requests))
         seen |= {answer.headers.get("x-worker") for answer in answers}
+        bodies += [answer.body for answer in answers]
         if None in seen:
             break  # the server doesn't report its workers
         if _are_threads(seen) and _processes(seen) == _processes(before):
             break  # threads of one process share imported modules
         if seen == before and server.age_s() - began_s > NEW_WORKER_LIMIT_S:
             break  # no new workers answer, although more are expected
+    if expected.counters and len(_processes(seen)) > 1:
+        await server.while_alive(_count_together(server, session, expected, bodies, len(_processes(seen))))
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
+
+
+async def _count_together(
+    server: Server, session: aiohttp.ClientSession, expected: Expectation, bodies: list[bytes], processes: int
+) -> None:
+    """Check that processes count requests together, as the application does in one process.
+
+    Raises:
+        CaseFailedError: a number occurs twice, or a response is wrong.
+    """
+    for _ in range(MOST_COUNTING_BATCHES):
+        at_once = 4 * processes
+        requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
+        bodies += [answer.body for answer in await asyncio.gather(*requests)]
+        if (number := expected.repeated(bodies)) is not None:
+            why = f"as it is, each response has another number, but {processes} processes returned {number} twice"
+            how = "what a process keeps in memory, such as a counter, a cache or sessions, is not shared"
+            raise CaseFailedError("own_state", f"{why}; {how}")
 
 
 def _note_what_it_sends(answer: HttpResponse, record: Record) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from under_siege.profile.sampler import Frame, Function, functions_of, is_library, nodes_of
+from under_siege.suite.application import PARAMETER, pattern_of
 
 MOST_FILES = 500
-_PARAMETER = re.compile(r"\{[^}]*\}|<[^>]*>")
 
 
 def endpoint_of(command: Sequence[str], folder: Path, method: str, path: str) -> list[Frame]:
@@ -32,9 +32,9 @@ def endpoint_of(command: Sequence[str], folder: Path, method: str, path: str) ->
         for function in functions_of(str(file))
         for route in _routes(function, method)
     ]
-    found = [row for row in routes if re.fullmatch(_pattern(row[0]), path)]
+    found = [row for row in routes if re.fullmatch(pattern_of(row[0]), path)]
     # The path of a router begins with a prefix that is not in the decorator.
-    found = found or [row for row in routes if _has_name(row[0]) and re.search(f"{_pattern(row[0])}$", path)]
+    found = found or [row for row in routes if _has_name(row[0]) and re.search(f"{pattern_of(row[0])}$", path)]
     if len(found) != 1:
         return []
     _, file, function = found[0]
@@ -89,11 +89,7 @@ def _routes(function: Function, method: str) -> Iterator[str]:
 
 
 def _has_name(route: str) -> bool:
-    return route.startswith("/") and bool(re.search(r"\w", _PARAMETER.sub("", route)))
-
-
-def _pattern(route: str) -> str:
-    return "[^/]+".join(map(re.escape, _PARAMETER.split(route)))
+    return route.startswith("/") and bool(re.search(r"\w", PARAMETER.sub("", route)))
 
 
 def _responses(function: Function) -> Iterator[int]:

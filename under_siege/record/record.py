@@ -350,6 +350,10 @@ class RateStep(msgspec.Struct, kw_only=True):
         return self.record.case
 
 
+class PacedRun(RateStep, kw_only=True):
+    """The measurement of a case of a run at the rate of practice."""
+
+
 class Frames(msgspec.Struct):
     """The distinct frames of a profile."""
 

@@ -19,6 +19,7 @@ from under_siege.record.record import (
     LONGEST_CLOCK_S,
     Cpus,
     Incident,
+    PacedRun,
     Positive,
     Profile,
     RateStep,
@@ -33,7 +34,7 @@ T = TypeVar("T")
 SCHEMA = 6
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
-_SOURCE_CODE = frozenset({"function", "file", "source"})  # fields of a profile, with code such as `key=len`
+_SOURCE_CODE = frozenset({"function", "file", "source", "diff"})  # fields with code such as `key=len`
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python", *PACES)
 _OPTIONAL_COLUMNS = (
@@ -90,6 +91,19 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_limit or self.usable_cpus
 
 
+class MovedRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The route of an application that some servers of a comparison answer in threads or in processes."""
+
+    path: str
+    server: str  # on which the strategies are compared
+    is_chosen: bool = False  # whether the user asked for strategies
+    function: str = ""  # that answers the requests; empty if it is unknown
+    file: str = ""
+    line: int = 0  # of its `def`
+    diff: list[str] = []  # a change of the source code that moves it to a process pool
+    unmovable: str = ""  # why there is no such change
+
+
 class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the suite that are needed to interpret the result."""
 
@@ -100,6 +114,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
     choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
+    route: MovedRoute | None = None  # None: no server answers a route elsewhere
 
 
 class _Header(msgspec.Struct):
@@ -123,6 +138,7 @@ class Result(msgspec.Struct, kw_only=True):
     profiles: list[Profile] = []
     incidents: list[Incident] = []
     steps: list[RateStep] = []
+    paced: list[PacedRun] = []  # of `run`, beside the records under full load
     left_out: list[SkippedServer] = []
     schema: Positive = SCHEMA
 

@@ -304,9 +304,8 @@ def _rates(case: Summary) -> dict[str, Any]:
 
 
 def _rate_with_margin(case: Summary, most: float) -> str:
-    width = half_width(case)
-    margin = f" ± {formatting.margin(width)}" if width is not None else ""
-    return f"{formatting.rate(case.rate)}/s{margin}{', off the scale' * (case.rate > most)}"
+    text = formatting.with_margin(f"{formatting.rate(case.rate)}/s", case.rate, half_width(case))
+    return f"{text}{', off the scale' * (case.rate > most)}"
 
 
 def _percentiles(case: Summary) -> str:

@@ -28,6 +28,7 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
+from under_siege.suite.what_if import is_what_if
 
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
@@ -92,6 +93,10 @@ class _Candidate:
         return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
 
     @property
+    def changes_code(self) -> bool:
+        return is_what_if(self.summary.server)
+
+    @property
     def memory_bytes(self) -> int:
         return self.summary.memory_bytes or 0
 
@@ -105,10 +110,9 @@ class _Candidate:
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         unit = "events/s" if self.summary.has_streams else "trans/s"
-        half, ceiling = half_width(self.summary), self.summary.of_ceiling
-        margin = "" if half is None else f" ± {formatting.margin(half)}"
+        ceiling, rate = self.summary.of_ceiling, self.summary.rate
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.rate(self.summary.rate)}{margin} {unit}{share}"
+        return f"{formatting.with_margin(formatting.rate(rate), rate, half_width(self.summary))} {unit}{share}"
 
     @property
     def gaps(self) -> str:
@@ -186,7 +190,9 @@ class _SameLoad:
         return f"No recommendation: no {self._noun} has a verified throughput."
 
     def _chosen(self) -> _Candidate | None:
-        """Return the recommended case, if any; among the fastest cases, prefer short pings, then the least memory.
+        """Return the recommended case, if any.
+
+        Among the fastest cases, prefer short pings, then no change of the code, then the least memory.
 
         Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
         then the least memory. Gaps alone would favour servers that let most streams wait.
@@ -200,7 +206,7 @@ class _SameLoad:
             smooth = [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
             return min(smooth, key=lambda candidate: candidate.memory_bytes)
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
-        return min(short_pings or fast, key=lambda candidate: candidate.memory_bytes)
+        return min(short_pings or fast, key=lambda candidate: (candidate.changes_code, candidate.memory_bytes))
 
     def _perhaps_faster(self) -> list[_Candidate]:
         """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not."""

@@ -18,6 +18,7 @@ from under_siege.record.result import Result
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
+from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, with_route
 from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
 from under_siege.show.conditions import began_at, facts, identity
@@ -40,9 +41,9 @@ def view(comparison: Comparison) -> View:
     """Return what `run` shows.
 
     The exit code is 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
-    requirement is undecided; else 0.
+    requirement is undecided; else 0. Cases that the bench added to show what if a route moved don't count.
     """
-    result, found, required = comparison.result, answers(comparison), judged(comparison)
+    result, found, required = comparison.result, with_route(comparison, answers(comparison)), judged(comparison)
     recommended = [answer.case for answer in found if answer.case]
     return View(
         title=_title(result),
@@ -73,6 +74,7 @@ def _title(result: Result) -> str:
 
 def _headline(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
     yield from (Paragraph(answer.headline, answer.facts, answer.remarks, is_main=True) for answer in found)
+    yield from how_to(comparison, found)
     yield from map(Paragraph, sweep_sentences(comparison))
     result = comparison.result
     if not (result.records or result.traces or result.profiles):
@@ -175,7 +177,7 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         case.server: with_name(in_plain_words(case.server, case.title), case.server)
         for case in comparison.result.left_out
     }
-    for names, text in notes(comparison):
+    for names, text in (*notes_on(comparison), *notes(comparison)):
         yield Note("note", names, text, title=", ".join(plain.get(name, name) for name in names.split(", ")))
 
 
@@ -191,7 +193,8 @@ def _data(comparison: Comparison, required: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _exit_code(comparison: Comparison, required: Sequence[Judged]) -> int:
-    verdicts, of_requirements = {summary.verdict for summary in comparison.cases}, exit_code_of(required)
+    verdicts = {summary.verdict for summary in comparison.cases if not is_only_proposed(summary, comparison)}
+    of_requirements = exit_code_of(required)
     if FAILED in verdicts or of_requirements == 1:
         return 1
     return 3 if verdicts - {OK} or of_requirements else 0

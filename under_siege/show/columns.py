@@ -56,7 +56,7 @@ def text_of(metric: Metric, summary: Summary) -> str:
         return f"> {metric.unit.text(summary.shown(metric.longest_key) or 0.0)}"
     text = metric.unit.text(found.value)
     if metric.has_margin and found.low is not None and found.high is not None:
-        text = f"{text} ± {formatting.margin((found.high - found.low) / 2)}"
+        text = formatting.with_margin(text, found.value, (found.high - found.low) / 2)
     return text
 
 

@@ -4,6 +4,8 @@ This script runs in the user's Python, which may be 3.9, and in the user's folde
 """
 
 import asyncio
+import enum
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,11 +15,13 @@ import os
 import re
 import sys
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
 LOOPBACK = "127.0.0.1"
+INJECTED = ("Depends", "Security", "Provide", "DependencyKwarg", "Dependency", "File")  # what a framework passes
 MODULES = (  # of the servers; a server is installed if its module can be imported
     *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "tornado", "uvicorn", "uvicorn_worker"),
     *("uvicorn.workers", "waitress"),
@@ -42,7 +46,7 @@ MOST_ROUTES = 300
 WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
-Route = tuple[str, str]  # method, path
+Route = tuple[str, str, Any]  # method, path, and the function or class that answers
 
 
 class NoApplicationError(Exception):
@@ -221,7 +225,8 @@ def starlette_routes(routes: Any, prefix: str = "") -> Iterator[Route]:
         below = getattr(route, "routes", None)
         if methods := getattr(route, "methods", None):
             query = "&".join(f"{name}={{{name}}}" for name in required_query(route))
-            yield from ((method, f"{path}?{query}" if query else path) for method in sorted(methods))
+            answers = getattr(route, "endpoint", None)
+            yield from ((method, f"{path}?{query}" if query else path, answers) for method in sorted(methods))
         elif isinstance(below, list):
             yield from starlette_routes(below, path)
 
@@ -246,28 +251,38 @@ def required_query(route: Any) -> Iterator[str]:
 def flask_routes(app: Any) -> Iterator[Route]:
     for rule in app.url_map.iter_rules():
         if not rule.endpoint.endswith("static"):
-            yield from ((method, rule.rule) for method in sorted(rule.methods or ()))
+            answers = app.view_functions.get(rule.endpoint)
+            yield from ((method, rule.rule, answers) for method in sorted(rule.methods or ()))
 
 
 def bottle_routes(app: Any) -> Iterator[Route]:
-    return ((route.method, route.rule) for route in app.routes)
+    return ((route.method, route.rule, route.callback) for route in app.routes)
 
 
 def falcon_routes(app: Any) -> Iterator[Route]:
     from falcon.inspect import inspect_routes
 
     for route in inspect_routes(app):
-        yield from ((method.method, route.path) for method in route.methods if not method.internal)
+        for method in route.methods:
+            if not method.internal:
+                yield method.method, route.path, getattr(method, "func", None)
 
 
 def litestar_routes(app: Any) -> Iterator[Route]:
     for route in app.routes:
         if not route.path.startswith("/schema"):
-            yield from ((str(method), route.path) for method in sorted(getattr(route, "methods", ()), key=str))
+            handlers = getattr(route, "route_handler_map", {})
+            for method in sorted(getattr(route, "methods", ()), key=str):
+                handler = handlers.get(method)
+                yield (
+                    str(method),
+                    route.path,
+                    getattr(handler[0] if isinstance(handler, tuple) else handler, "fn", None),
+                )
 
 
 def aiohttp_routes(app: Any) -> Iterator[Route]:
-    return ((route.method, route.resource.canonical) for route in app.router.routes() if route.resource)
+    return ((route.method, route.resource.canonical, route.handler) for route in app.router.routes() if route.resource)
 
 
 def tornado_routes(app: Any) -> Iterator[Route]:
@@ -279,7 +294,7 @@ def tornado_routes(app: Any) -> Iterator[Route]:
             methods = [name for name in ("get", "post", "put", "patch", "delete") if hasattr(handler, name)]
             for name in methods:
                 if getattr(handler, name) is not getattr(RequestHandler, name):
-                    yield name.upper(), pattern.pattern.rstrip("$")
+                    yield name.upper(), pattern.pattern.rstrip("$"), getattr(handler, name)
 
 
 def django_routes(patterns: Any, prefix: str = "/") -> Iterator[Route]:
@@ -294,7 +309,7 @@ def django_routes(patterns: Any, prefix: str = "/") -> Iterator[Route]:
             names = getattr(each.callback, "actions", None) or [
                 name for name in ("get", "post", "put", "patch", "delete") if view is None or hasattr(view, name)
             ]
-            yield from ((name.upper(), path) for name in (["get"] if view is None else names))
+            yield from ((name.upper(), path, view or each.callback) for name in (["get"] if view is None else names))
 
 
 def routes_of(app: Any, framework: str) -> list[Route]:
@@ -312,8 +327,69 @@ def routes_of(app: Any, framework: str) -> list[Route]:
         found = reader(app) if reader else iter(())
     wanted = ("GET", "POST", "PUT", "PATCH", "DELETE")
     all_methods = {"*": "GET", "ANY": "GET"}  # aiohttp and Bottle
-    named = ((all_methods.get(method, method), path) for method, path in found)
-    return list(dict.fromkeys((method, path) for method, path in named if method in wanted))[:MOST_ROUTES]
+    named = ((all_methods.get(method, method), path, answers) for method, path, answers in found)
+    first: dict[tuple[str, str], Any] = {}
+    for method, path, answers in named:
+        if method in wanted:
+            first.setdefault((method, path), answers)
+    return [(*route, answers) for route, answers in first.items()][:MOST_ROUTES]
+
+
+def function_of(method: str, answers: Any) -> Optional[dict[str, Any]]:
+    """Return where the function that answers a request is defined, or None if this is unknown."""
+    function = answers
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isclass(function):
+        function = getattr(function, method.lower(), None)
+    try:
+        function = inspect.unwrap(function)
+    except ValueError:  # it wraps itself
+        return None
+    code = getattr(function, "__code__", None)
+    if code is None or "site-packages" in code.co_filename:
+        return None
+    here = str(Path.cwd()) + os.sep
+    is_below_here = code.co_filename.startswith(here)
+    return {
+        "name": function.__qualname__,
+        "file": code.co_filename[len(here) :] if is_below_here else code.co_filename,
+        "line": code.co_firstlineno,  # of its first decorator
+        "is_async": inspect.iscoroutinefunction(function),
+        "is_method": inspect.isclass(answers) or inspect.ismethod(answers) or inspect.ismethod(function),
+        "unmovable": unmovable(function),
+    }
+
+
+def unmovable(function: Any) -> list[str]:
+    """Return the parameters of a function whose values may not be picklable: all but plain data."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:  # a type that exists only for type checkers
+        return list(function.__code__.co_varnames)
+    return [
+        each.name
+        for each in parameters
+        if type(each.default).__name__ in INJECTED or each.name == "request" or not is_plain(hints.get(each.name, str))
+    ]
+
+
+def is_plain(kind: Any) -> bool:
+    """Return whether values of a type are data."""
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    metadata = getattr(kind, "__metadata__", ())
+    if metadata:
+        return not any(type(each).__name__ in INJECTED for each in metadata) and is_plain(inside[0])
+    if origin is not None:
+        return str(origin) == "typing.Literal" or all(is_plain(each) for each in inside if each is not ...)
+    if kind in (Any, None, type(None)):
+        return kind is not Any
+    if not inspect.isclass(kind):
+        return False
+    is_known = kind.__module__ in ("builtins", "datetime", "uuid", "decimal", "pathlib", "ipaddress", "fractions")
+    has_fields = any(hasattr(kind, name) for name in ("__dataclass_fields__", "model_fields", "__struct_fields__"))
+    return is_known or has_fields or issubclass(kind, enum.Enum) or hasattr(kind, "_fields")
 
 
 def accepted_host(app: Any, framework: str) -> Optional[str]:
@@ -382,7 +458,8 @@ def described(name: str) -> dict[str, Any]:
         "is_async": is_async,
         "framework": framework,
         "version": version_of(framework),
-        "routes": routes,
+        "routes": [route[:2] for route in routes],
+        "functions": [function_of(method, answers) for method, _, answers in routes],
         "host": host,
         "twin": "" if is_factory else twin_of(module, wanted, framework),
         "import_from": added,

@@ -35,6 +35,7 @@ SWITCH_S = 0.1
 EXIT_S = 10.0  # maximum wait for an exit code, which the fork server reports late if the CPUs are busy
 READY, GO = "ready", "go"
 FAILING = threading.Lock()  # held by the first thread that reports a failure, and never released
+Turn = tuple[threading.Semaphore, threading.Semaphore]  # of a user, and of the next one
 
 
 class UserProcess(NamedTuple):
@@ -50,7 +51,10 @@ def main() -> None:
     _silence_task()
     context = _forkserver()
     user_processes = [
-        *(_started(context, users, options.task, 0.0) for users in spread(options.users, options.processes)),
+        *(
+            _started(context, users, options.task, 0.0, options.in_turn)
+            for users in spread(options.users, options.processes)
+        ),
         _started(context, [CHECK_USER], options.task, options.check_every),
     ]
     waiting = len(user_processes)
@@ -69,6 +73,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--users", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True, help="number of processes for the users")
     parser.add_argument("--check-every", type=float, required=True)
+    parser.add_argument("--in-turn", action="store_true", help="let the users of a process run the task one at a time")
     return parser.parse_args()
 
 
@@ -92,9 +97,11 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_s: float) -> UserProcess:
+def _started(
+    context: ForkServerContext, users: Sequence[int], task: str, pause_s: float, in_turn: bool = False
+) -> UserProcess:
     ours, theirs = context.Pipe()
-    process = context.Process(target=_compute, args=(users, task, pause_s, theirs), daemon=True)
+    process = context.Process(target=_compute, args=(users, task, pause_s, theirs, in_turn), daemon=True)
     process.start()
     theirs.close()
     return UserProcess(process, ours)
@@ -131,7 +138,7 @@ def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:
     sys.exit(reason)
 
 
-def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) -> None:
+def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection, in_turn: bool) -> None:
     """Import and warm up the task, report READY, and start the users of this process on GO."""
     _follow_parent()
     _silence_task()
@@ -139,8 +146,11 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
     go = Future[float]()  # time at which all users begin, even if some threads are scheduled later
     try:
         _perform(task)
-        for user in users:
-            threading.Thread(target=_user, args=(user, task, pause_s, go, pipe), daemon=True).start()
+        turns = [threading.Semaphore(number == 0) for number in range(len(users))] if in_turn else []
+        for number, user in enumerate(users):
+            # Each user waits for the own turn and then gives it to the next user.
+            turn = (turns[number], turns[(number + 1) % len(users)]) if turns else None
+            threading.Thread(target=_user, args=(user, task, pause_s, go, pipe, turn), daemon=True).start()
     except BaseException as error:  # the task may raise anything
         _fail(pipe, error)
     pipe.send(READY)
@@ -167,7 +177,7 @@ def _fail(pipe: Connection, error: BaseException) -> NoReturn:
     os._exit(1)
 
 
-def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection) -> None:
+def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection, turn: Turn | None) -> None:
     """Perform the task repeatedly, without a pause or, if `pause_s` is set, every `pause_s` seconds."""
     asked_s = began_s = go.result()
     try:
@@ -175,7 +185,11 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
             if pause_s:
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
+            if turn:
+                turn[0].acquire()
             run = _perform(task)
+            if turn:
+                turn[1].release()
             # Timing begins when the user asks for the task, because users also wait for other threads of their process.
             _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s

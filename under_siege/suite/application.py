@@ -20,6 +20,18 @@ _NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
 _PROGRAM = PACKAGE / "subprocess_scripts" / "inspect_application.py"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
+PARAMETER = re.compile(r"\{[^}]*\}|<[^>]*>")  # in the path of a route
+
+
+class RouteFunction(msgspec.Struct, frozen=True):
+    """The function that answers the requests for a route."""
+
+    name: str  # qualified, such as `Report.get`
+    file: str  # relative to the directory of the application if it is below it
+    line: int  # of its first decorator
+    is_async: bool
+    is_method: bool = False
+    unmovable: tuple[str, ...] = ()  # parameters that can't be pickled
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -39,6 +51,18 @@ class Application(msgspec.Struct, frozen=True):
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
     file: str = ""  # of its module
+    functions: list[RouteFunction | None] = []  # of the routes
+
+    def function_of(self, method: str, path: str) -> RouteFunction | None:
+        """Return the function that answers a request, or None if it is unknown or not the only one."""
+        path = path.partition("?")[0]
+        known = [(route.partition("?")[0], each) for (name, route), each in self._answers() if name == method]
+        exact = [each for route, each in known if route == path]
+        found = dict.fromkeys(exact or [each for route, each in known if re.fullmatch(pattern_of(route), path)])
+        return next(iter(found)) if len(found) == 1 else None
+
+    def _answers(self) -> Iterator[tuple[tuple[str, str], RouteFunction | None]]:
+        return zip(self.routes, self.functions or [None] * len(self.routes), strict=True)
 
     def ping(self) -> str | None:
         """Return the path of the health check, or None if there is none."""
@@ -62,6 +86,11 @@ class Application(msgspec.Struct, frozen=True):
         """Return the methods that a path without parameters accepts; empty if it is unknown."""
         wanted = path.partition("?")[0]
         return list(dict.fromkeys(method for method, route in self.routes if route.partition("?")[0] == wanted))
+
+
+def pattern_of(route: str) -> str:
+    """Return a regular expression for the paths of a route such as `/reports/{year}`."""
+    return "[^/]+".join(map(re.escape, PARAMETER.split(route)))
 
 
 def has_parameters(path: str) -> bool:
@@ -260,7 +289,7 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
             if is_installed or not (is_outdated or each.is_optional):
                 unique = each.name if each.name not in taken else f"{each.name}-{kind}"
                 taken.add(unique)
-                yield each._replace(name=unique, command=_completed(each, name, application))
+                yield each._replace(name=unique, command=completed(each, name, application))
 
 
 def missing(deployments: Collection[Deployment], servers: Mapping[str, str]) -> list[str]:
@@ -268,7 +297,7 @@ def missing(deployments: Collection[Deployment], servers: Mapping[str, str]) -> 
     return list(dict.fromkeys(each.requirement for each in deployments if each.module not in servers))
 
 
-def _completed(deployment: Deployment, name: str, application: Application) -> str:
+def completed(deployment: Deployment, name: str, application: Application) -> str:
     """Insert the application into a command."""
     module, _, attribute = name.partition(":")
     first, _, rest = attribute.partition(".")

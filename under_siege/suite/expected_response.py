@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import random
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +27,7 @@ TRIAL_LIMIT_S = 60.0
 MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
 LEAST_TIMEOUT_S = 15.0
 OTHER_REQUESTS = 10  # number of queued check requests that the timeout of a response allows for
+_MOST_COUNTED_BYTES = 100_000  # of a body in which numbers may count requests
 JOB_QUEUE_S = 0.05  # time that the timeout allows for queueing, per job
 
 Work = tuple[tuple[str, Value], ...]
@@ -75,6 +78,7 @@ class Expectation:
     stream: Stream | None = None
     events: tuple[bytes, ...] = ()  # the expected events of a stream
     event_count: int | None = None  # their number, or None if any number is correct
+    counters: tuple[int, ...] = ()  # which numbers in the body grow with each request, counted from 0
     cycle_s: float = 0.0  # seconds of a user's cycle of requests besides the response, such as its pause
 
     @property
@@ -150,9 +154,34 @@ class Expectation:
         has_right_body = self.rule.mode == SAME
         return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
 
+    def repeated(self, bodies: Sequence[bytes]) -> int | None:
+        """Return a number that counts requests, but occurs in several bodies, or None if there is none."""
+        for place in self.counters:
+            values = Counter(row[place] for row in map(_numbers, bodies) if len(row) > place)
+            if value := next((value for value, count in values.items() if count > 1), None):
+                return value
+        return None
+
     def timeout_s(self, users: int) -> float:
         """Return the timeout of a response, which allows for a server that queues the requests of all users."""
         return LEAST_TIMEOUT_S + (users + OTHER_REQUESTS) * (self.task_s + JOB_QUEUE_S * self.of_a_job)
+
+
+def counters_in(bodies: Sequence[bytes]) -> tuple[int, ...]:
+    """Return which of the numbers in the bodies of consecutive responses grow by the same step each time."""
+    rows = list(map(_numbers, bodies))
+    if len(rows) < 3 or len({len(row) for row in rows}) > 1:
+        return ()
+    columns = enumerate(zip(*rows, strict=True))
+    return tuple(
+        place
+        for place, column in columns
+        if column[1] > column[0] and len({later - earlier for earlier, later in itertools.pairwise(column)}) == 1
+    )
+
+
+def _numbers(body: bytes) -> list[int]:
+    return [int(digits) for digits in re.findall(rb"\d{1,18}", body[:_MOST_COUNTED_BYTES])]
 
 
 Expectations = dict[Work, Expectation]  # by `Case.work`

@@ -17,6 +17,7 @@ from under_siege.suite.strategies import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
 from under_siege.suite.suite_from_application import TargetOptions, suite_of_applications
+from under_siege.suite.what_if import NONE, PROCESSES, THREADS
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
 _OWN_LOAD = (CAPACITY, DRILL, TRACE)  # commands that send requests without a load tool
@@ -91,6 +92,7 @@ def suite_of(
     quick: bool = False,
     style: str = "",
     command: str = "run",
+    with_strategies: bool = False,
 ) -> Suite:
     """Return the suite that the names select together or, without names, a suite of all strategies.
 
@@ -99,12 +101,15 @@ def suite_of(
         quick: select the quick profile of a suite.
         style: `waiting` or `jobs`, or empty to ignore styles.
         command: the command that measures the suite.
+        with_strategies: whether to add the strategies for a route of an application if the user chooses none.
 
     Raises:
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
         options = _posting(options) if style == JOBS else options
+        if not options.strategies and (style == JOBS or len(names) > 1 or not with_strategies):
+            options = replace(options, strategies=(NONE,))
         suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
         _refuse_options_of_applications(options)
@@ -117,6 +122,8 @@ def suite_of(
 
 def _posting(options: TargetOptions) -> TargetOptions:
     """Return the options of an application to which jobs are posted."""
+    if {*options.strategies} & {THREADS, PROCESSES}:
+        raise BadInputError("--strategy with --style jobs, whose work is not done in a request: remove one of them")
     if options.method not in (None, "POST"):
         raise BadInputError(f"--method {options.method} with --style jobs, which sends POST: remove one of them")
     return replace(options, method="POST")
@@ -129,6 +136,7 @@ def _refuse_options_of_applications(options: TargetOptions) -> None:
         "--body": options.body,
         "--keep-environment": options.keep_environment or None,
         "--ready-within": options.ready_within,
+        "--strategy": options.strategies or None,
     }
     if option := next((option for option, value in given.items() if value is not None), None):
         raise BadInputError(f"{option} needs an application, such as shop.main:app")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
-from under_siege.record.result import Required
+from under_siege.record.result import MovedRoute, Required
 
 READY_WITHIN_S = 15.0
 DRAIN_LIMIT_S = 10.0
@@ -57,6 +57,7 @@ class Target:
     headers: tuple[tuple[str, str], ...] = ()  # headers required in each correct response
     warm_up: WarmUp | None = None  # None: the value of the suite
     requests_path: str = ""  # empty: the path of the suite
+    defaults: tuple[tuple[str, Value], ...] = ()  # the only values of these axes, unless the user chooses others
     takes_jobs: bool = True  # False if the source code has no route for jobs
 
     @property
@@ -113,6 +114,8 @@ class Suite:
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()
     application: UserApplication | None = None  # None: the suite is a file, or strategies
+    reference: Target | None = None  # is asked for the expected responses, although it is not measured
+    route: MovedRoute | None = None  # that some targets answer in threads or processes
     keep_environment: bool = True  # whether the servers see settings that change them, such as WEB_CONCURRENCY
 
     @property

@@ -23,6 +23,7 @@ from under_siege.load import DRIVERS
 from under_siege.load.request import GET, JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.secrets import expanded_path
+from under_siege.suite import what_if
 from under_siege.suite.application import (
     IMPORT_LIMIT_S,
     Application,
@@ -61,6 +62,7 @@ class TargetOptions:
     ready_within: str | None = None
     stream: str | None = None  # kind of the stream
     events: str | None = None  # number of events or time after which a stream is closed
+    strategies: tuple[str, ...] = ()  # of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
     tell: Callable[[str], None] = lambda _: None
 
     def header_table(self) -> dict[str, str]:
@@ -81,6 +83,7 @@ class GeneratedSuite:
     text: str
     application: Application
     environment: UserEnvironment
+    servers: list[Deployment]
     python: str  # value for --python if the suite doesn't name the Python, or an empty string
 
 
@@ -111,8 +114,12 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     if first.python:
         data["python"] = first.python
     data["keep_environment"] = options.keep_environment
+    moved = what_if.moved(first.application, first.servers, data["load"], options.strategies, folder)
+    if moved is not None:
+        data["servers"] |= what_if.server_tables(moved, first.application, data["servers"][moved.base.name])
     suite = suite_from(data, folder / "suite.toml", app)
-    return replace(suite, application=_user_application(first, data, folder))
+    suite = replace(suite, application=_user_application(first, data, folder))
+    return suite if moved is None else what_if.with_strategies(suite, moved)
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
@@ -269,7 +276,7 @@ def generated_suite(
     is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
     text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
     is_named = is_inside or environment.python == sys.executable
-    return GeneratedSuite(text, application, environment, "" if is_named else environment.python)
+    return GeneratedSuite(text, application, environment, servers, "" if is_named else environment.python)
 
 
 def _text(

@@ -5,7 +5,7 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +19,8 @@ from under_siege.drill.injection import ELSEWHERE, FOREIGN, Need
 from under_siege.drill.loaded_server import FaultContext
 from under_siege.drill.outcome_summary import exit_code_of, fault_outcomes
 from under_siege.drill.view import conclusion, view
-from under_siege.record.record import CaseFailedError, Incident, Requests
+from under_siege.record.record import CaseFailedError, Incident
+from under_siege.record.requests import CORRECT, LOAD, Outcome
 from under_siege.report import formatted
 
 
@@ -53,8 +54,7 @@ class Context(FaultContext):
     def __init__(self, one: Incident, *workers: Worker, has_builtin_tasks: bool = False) -> None:
         process = psutil.Process()
         server = SimpleNamespace(process=process, pid=process.pid, alive=lambda: True, url="http://127.0.0.1:1")
-        users = SimpleNamespace(send=answer, ask=accept_a_job)
-        super().__init__(server, None, users, Path(), None, 0, one)
+        super().__init__(server, None, SimpleNamespace(ask=accept_a_job), Path(), None, 0, False, one)
         self._workers = list(workers)
         if has_builtin_tasks:
             one.values["task"] = "t"
@@ -76,16 +76,19 @@ class Context(FaultContext):
     async def under_load(self) -> AsyncIterator[None]:
         yield
 
+    @contextlib.asynccontextmanager
+    async def sending_at_once(self, count: int, _: float) -> AsyncIterator[Callable[[], Awaitable[list[Outcome]]]]:
+        async def outcomes() -> list[Outcome]:
+            return [CORRECT] * count
+
+        yield outcomes
+
     async def recovers_within(self, _limit_s: float) -> bool:
         return True
 
     def signal(self, _number: int) -> None:
         for worker in self._workers:
             worker.kill()
-
-
-async def answer(*_: object, **__: object) -> str:
-    return ""
 
 
 async def accept_a_job(url: str, *_: object) -> SimpleNamespace:
@@ -128,7 +131,7 @@ def test_a_permitted_signal_is_a_fault(fault: str) -> None:
 def test_a_server_that_has_already_ended_gets_no_signal() -> None:
     server = SimpleNamespace(process=psutil.Process(), alive=lambda: False)
     with pytest.raises(psutil.NoSuchProcess):
-        FaultContext(server, None, None, None, None, 0, incident()).signal(signal.SIGTERM)
+        FaultContext(server, None, None, None, None, 0, False, incident()).signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if Need.PROCESS in fault.needs])
@@ -163,9 +166,10 @@ def test_a_server_is_not_blamed_for_connections_that_the_bench_cannot_open(
 
 
 def survived(fault: str) -> Incident:
-    times = [number / 40 for number in range(240)]
-    requests = Requests(times, times, [""] * len(times))
-    return incident(fault, requests=requests, fault_at_s=1.0, ended_s=6.0, left_whole=True)
+    one = incident(fault, fault_at_s=1.0, ended_s=6.0, left_whole=True)
+    for number in range(240):
+        one.requests.add(LOAD, sent_s=number / 40, ended_s=number / 40, outcome=CORRECT)
+    return one
 
 
 @pytest.mark.parametrize("reason", [FOREIGN, ELSEWHERE])

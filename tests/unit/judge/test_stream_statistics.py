@@ -40,10 +40,11 @@ def test_rates_and_gaps_of_steady_streams() -> None:
 
 
 def test_a_single_pause_is_found_in_the_percentile_of_a_hundred_gaps_and_in_the_maximum() -> None:
-    gaps = [10_000] * 99 + [700_000]
+    gaps = [10_000] * 98 + [700_000]
     streams = of(stream(0.0, 2.0, 100_000, gaps))
     assert streams.gaps.longest_s() == pytest.approx(0.7)
-    assert streams.gaps.percentile(99) == pytest.approx(0.01)
+    assert streams.gaps.percentile(98) == pytest.approx(0.01)
+    assert streams.gaps.percentile(99) > 0.3
     assert of(stream(0.0, 2.0, 100_000, [*gaps, 700_000])).gaps.percentile(99) == pytest.approx(0.7)
 
 

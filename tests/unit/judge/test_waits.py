@@ -25,17 +25,33 @@ def test_percentiles_match_the_example_of_kaplan_and_meier() -> None:
     """Use deaths at 0.8, 3.1, 5.4 and 9.2 months and losses at 1.0, 2.7, 7.0 and 12.1 (JASA 53, 1958, § 2)."""
     found = waits_of([0.8, 3.1, 5.4, 9.2, 1.0, 2.7, 7.0, 12.1], [True] * 4 + [False] * 4)
     # The share still alive after each death: 7/8, 7/8 × 4/5, 7/8 × 4/5 × 3/4, and 7/8 × 4/5 × 3/4 × 1/2.
-    steps = {12.4: 0.8, 12.6: 3.1, 29: 3.1, 31: 5.4, 47: 5.4, 48: 9.2, 73.7: 9.2}
-    assert {percent: found.percentile(percent) for percent in steps} == steps
+    shares = np.array([0, 1 / 8, 0.3, 0.475, 0.7375])
+    middles = (shares[1:] + shares[:-1]) / 2
+    assert [found.percentile(100 * middle) for middle in middles] == pytest.approx([0.8, 3.1, 5.4, 9.2])
+    assert found.percentile(100 * (middles[0] + middles[1]) / 2) == pytest.approx((0.8 + 3.1) / 2)
+    assert found.percentile(73.7) == pytest.approx(9.2)
     assert found.percentile(74) is None
     assert found.longest_s() == 12.1
 
 
-def test_percentiles_without_censoring_match_ordinary_percentiles() -> None:
-    values = np.random.default_rng(1).exponential(1.0, 999)
-    found = Waits(values, np.ones(999, dtype=bool))
-    assert found.percentile(50) == pytest.approx(np.percentile(values, 50), rel=0.01)
-    assert found.percentile(99) == pytest.approx(np.percentile(values, 99), rel=0.05)
+@pytest.mark.parametrize("count", [1, 7, 200])
+def test_percentiles_without_censoring_match_ordinary_percentiles(count: int) -> None:
+    values = np.random.default_rng(1).exponential(1.0, count)
+    found = Waits(values, np.ones(count, dtype=bool))
+    for percent in (1, 50, 95, 99, 100):
+        assert found.percentile(percent) == pytest.approx(np.percentile(values, percent, method="hazen"))
+
+
+def test_the_p99_of_200_waits_is_unbiased() -> None:
+    rng = np.random.default_rng(4)
+    found = [Waits(rng.exponential(1.0, 200), np.ones(200, dtype=bool)).percentile(99) for _ in range(2000)]
+    assert np.mean(found) == pytest.approx(-np.log(0.01), rel=0.02)
+
+
+def test_a_percentile_does_not_depend_on_waits_without_an_end_beyond_it() -> None:
+    endless = Waits(np.array([*np.arange(1.0, 100.0), np.inf]), np.ones(100, dtype=bool))
+    assert endless.percentile(99) == 99
+    assert endless.percentile(99.5) == np.inf
 
 
 def test_random_censoring_does_not_bias_percentiles() -> None:

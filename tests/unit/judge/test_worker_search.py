@@ -25,7 +25,7 @@ def searched(tasks_at_once: Callable[[int, int], int], most: int = 16) -> Result
     """Return the result of a search on a server that performs this many tasks at once with workers and threads."""
     records: list[Any] = []
     for round_ in range(1, 11):
-        cases = wanted(CASES, SEARCHED, result_of(records))
+        cases = wanted(CASES, SEARCHED, result_of(records)).cases
         if not cases:
             break
         for case in cases:

@@ -24,6 +24,7 @@ from under_siege.lesson.exercise_check import (
 )
 from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.record.record import Machine
+from under_siege.record.result import Result
 from under_siege.show.formats.table import rendered
 from under_siege.suite.strategies import read_strategy
 
@@ -63,17 +64,18 @@ def test_exercises_and_hints_do_not_contain_the_solution(name: str) -> None:
     assert not [line for line in changed if line in told]
 
 
-def checked(**own) -> CheckReport:
-    """Check a simulated server on a machine without noise."""
+def measured(ping_s: float | None = None, **own) -> Result:
+    """Return the result of a simulated server on a machine without noise."""
     rounds = (1, 2)
     records = [bare_record(one) for one in rounds] + [record_of("own", one, **own) for one in rounds]
-    return CheckReport("own", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
+    for record in records if ping_s else ():
+        set_waits(record.requests, ping_s)
+    return result_of(records)
 
 
-def slow_pings(found: CheckReport) -> CheckReport:
-    for record in found._view.result.records:
-        set_waits(record.requests, 0.2)
-    return CheckReport("own", found._exercise, ResultView(found._view.result), is_exercise=True)
+def checked(ping_s: float | None = None, **own) -> CheckReport:
+    view = ResultView(measured(ping_s, **own))
+    return CheckReport("own", Exercise(claims=(PING,), hint="Look."), view, is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
@@ -86,7 +88,7 @@ def test_a_server_without_a_fault_solves_the_exercise() -> None:
 
 
 def test_a_false_claim_leaves_the_exercise_unsolved_and_prints_a_hint() -> None:
-    found = slow_pings(checked())
+    found = checked(ping_s=0.2)
     assert found.exit_code == NOT_SOLVED
     lines = [line.strip() for line in rendered(found.view()).splitlines() if line]
     assert lines[:3] == ["Not solved yet.", "✗  Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
@@ -102,9 +104,9 @@ def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explaine
 
 
 def test_a_correct_server_solves_the_exercise_even_on_a_busy_machine() -> None:
-    found = checked(machine=Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0))
-    assert found.exit_code == SOLVED
-    assert slow_pings(found).exit_code == NOT_SOLVED
+    busy = Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0)
+    assert checked(machine=busy).exit_code == SOLVED
+    assert checked(ping_s=0.2, machine=busy).exit_code == NOT_SOLVED
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
@@ -116,18 +118,18 @@ def test_any_flag_that_does_not_blame_the_server_except_wide_intervals_leaves_th
 
 
 def test_an_exercise_is_measured_until_every_claim_is_decided() -> None:
-    result = checked()._view.result
+    result = measured()
     cases = {record.case for record in result.records}
     wanted = partial(undecided_cases, "own", Exercise(claims=(PING,)))
-    assert wanted(result) == ()
+    assert wanted(result).cases == ()
     undecided = partial(
         undecided_cases,
         "own",
         Exercise(claims=(msgspec.structs.replace(PING, requires=("ping p50 <= 1 of base",), base="nobody"),)),
     )
-    assert set(undecided(result)) == cases
+    assert set(undecided(result).cases) == cases
     result.records = [record for record in result.records if record.round == 1]
-    assert set(wanted(result)) == cases
+    assert set(wanted(result).cases) == cases
 
 
 @pytest.mark.parametrize(

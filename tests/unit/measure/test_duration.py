@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import plans
 import pytest
 
-from under_siege.measure.duration import SHORTEST_SIEGE_S, Length, in_words, run_length_s, say_how_long
+from under_siege.measure.duration import SHORTEST_SIEGE_S, Length, in_words, round_length_s, say_how_long
 from under_siege.measure.plan import Plan
 from under_siege.suite.expected_response import Expectation
 
@@ -59,12 +59,12 @@ def test_the_automatic_duration_of_a_siege_has_an_upper_limit() -> None:
 
 def test_the_duration_of_a_run_is_estimated() -> None:
     plan = plan_of(None, 25)
-    least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES), 2)
-    assert 6 * SHORTEST_SIEGE_S < least_s <= most_s < 6 * 8
-    waiting = run_length_s(plan, 2, expectations(plan, WAITS), 2)
-    assert waiting[1] > 6 * 15 > waiting[0]
+    least_s, most_s = round_length_s(plan, 2, expectations(plan, COMPUTES))
+    assert 3 * SHORTEST_SIEGE_S < least_s <= most_s < 3 * 8
+    waiting = round_length_s(plan, 2, expectations(plan, WAITS))
+    assert waiting[1] > 3 * 15 > waiting[0]
     plan = plan_of(3.0, 25)
-    assert len(set(run_length_s(plan, 2, expectations(plan, WAITS), 2))) == 1
+    assert len(set(round_length_s(plan, 2, expectations(plan, WAITS)))) == 1
 
 
 def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(golden) -> None:

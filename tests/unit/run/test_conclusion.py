@@ -5,15 +5,14 @@ import math
 
 import pytest
 from rich.console import Console
+from rows import set_waits
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.stopping_rule import wanted
-from under_siege.record.case import case_of
-from under_siege.record.result import Required, Result
+from under_siege.record.result import Result
 from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.view import view
@@ -51,7 +50,7 @@ def answer_to(result: Result) -> Answer:
 def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
     for record in result.records:
         if record.server in servers:
-            record.pings.waited_s[:] = [waited_s * (1 + 0.01 * record.round)] * 80
+            set_waits(record.requests, waited_s * (1 + 0.01 * record.round))
     return result
 
 
@@ -194,37 +193,6 @@ def test_figures_and_markers_are_never_truncated(width: int) -> None:
     assert "…" not in page.getvalue()
     for figure in ("20.0 ± 0.27*", "10.0", "2.0 ms*", "412 ms", "25 MB*", "50 MB"):
         assert figure in page.getvalue()
-
-
-def case_named(server: str):
-    return case_of(server, {"task": "primes", "users": 5, "python": "3.11.7"})
-
-
-def first_rounds(result: Result, count: int) -> Result:
-    result.records[:] = [record for record in result.records if record.round <= count]
-    return result
-
-
-def test_every_case_gets_a_second_round_starting_with_the_best_cases() -> None:
-    servers = (("1_a", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 0.98))
-    found = wanted(first_rounds(three_rounds(*servers), 1))
-    assert found[-1] == case_named("1_a")
-    assert set(found) == {case_named(name) for name in ("1_a", "3_c", "4_d")}
-
-
-def test_cases_that_may_be_the_best_get_a_third_round() -> None:
-    noisy = (1.0, 1.15, 0.9)
-    servers = (("1_a", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 0.93))
-    assert set(wanted(three_rounds(*servers, noise=noisy))) == {case_named("3_c"), case_named("4_d")}
-    assert wanted(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))) == []
-
-
-def test_unclear_cases_and_cases_with_undecided_requirements_get_another_round() -> None:
-    result = unverified(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "1_a")
-    assert wanted(result) == [case_named("1_a")]
-    result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))
-    result.requirements.append(Required("rate >= 10/s"))
-    assert wanted(result) == [case_named("1_a")]
 
 
 def test_the_task_duration_is_the_median_of_the_reference_runs() -> None:

@@ -115,4 +115,6 @@ def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) 
 @pytest.mark.parametrize("make", [*FAILED, None])
 def test_only_unclear_cases_get_another_round_if_the_ceiling_failed_or_is_missing(make) -> None:
     result = result_with(with_failed(make, ROUNDS))
-    assert set(wanted(result)) == {one.case for one in summarize(result).cases if one.verdict == "unclear"}
+    again, unclear = wanted(result).cases, {one.case for one in summarize(result).cases if one.verdict == "unclear"}
+    assert again
+    assert set(again) <= unclear

@@ -1,0 +1,116 @@
+"""The short diff that moves the function of a route to a process pool, and the reasons why there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from under_siege.suite.application import RouteFunction
+from under_siege.suite.route_change import MOST_LINES, Change, change_of
+
+LONG = '''\
+from somewhere import app, slow
+
+
+@app.get("/report")
+def report(
+    customer: str,
+    year: int = 2026,
+    unused: str = "",
+) -> dict:
+    """Return the report."""
+    # the sum of everything
+    return {"customer": customer, "year": year, "sum": slow()}
+'''
+
+
+def change(source: str, folder: Path, framework: str = "fastapi", **values: object) -> Change:
+    (folder / "shop.py").write_text(source)
+    line = 1 + source[: source.index("@app")].count("\n")
+    return change_of(RouteFunction(**{"name": "report", "file": "shop.py", "line": line, "is_async": False, **values}),
+                     framework, folder)  # fmt: skip
+
+
+def added(change: Change) -> list[str]:
+    return [line[1:] for line in change.diff if line.startswith("+") and not line.startswith("+++")]
+
+
+@pytest.mark.parametrize(
+    ("framework", "call"),
+    [
+        (
+            "fastapi",
+            "    return await asyncio.get_running_loop().run_in_executor(pool, compute_report, customer, year)",
+        ),
+        ("flask", "    return pool.submit(compute_report, customer, year).result()"),
+        ("django", "    return pool.submit(compute_report, customer, year).result()"),
+    ],
+)
+def test_the_body_moves_with_the_parameters_that_it_uses_below_the_docstring(
+    framework: str, call: str, tmp_path: Path
+) -> None:
+    source = LONG.replace("report(\n", "report(\n    request,\n") if framework == "django" else LONG
+    found = change(source, tmp_path, framework)
+    assert found.unmovable == ""
+    assert len(found.diff) <= MOST_LINES
+    assert added(found)[-3:] == [call, "", "def compute_report(customer, year):"]
+    assert ("async def report(" in added(found)) == (framework == "fastapi")
+    assert ("initializer=django.setup" in "".join(found.diff)) == (framework == "django")
+    assert found.line == 5
+
+
+def test_names_that_the_module_uses_are_left_alone(tmp_path: Path) -> None:
+    found = change("pool = compute_report = 1\n\n" + LONG, tmp_path)
+    assert "pool_ = concurrent" in "".join(found.diff)
+    assert "compute_report_(customer, year)" in "".join(found.diff)
+
+
+def test_a_body_on_the_line_of_its_def_moves_too(tmp_path: Path) -> None:
+    found = change('@app.get("/")\ndef report(a: int): return {"café": a}\n', tmp_path)
+    assert added(found)[-1] == 'def compute_report(a): return {"café": a}'
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "why"),
+    [
+        ('@app.get("/")\nasync def report(): return 1\n', {"is_async": True}, "coroutine function"),
+        ('@app.get("/")\ndef report(session): return session.all()\n', {"unmovable": ("session",)}, "`session`"),
+        ("def made():\n    @app.get\n    def report(): return 1\n", {"name": "made.<locals>.report"}, "top level"),
+        ("@app.get\ndef report():\n    yield 1\n", {}, "generator"),
+        ("@app.get\ndef report(**all): return all\n", {}, "any number of parameters"),
+        ("@app.get\ndef report():\n    raise HTTPException(404)\n", {}, "HTTPException"),
+        ("@app.get\ndef report(): return StreamingResponse([])\n", {}, "StreamingResponse"),
+        ("@app.get\ndef report():\n    global count\n    count += 1\n    return count\n", {}, "changes `count`"),
+        ("@app.get\ndef report(a):\n    cache[a] = 1\n    return cache\n", {}, "changes `cache`"),
+        ("@app.get\ndef report(a):\n    app.state.seen = a\n    return a\n", {}, "changes `app`"),
+        ("@app.get\nclass Report: pass\n", {}, "defines no function"),
+        ("@app.get\ndef report(:\n", {}, "can't be read"),
+    ],
+)
+def test_a_function_that_can_not_simply_move_has_a_reason(source: str, values, why: str, tmp_path: Path) -> None:
+    found = change(source, tmp_path, **values)
+    assert (found.diff, why in found.unmovable) == ((), True), found.unmovable
+
+
+@pytest.mark.parametrize(
+    ("framework", "source", "why"),
+    [
+        ("starlette", "@app.route\ndef report(r): return r.url\n", "`r` can't be pickled"),
+        ("django", "@app\ndef report(request): return render(request, 'a.html')\n", "`request` can't be pickled"),
+        (
+            "flask",
+            "from flask import request\n@app.get\ndef report(): return request.args\n",
+            "`request`, which exists",
+        ),
+        ("flask", "import flask\n@app.get\ndef report(): return flask.session['a']\n", "`flask`, which exists"),
+        ("flask", "from flask import jsonify as j\n@app.get\ndef report(): return j(1)\n", "`j`, which exists"),
+        ("pyramid", "@app.get\ndef report(): return 1\n", "no recipe for pyramid"),
+    ],
+)
+def test_what_a_framework_binds_to_the_request_stays(framework: str, source: str, why: str, tmp_path: Path) -> None:
+    found = change(source, tmp_path, framework)
+    assert (found.diff, why in found.unmovable) == ((), True), found.unmovable
+
+
+def test_a_request_that_the_body_ignores_does_not_move(tmp_path: Path) -> None:
+    found = change("@app\ndef report(request, year):\n    return PlainTextResponse(str(year))\n", tmp_path, "starlette")
+    assert added(found)[-1] == "def compute_report(year):"

@@ -1,0 +1,167 @@
+"""The servers that show what if a route ran in threads or in a process pool, and which of them are compared."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from command import CommandResult
+
+from common.errors import BadInputError
+from under_siege.host.interpreter import interpreter
+from under_siege.measure.plan import Plan, make_plan
+from under_siege.suite import suite_from_application, what_if
+from under_siege.suite.application import Application, RouteFunction
+from under_siege.suite.expected_response import Expectation, counters_in
+from under_siege.suite.selection import suite_of
+from under_siege.suite.suite_from_application import TargetOptions
+
+PLAIN = RouteFunction("report", "shop.py", 1, is_async=False)
+COROUTINE = RouteFunction("report", "shop.py", 1, is_async=True)
+ROUTES = [("GET", "/health"), ("GET", "/items/{number}"), ("GET", "/report")]
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """Return a function that plans a run of an application of the current folder."""
+    monkeypatch.setattr(suite_from_application, "installed_python", lambda *_: interpreter())
+    monkeypatch.setattr(suite_from_application, "usable_cpus", lambda: 4)
+    monkeypatch.chdir(tmp_path)
+
+    def plan(*strategies: str, framework: str = "fastapi", kind: str = "asgi", function=PLAIN, **options) -> Plan:
+        axes, with_strategies = options.pop("axes", {}), options.pop("with_strategies", True)
+        described = Application(
+            name="shop:app",
+            kind=kind,
+            is_factory=False,
+            is_async=False,
+            framework=framework,
+            version="",
+            routes=ROUTES,
+            host="",
+            twin="",
+            import_from="",
+            import_s=0.1,
+            python=sys.version_info[:3],
+            servers={},
+            functions=[None, None, function],
+        )
+        monkeypatch.setattr(suite_from_application, "inspected", lambda *_: described)
+        chosen = TargetOptions(path="/report?customer=acme", strategies=strategies, **options)
+        suite = suite_of(["shop:app"], chosen, with_strategies=with_strategies)
+        return make_plan(suite, axes, time_s=1, rounds=1)
+
+    return plan
+
+
+def cases(plan: Plan) -> set[tuple[str, int | None]]:
+    return {(case.server, case.get("workers")) for case in plan.cases}
+
+
+THREADS, PROCESSES = "what-if-threads", "what-if-processes"
+AS_IS = {("uvicorn", 1), ("uvicorn", 4), ("gunicorn-asgi", 1), ("gunicorn-asgi", 4), ("granian", 1), ("granian", 4)}
+
+
+def test_a_route_is_also_measured_in_a_pool_of_as_many_processes_as_cpus_and_where_it_changes_something_in_threads(
+    planned: Planned,
+) -> None:
+    assert cases(planned()) == AS_IS | {(PROCESSES, 4)}
+    assert cases(planned(function=COROUTINE)) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
+    assert cases(planned(framework="litestar")) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
+    in_wsgi = cases(planned(kind="wsgi", framework="flask"))
+    assert (PROCESSES, 4) in in_wsgi
+    assert (THREADS, 1) not in in_wsgi
+
+
+def test_strategies_that_the_user_chooses_are_measured_alone_with_the_workers_that_the_user_chooses(
+    planned: Planned,
+) -> None:
+    assert cases(planned("processes")) == {(PROCESSES, 4)}
+    assert cases(planned("as-is", "threads", function=COROUTINE)) == {("uvicorn", 1), (THREADS, 1)}
+    chosen = planned("as-is", "processes", axes={"workers": (2, 3)})
+    assert cases(chosen) == {("uvicorn", 2), ("uvicorn", 3), (PROCESSES, 2), (PROCESSES, 3)}
+    assert cases(planned("none")) == AS_IS
+    limited = planned("processes", axes={"cpus": (0.5,)})
+    assert [case.get("cpus") for case in limited.cases] == ["0.5"]
+    assert cases(planned("processes", kind="wsgi", framework="flask")) == {(PROCESSES, 4)}
+
+
+def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Planned) -> None:
+    assert cases(planned(with_strategies=False)) == AS_IS
+    assert cases(planned("processes", with_strategies=False)) == {(PROCESSES, 4)}
+    assert cases(planned(stream="sse")) == AS_IS
+    assert {server for server, _ in cases(planned(kind="aiohttp", framework="aiohttp"))} == {
+        "run_app",
+        "gunicorn-aiohttp",
+    }
+
+
+@pytest.mark.parametrize("server", [THREADS, PROCESSES])
+def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_measured(
+    server: str, planned: Planned
+) -> None:
+    plan = planned(server.removeprefix(what_if.PREFIX), function=COROUTINE)
+    (reference,) = plan.references
+    assert (reference.server, reference.get("workers")) == ("uvicorn", 1)
+    assert not what_if.is_what_if(reference.server)
+    assert planned().references == ()
+
+
+@pytest.mark.parametrize(
+    ("strategies", "options", "why"),
+    [
+        (("threads",), {}, "fastapi runs `report` in a thread already"),
+        (("threads",), {"kind": "wsgi", "framework": "flask"}, "in threads already"),
+        (("none", "processes"), {}, "--strategy none with --strategy processes"),
+        (("processes",), {"stream": "sse"}, "a stream can't be moved"),
+        (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
+        (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
+    ],
+)
+def test_a_strategy_that_can_not_be_measured_is_refused(strategies, options, why: str, planned: Planned) -> None:
+    with pytest.raises(BadInputError, match=why):
+        planned(*strategies, **options)
+
+
+def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) -> None:
+    ran = run_cli("run", "2", "--strategy", "processes")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "--strategy needs an application" in ran.stderr
+
+
+def test_the_wrapper_gets_the_application_the_route_and_its_modules(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "theirs")
+    (target,) = planned("processes").suite.targets
+    given = dict(target.environment)
+    assert given["UNDER_SIEGE_APP"] == "shop:app"
+    assert given["UNDER_SIEGE_ROUTE"] == "/report"
+    folder, theirs = given["PYTHONPATH"].split(os.pathsep)
+    assert theirs == "theirs"
+    assert [path.name for path in Path(folder).glob("*.py")] == [f"{what_if.WRAPPER}.py"]  # nothing that hides a module
+
+
+def test_the_function_of_a_route_is_found_if_only_one_answers_the_path() -> None:
+    functions = [RouteFunction(name, "shop.py", 1, is_async=False) for name in ("item", "items", "new")]
+    routes = [("GET", "/items/{number}"), ("GET", "/items"), ("GET", "/items/new")]
+    described = Application("shop:app", "asgi", False, False, "", "", routes, "", "", "", 0.1, (3, 11, 1), {})
+    assert described.function_of("GET", "/items") is None  # no function is known
+    described = msgspec.structs.replace(described, functions=functions)
+    found = {path: described.function_of("GET", path) for path in ("/items/7?x=1", "/items", "/items/new", "/gone")}
+    assert [each and each.name for each in found.values()] == ["item", "items", "new", None]
+    assert described.function_of("POST", "/items") is None
+
+
+def test_numbers_that_count_requests_are_told_from_other_numbers() -> None:
+    counting = [f'{{"number": {n}, "sum": 55, "id": {n * n}}}'.encode() for n in (4, 5, 6)]
+    assert counters_in(counting) == (0,)
+    assert counters_in(counting[:2]) == ()
+    assert counters_in([b"7", b"7", b"7"]) == ()
+    expected = Expectation(counting[0], 0.1, 0.0, counters=(0,))
+    assert expected.repeated([b"4 a", b"5 b", b"6 c"]) is None
+    assert expected.repeated([b"4 a", b"5 b", b"4 c"]) == 4
+    assert Expectation(b"", 0.1, 0.0).repeated([b"4", b"4"]) is None
