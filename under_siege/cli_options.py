@@ -275,7 +275,9 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--events", metavar="N|DURATION", help=EVENTS),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
-        click.option("--strategy", "strategies", type=click.Choice(STRATEGIES), multiple=True, help=STRATEGY),
+        click.option(
+            "--strategy", "strategies", type=click.Choice(STRATEGIES), metavar="NAME", multiple=True, help=STRATEGY
+        ),
     )
 
 

@@ -99,7 +99,7 @@ class MovedRoute(msgspec.Struct, frozen=True, kw_only=True):
     is_chosen: bool = False  # whether the user asked for strategies
     function: str = ""  # that answers the requests; empty if it is unknown
     file: str = ""
-    line: int = 0  # of its `def`
+    line: Count = 0  # of its `def`
     diff: list[str] = []  # a change of the source code that moves it to a process pool
     unmovable: str = ""  # why there is no such change
 

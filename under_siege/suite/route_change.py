@@ -17,6 +17,11 @@ _THREADS = ("flask", "django")
 _CONTEXTS = ("flask", "quart")  # their functions need the request or the application, except these
 _WITHOUT_CONTEXT = ("abort", "redirect", "Response")
 _STREAMS = ("StreamingResponse", "StreamingHttpResponse", "FileResponse", "EventSourceResponse", "Stream", "File")
+# Uvicorn ends by a signal after its shutdown, so no handler of `atexit` stops the processes of a pool.
+_WITH_SERVER = (
+    "if {0} := multiprocessing.parent_process(): "
+    "threading.Thread(target=lambda: ({0}.join(), os._exit(0)), daemon=True).start()"
+)
 _SPAWN = 'concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")'
 
 
@@ -127,13 +132,13 @@ def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Modul
     taken = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} | {
         each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    pool, compute = (_free(name, taken) for name in ("pool", f"compute_{node.name}"))
+    pool, server, compute = (_free(name, taken) for name in ("pool", "server", f"compute_{node.name}"))
     is_documented = ast.get_docstring(node) is not None and len(node.body) > 1
     first = node.body[is_documented]
     used = {each.id for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Name)}
     names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if each.arg in used]
     arguments, header = ", ".join([compute, *names]), f"def {compute}({', '.join(names)}):"
-    modules = "concurrent.futures, multiprocessing"
+    modules = "concurrent.futures, multiprocessing, os, threading"
     if framework in _LOOPS:
         modules = f"asyncio, {modules}"
         call = f"    return await asyncio.get_running_loop().run_in_executor({pool}, {arguments})"
@@ -151,8 +156,9 @@ def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Modul
         header, rest = f"{header} {line[first.col_offset :].decode()}", lines[node.lineno :]
     if framework in _LOOPS:
         definition[0] = f"async {definition[0]}"
-    added = [f"import {modules}", f"{pool} = {_SPAWN}{setup})"]
-    return [*lines[:start], *added, *before, *definition, call, "", header, *rest]
+    added = [f"import {modules}", _WITH_SERVER.format(server), f"{pool} = {_SPAWN}{setup})"]
+    space = [] if is_documented and framework in _LOOPS else [""]  # otherwise, the diff would have one line too many
+    return [*lines[:start], *added, *before, *definition, call, *space, header, *rest]
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -1,12 +1,14 @@
 """What the inspection of a user's application accepts and refuses, without a framework."""
 
+import functools
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
 from sample_applications import WSGI, write
 
-from under_siege.subprocess_scripts.inspect_application import NoApplicationError, described
+from under_siege.subprocess_scripts.inspect_application import NoApplicationError, described, function_of, unmovable
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +68,32 @@ def test_what_is_no_application_is_refused_with_one_line_that_says_what_to_do(na
         described(name)
     assert [words for words in expected if words not in str(error.value)] == []
     assert "\n" not in str(error.value)
+
+
+PARAMETERS = """\
+import datetime, enum, typing
+class Depends: ...
+class Session: ...
+class Colour(enum.Enum): RED = 1
+class Point(typing.NamedTuple): x: int
+Given = typing.Annotated[Session, Depends()]
+Long = typing.Annotated[str, "at most 10"]
+def report(request, a, b: int, c: typing.Optional[datetime.date], d: list[str], e: Colour, f: Point, g: Long,
+           session: Session, given: Given, found: int = Depends(), anything: typing.Any = None): ...
+"""
+
+
+def test_parameters_that_are_not_plain_data_are_told_from_the_others(folder: Path) -> None:
+    write(folder, {"shop.py": PARAMETERS})
+    report = importlib.import_module("shop").report
+    assert unmovable(report) == ["request", "session", "given", "found", "anything"]
+
+
+def test_the_function_of_a_route_is_found_below_its_wrappers(folder: Path) -> None:
+    write(folder, {"shop.py": f"{WSGI}import functools\n@functools.cache\ndef report(a): ...\n"})
+    report = importlib.import_module("shop").report
+    for answers in (report, functools.partial(report, 1)):
+        found = function_of("GET", answers)
+        assert (found["name"], found["file"], found["is_async"]) == ("report", "shop.py", False)
+    assert function_of("GET", len) is None
+    assert function_of("GET", None) is None

@@ -9,12 +9,14 @@ application does afterwards, such as background tasks, goes on in the worker.
 """
 
 import asyncio
+import atexit
 import contextlib
 import importlib
 import io
 import multiprocessing
-import multiprocessing.util
 import os
+import pickle
+import queue
 import re
 import signal
 import sys
@@ -22,9 +24,10 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Union
 from urllib.parse import quote, unquote
 
 Message = MutableMapping[str, Any]
@@ -37,7 +40,7 @@ IN_THREADS = "threads"  # value of POOL; otherwise, it is the number of processe
 THREADS = 40  # as many as Starlette has for `def` routes
 MOST_BYTES = 64_000_000  # of a response that is not sent before it is complete
 STOP_LIMIT_S = 3.0  # how long a worker may take to end the lifespan of its application
-LOOK_S = 0.01
+ENDED = "a process of the pool has ended, which breaks the pool"
 # What a worker gets of an ASGI scope: everything that can be pickled, except the state, of which it has its own.
 SCOPE = (
     *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path", "headers"),
@@ -135,19 +138,24 @@ def is_stream(content_type: bytes) -> bool:
     return content_type.lower().startswith(b"text/event-stream")
 
 
-class AsgiWorker:
-    """The application in a worker process. Its event loop runs in a thread, also between two requests."""
+def give(connection: Connection, response: Any, problem: str = "") -> None:
+    """Return a response to the server, or why there is none."""
+    connection.send_bytes(pickle.dumps((response, problem)))
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+
+class AsgiWorker:
+    """The application in a process of the pool, whose event loop also runs between two requests."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.loop = connection, asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self.app: AsgiApplication = load()
         self.state: dict[str, Any] = {}
         self.inbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
-        self.ran: set[asyncio.Task[None]] = set()  # otherwise, tasks might be collected as garbage
-        self.loop.run_until_complete(self.start())  # in the main thread, as in a server
-        threading.Thread(target=self.loop.run_forever, name="loop", daemon=True).start()
+        self.server_ended: asyncio.Future[None] = self.loop.create_future()
+        self.answers: set[asyncio.Task[None]] = set()  # otherwise, tasks might be collected as garbage
+        self.loop.run_until_complete(self.start())
 
     async def start(self) -> None:
         self.lifespan = self.loop.create_task(self.run_lifespan())
@@ -163,36 +171,48 @@ class AsgiWorker:
             await self.app(scope, self.inbox.get, self.outbox.put)
         await self.outbox.put({"type": "ended"})
 
-    def respond(self, scope: Message, body: bytes) -> "list[Message]":
-        scope["state"] = dict(self.state)
-        return asyncio.run_coroutine_threadsafe(self.messages(scope, body), self.loop).result()
-
-    async def messages(self, scope: Message, body: bytes) -> "list[Message]":
-        found: asyncio.Future[list[Message]] = self.loop.create_future()
-        task = self.loop.create_task(complete_response(self.app, scope, body, found.set_result))
-        self.ran.add(task)
-        task.add_done_callback(self.ran.discard)
-        either: list[asyncio.Future[Any]] = [found, task]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not found.done():
-            task.result()  # raises the error
-        return found.result()
-
-    def stop(self) -> None:
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self.end(), self.loop).result(STOP_LIMIT_S)
-
-    async def end(self) -> None:
+    def run(self) -> None:
+        """Answer requests until the server ends."""
+        self.loop.add_reader(self.connection.fileno(), self.take)
+        self.loop.run_until_complete(self.server_ended)
         if not self.lifespan.done():
-            await self.inbox.put({"type": "lifespan.shutdown"})
-            await self.lifespan
+            self.inbox.put_nowait({"type": "lifespan.shutdown"})
+            self.loop.run_until_complete(asyncio.wait([self.lifespan], timeout=STOP_LIMIT_S))
+
+    def take(self) -> None:
+        try:
+            scope, body = pickle.loads(self.connection.recv_bytes())  # noqa: S301 (from our own process)
+        except (EOFError, OSError):
+            self.loop.remove_reader(self.connection.fileno())
+            self.server_ended.set_result(None)
+            return
+        task = self.loop.create_task(self.answer(scope, body))
+        self.answers.add(task)
+        task.add_done_callback(self.answers.discard)
+
+    async def answer(self, scope: Message, body: bytes) -> None:
+        scope["state"] = dict(self.state)
+        try:
+            await complete_response(self.app, scope, body, lambda messages: give(self.connection, messages))
+        except CannotMoveError as error:
+            give(self.connection, [], str(error))
 
 
 class WsgiWorker:
-    """The application in a worker process."""
+    """The application in a process of the pool."""
 
-    def __init__(self) -> None:
-        self.app = load()
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.app = connection, load()
+
+    def run(self) -> None:
+        """Answer requests until the server ends."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                environ, body = pickle.loads(self.connection.recv_bytes())  # noqa: S301 (from our own process)
+                try:
+                    give(self.connection, self.respond(environ, body))
+                except CannotMoveError as error:
+                    give(self.connection, None, str(error))
 
     def respond(self, environ: "dict[str, Any]", body: bytes) -> "tuple[str, list[tuple[str, str]], bytes]":
         timed, written = Timed(), io.BytesIO()
@@ -213,7 +233,7 @@ class WsgiWorker:
                     if written.tell() > MOST_BYTES:
                         raise CannotMoveError(f"its response has more than {MOST_BYTES:,} bytes")
                     if any(name.lower() == "content-type" and is_stream(text.encode()) for name, text in started[0][1]):
-                        raise CannotMoveError("its response is a stream of events")
+                        raise CannotMoveError("its response is a stream of events, and only complete ones can be moved")
             finally:
                 getattr(parts, "close", int)()
         except BaseException as error:
@@ -221,54 +241,108 @@ class WsgiWorker:
         status, headers = started[0]
         return status, [*headers, *timed.headers()], written.getvalue()
 
-    def stop(self) -> None:
-        """Do nothing: WSGI has no lifespan."""
 
-
-WORKERS = {"asgi": AsgiWorker, "wsgi": WsgiWorker}
-worker: Any = None  # of this process, if it is one of the pool
-
-
-def start_worker(kind: str, reports: Any) -> None:
-    """Prepare a process of the pool, and report an empty text or what failed."""
-    global worker
+def work(kind: str, connection: Connection) -> None:
+    """Import the application in a process of the pool, report an empty text or what failed, and answer requests."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the server stops its workers
+    worker: Any
     try:
-        worker = WORKERS[kind]()
-        multiprocessing.util.Finalize(None, worker.stop, exitpriority=100)
+        worker = AsgiWorker(connection) if kind == "asgi" else WsgiWorker(connection)
     except BaseException as error:  # an application may even exit
-        reports.put(told(error) or type(error).__name__)
-    else:
-        reports.put("")
+        connection.send(told(error))
+        return
+    connection.send("")
+    worker.run()
 
 
-def respond(request: "dict[str, Any]", body: bytes) -> Any:
-    return worker.respond(request, body)
+class Pool:
+    """Processes that have all imported the application, with a connection to each.
 
-
-def process_pool(kind: str) -> Executor:
-    """Return a pool whose processes have all imported the application.
-
-    Raises:
-        CannotMoveError: the application can't be imported in one of them, or its lifespan failed there.
+    Like a broken `ProcessPoolExecutor`, it answers no request after one of its processes has ended.
     """
-    context = multiprocessing.get_context("spawn")
-    processes, reports = int(os.environ[POOL]), context.SimpleQueue()
-    pool = ProcessPoolExecutor(processes, context, start_worker, (kind, reports))
-    jobs = [pool.submit(int) for _ in range(processes)]  # a pool starts a process only for a job
-    problem, waiting = "", processes
-    while waiting and not problem:
-        if not reports.empty():
-            problem, waiting = reports.get(), waiting - 1
-        elif any(job.done() and job.exception() for job in jobs):
-            problem = f"it ended while it imported {os.environ[APPLICATION]}"
+
+    def __init__(self, kind: str) -> None:
+        """Start the processes; raise CannotMoveError if the application can't be imported there."""
+        context, self.is_broken = multiprocessing.get_context("spawn"), False
+        self.connections: list[Connection] = []
+        self.processes: list[Any] = []
+        for _ in range(int(os.environ[POOL])):
+            ours, theirs = context.Pipe()
+            self.processes.append(context.Process(target=work, args=(kind, theirs)))
+            self.processes[-1].start()
+            theirs.close()
+            self.connections.append(ours)
+        atexit.register(self.close)
+        for connection in self.connections:
+            try:
+                problem = connection.recv()
+            except EOFError:
+                problem = f"it ended while it imported {os.environ[APPLICATION]}"
+            if problem:
+                self.close()
+                raise CannotMoveError(f"the application can't start in another process: {problem}")
+
+    def close(self) -> None:
+        """End the processes."""
+        for connection in self.connections:
+            connection.close()
+        for process in self.processes:
+            process.join(STOP_LIMIT_S)
+            process.kill()
+
+    def send(self, connection: Connection, request: Any, body: bytes) -> None:
+        if self.is_broken:
+            raise CannotMoveError(ENDED)
+        connection.send_bytes(pickle.dumps((request, body)))
+
+    def received(self, connection: Connection) -> Any:
+        """Return the response that arrives on this connection."""
+        try:
+            response, problem = pickle.loads(connection.recv_bytes())  # noqa: S301 (from our own process)
+        except (EOFError, OSError):
+            self.is_broken, problem = True, ENDED
+        if problem:
+            raise CannotMoveError(problem)
+        return response
+
+
+class Exchange:
+    """Requests of an event loop to a pool, and the responses that they wait for."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.loop = pool, asyncio.get_running_loop()
+        self.idle: asyncio.Queue[Connection] = asyncio.Queue()
+        self.awaited: dict[Connection, asyncio.Future[list[Message]]] = {}
+        for connection in pool.connections:
+            self.loop.add_reader(connection.fileno(), self.take, connection)
+            self.idle.put_nowait(connection)
+
+    async def response(self, scope: Message, body: bytes) -> "list[Message]":
+        connection = await self.idle.get()
+        try:
+            self.pool.send(connection, {key: scope[key] for key in SCOPE if key in scope}, body)
+        except (OSError, CannotMoveError):
+            self.idle.put_nowait(connection)
+            raise
+        awaited: asyncio.Future[list[Message]] = self.loop.create_future()
+        self.awaited[connection] = awaited
+        return await awaited
+
+    def take(self, connection: Connection) -> None:
+        """Pass a response to the request that waits for it, unless that was cancelled."""
+        awaited = self.awaited.pop(connection, None)
+        try:
+            messages = self.pool.received(connection)
+        except CannotMoveError as error:
+            if self.pool.is_broken:
+                self.loop.remove_reader(connection.fileno())
+            if awaited and not awaited.done():
+                awaited.set_exception(error)
         else:
-            jobs[:1] = [pool.submit(int)] if jobs[0].done() else jobs[:1]  # fails if a process has ended
-            time.sleep(LOOK_S)
-    if problem:
-        pool.shutdown(wait=False)
-        raise CannotMoveError(f"the application can't start in another process: {problem}")
-    return pool
+            if awaited and not awaited.done():
+                awaited.set_result(messages)
+        if awaited:
+            self.idle.put_nowait(connection)
 
 
 def respond_in_thread(
@@ -283,23 +357,27 @@ def respond_in_thread(
         answered.set_exception(error)
 
 
-def asgi() -> AsgiApplication:
-    """Return the ASGI application, in which the requests for the route are moved."""
-    app, moved, in_threads = load(), route(), os.environ[POOL] == IN_THREADS
-    pool = ThreadPoolExecutor(THREADS) if in_threads else process_pool("asgi")
-    loops = threading.local()
+class Threads:
+    """Requests of an event loop to threads that have event loops of their own."""
 
-    async def messages(scope: Message, body: bytes) -> "list[Message]":
-        if not in_threads:
-            plain = {key: scope[key] for key in SCOPE if key in scope}
-            return await asyncio.get_running_loop().run_in_executor(pool, respond, plain, body)
+    def __init__(self, app: AsgiApplication) -> None:
+        self.app, self.pool, self.loops = app, ThreadPoolExecutor(THREADS), threading.local()
+
+    async def response(self, scope: Message, body: bytes) -> "list[Message]":
         answered: Future[list[Message]] = Future()
-        pool.submit(respond_in_thread, app, scope, body, answered, loops)
+        self.pool.submit(respond_in_thread, self.app, scope, body, answered, self.loops)
         return await asyncio.wrap_future(answered)
 
+
+def asgi() -> AsgiApplication:
+    """Return the ASGI application, in which the requests for the route are moved."""
+    app, moved, pool = load(), route(), None if os.environ[POOL] == IN_THREADS else Pool("asgi")
+    place: Union[Exchange, Threads, None] = None
+
     async def serve(scope: Message, receive: Receive, send: Send) -> None:
+        nonlocal place
         if scope["type"] == "lifespan":
-            await serve_lifespan(app, pool, scope, receive, send)
+            await serve_lifespan(app, pool.close if pool else int, scope, receive, send)
         elif scope["type"] != "http" or scope["path"] != moved:
             await app(scope, receive, send)
         else:
@@ -307,21 +385,24 @@ def asgi() -> AsgiApplication:
             while more:
                 message = await receive()
                 body, more = body + message.get("body", b""), bool(message.get("more_body"))
-            for message in await messages(scope, body):
+            place = place or (Exchange(pool) if pool else Threads(app))
+            for message in await place.response(scope, body):
                 await send(message)
 
     return serve
 
 
-async def serve_lifespan(app: AsgiApplication, pool: Executor, scope: Message, receive: Receive, send: Send) -> None:
-    """Pass the lifespan on to the application, even if it has none, and shut the pool down at the end."""
+async def serve_lifespan(
+    app: AsgiApplication, close: Callable[[], object], scope: Message, receive: Receive, send: Send
+) -> None:
+    """Pass the lifespan on to the application, even if it has none, and close the pool at the end."""
     has_begun = False
 
     async def send_later(message: Message) -> None:
         nonlocal has_begun
         has_begun = True
         if message["type"].startswith("lifespan.shutdown"):
-            pool.shutdown()
+            close()
         await send(message)
 
     try:
@@ -338,15 +419,23 @@ async def serve_lifespan(app: AsgiApplication, pool: Executor, scope: Message, r
 
 def wsgi() -> "Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]":
     """Return the WSGI application, in which the requests for the route are moved to a process pool."""
-    app, moved, pool = load(), route(), process_pool("wsgi")
+    app, moved, pool = load(), route(), Pool("wsgi")
+    idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+    for each in pool.connections:
+        idle.put(each)
 
     def serve(environ: "dict[str, Any]", start_response: Callable[..., Any]) -> Iterable[bytes]:
-        path: Optional[str] = environ.get("PATH_INFO")
-        if (path or "").encode("latin-1").decode("utf-8", "replace") != moved:
+        if environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace") != moved:
             found: Iterable[bytes] = app(environ, start_response)
             return found
         plain = {key: value for key, value in environ.items() if isinstance(value, str)}
-        status, headers, body = pool.submit(respond, plain, environ["wsgi.input"].read()).result()
+        request = plain, environ["wsgi.input"].read()
+        connection = idle.get()
+        try:
+            pool.send(connection, *request)
+            status, headers, body = pool.received(connection)
+        finally:
+            idle.put(connection)
         start_response(status, headers)
         return [body]
 

@@ -1,0 +1,134 @@
+"""The conclusion about a route that might move to a process pool: throughput, health checks, memory and effort."""
+
+from collections.abc import Iterable
+
+import pytest
+from simulated_record import TASK_S, record_of, result_of
+
+from under_siege.judge.ranking import summarize
+from under_siege.record.record import Failure, PacedRun, Record
+from under_siege.record.requests import CORRECT, LOAD, PING, Requests
+from under_siege.record.result import MeasuredSuite, MovedRoute, Result
+from under_siege.report import formatted
+from under_siege.run.view import view
+from under_siege.show.view import View
+
+ROUTE = {"path": "/report", "server": "uvicorn", "function": "report", "file": "shop/main.py", "line": 14}
+DIFF = ["--- shop/main.py", "+++ shop/main.py", "@@ -14 +14 @@", "-def report():", "+async def report():"]
+POOL = "what-if-processes"
+Row = tuple[str, int, float, float]  # server, workers, speed, latency of pings in seconds
+AS_IS: list[Row] = [("uvicorn", 1, 1.0, 1.06), ("uvicorn", 2, 1.0, 0.614)]
+
+
+def rounds_of(server: str, workers: int, speed: float, ping_s: float) -> Iterable[Record]:
+    for number, noise in enumerate((1.0, 1.004, 0.997), 1):
+        own = speed * noise * (1 + 0.001 * (number % 3))
+        title = "A process pool for /report: what if, on Uvicorn" if server == POOL else "Uvicorn"
+        values = {
+            "title": title,
+            "parameters": {"workers": workers},
+            "task": "",
+            "has_task": False,
+            "has_ceiling": False,
+        }
+        record = record_of(server, number, workers=workers, speed=own, **values)
+        record.values = {name: value for name, value in record.values.items() if value}
+        pings = record.requests.sender.index(PING)
+        for index in range(pings, len(record.requests.sender)):
+            record.requests.ended_s[index] = record.requests.sent_s[index] + ping_s
+        record.samples.cpu_s[:] = [value * 1.2 for value in record.samples.cpu_s]
+        record.machine = None
+        yield record
+
+
+def of(rows: Iterable[Row], paced: Iterable[PacedRun] = (), **route: object) -> Result:
+    result = result_of([record for row in rows for record in rounds_of(*row)])
+    result.suite = MeasuredSuite(title="How?", ping="/health", route=MovedRoute(**{**ROUTE, "diff": DIFF, **route}))
+    result.paced.extend(paced)
+    return result
+
+
+def shown(result: Result) -> View:
+    return view(summarize(result))
+
+
+def text(result: Result) -> str:
+    return " ".join(formatted(result, "table").split())
+
+
+def at(server: str, workers: int, per_s: float, response_s: float, ping_s: float) -> PacedRun:
+    record = record_of(server, workers=workers, parameters={"workers": workers}, task="", has_task=False)
+    record.values = {name: value for name, value in record.values.items() if value}
+    record.requests = Requests()
+    for number in range(40):
+        due_s = number / per_s
+        record.requests.add(
+            LOAD, due_s=due_s, sent_s=due_s, ended_s=due_s + response_s, status=200, size_bytes=4, outcome=CORRECT
+        )
+        record.requests.add(PING, due_s=due_s, sent_s=due_s, ended_s=due_s + ping_s, status=200, outcome=CORRECT)
+    seen_until_s = 40 / per_s + response_s
+    return PacedRun(record=record, goals=["p99 < 5s"], arrivals_per_s=per_s, seen_until_s=seen_until_s)
+
+
+def test_the_pool_is_recommended_if_it_ties_and_only_its_health_checks_are_shorter_than_a_response() -> None:
+    pool = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+    main, how = pool.headline
+    assert main.text == "Use a process pool for /report (uvicorn, 2 processes beside it)."
+    facts = dict(main.facts)
+    assert "as it is: " in facts["throughput"]
+    assert facts["health check"] == "10 ms p99 under full load; as it is: 1.06 s, with 2 workers: 614 ms"
+    assert facts["memory"] == "50 MB; as it is: 25 MB"
+    assert "shop/main.py:14, `report`" in how.text
+    assert how.code.splitlines() == DIFF
+
+
+def test_the_application_as_it_is_is_recommended_if_it_ties_in_throughput_and_health_checks() -> None:
+    both_short = [("uvicorn", 1, 1.0, 0.010), ("uvicorn", 2, 1.0, 0.010), (POOL, 2, 1.0, 0.010)]
+    both_long = [("uvicorn", 1, 1.0, 0.9), ("uvicorn", 2, 1.0, 0.614), (POOL, 2, 1.0, 0.6)]
+    for rows in (both_short, both_long):
+        conclusion = shown(of(rows)).headline
+        assert conclusion[0].text == "Use uvicorn with 2 workers."
+        assert any(remark.startswith("In a process pool, /report has ") for remark in conclusion[0].remarks)
+        assert not any(paragraph.code for paragraph in conclusion)
+
+
+def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_recipes() -> None:
+    how = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")).headline[1]
+    assert (how.code, "`session` can't be pickled" in how.text) == ("", True)
+    assert "docs/questions/02-process-pool.md" in how.text
+
+
+def test_a_route_that_waits_is_slower_in_a_pool_and_the_conclusion_says_why() -> None:
+    result = of([("uvicorn", 1, 4.0, 0.01), (POOL, 2, 0.9, 0.01)])
+    for record in result.records:
+        record.samples.cpu_s[:] = [value / 20 for value in record.samples.cpu_s]
+        record.idle_answer_s = TASK_S
+    assert "because it mostly waits, and 2 processes answer only 2 requests at a time" in text(result)
+
+
+@pytest.mark.parametrize(("is_chosen", "exit_code"), [(False, 0), (True, 1)])
+def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen: bool, exit_code: int) -> None:
+    result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], is_chosen=is_chosen)
+    for record in result.records:
+        if record.server == POOL:
+            record.failure = Failure("died", "the application can't start in another process")
+    seen = shown(result)
+    assert seen.exit_code == exit_code
+    assert any("can't start in another process" in note.text for note in seen.notes)
+
+
+def test_the_wrapper_is_named_below_the_table() -> None:
+    assert "under_siege_what_if" in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+    assert "under_siege_what_if" not in text(of(AS_IS))
+
+
+def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None:
+    rows = [*AS_IS, (POOL, 2, 1.0, 0.010)]
+    paced = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
+    assert (
+        "At 10/s: health checks 9.0 ms p99 in the pool, 240 ms as it is; responses 70 ms and 310 ms."
+        in shown(of(rows, paced)).headline[0].remarks
+    )
+    alike = [at("uvicorn", 1, 1.0, 0.08, 0.03), at(POOL, 2, 1.0, 0.07, 0.009)]
+    assert "At 1/s it doesn't matter: leave it as it is." in shown(of(rows, alike)).headline[0].remarks
+    assert not any("doesn't matter" in remark for remark in shown(of(rows, paced)).headline[0].remarks)
