@@ -396,6 +396,7 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
         values=dict(case.values),
         is_ceiling=case in plan.ceilings,
         has_ceiling=bool(plan.ceilings),
+        kind=plan.targets[case.server].kind,
         has_task=plan.suite.has_task,
         workers=None if workers is None else int(workers),
         round=case_round,
