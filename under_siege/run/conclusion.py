@@ -276,10 +276,10 @@ class _SameLoad:
         """
 
         def kind_of(candidate: _Candidate) -> object:
-            return candidate.kind if chosen.kind in CLASSES else candidate.summary.case.get(WORKERS)
+            return candidate.kind or (candidate.summary.case.get(WORKERS) if self._noun == "server" else None)
 
         kind = kind_of(chosen)
-        if kind is None or all(kind_of(candidate) == kind for candidate in self._sound):
+        if not kind or all(kind_of(candidate) == kind for candidate in self._sound):
             return [chosen]
         return [candidate for candidate in self._preferred(self._fast()) if kind_of(candidate) == kind]
 

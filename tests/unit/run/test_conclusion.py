@@ -13,7 +13,7 @@ from under_siege.judge.estimates import Estimate
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.record.result import Result
+from under_siege.record.result import MeasuredSuite, Result
 from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.view import view
@@ -196,6 +196,7 @@ def test_several_strategies_of_a_kind_that_are_equally_good_are_recommended_toge
 def test_servers_of_an_application_that_are_equally_good_with_the_same_workers_are_recommended_together() -> None:
     servers = [("granian", 1, 1.0), ("uvicorn", 1, 1.0), ("granian", 2, 1.0), ("uvicorn", 2, 1.001)]
     result = three_rounds(*servers)
+    result.suite = MeasuredSuite(title="My suite")
     for record in result.records:
         if not record.is_ceiling:
             record.values["workers"] = record.workers
