@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from under_siege.cli_options import (
     Duration,
     LazyChoice,
     OneLineErrors,
+    Percentage,
     Rounds,
     SiegeTime,
     command_line,
@@ -56,6 +58,7 @@ FAULT = "Inject only this fault; may be repeated."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s; may be repeated."
 ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses; may be repeated."
+TOLERANCE = "How much worse a metric may get, such as 5%; only a significantly larger change counts."
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {
     "lesson": "under_siege.lesson.command",
@@ -132,6 +135,7 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
 @click.option(
     "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
 )
+@click.option("--tolerance", type=Percentage(), help=f"With --against: {TOLERANCE[0].lower()}{TOLERANCE[1:]}")
 @click.option("--copy", "copied", type=FILE, multiple=True, help=COPY)
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
@@ -145,6 +149,7 @@ def run(
     wanted: tuple[str, ...],
     quick: bool,
     against: str | None,
+    tolerance: float | None,
     copied: tuple[Path, ...],
     traced: bool,
     profiled: bool,
@@ -169,7 +174,7 @@ def run(
     command = "run --trace" if traced else "run"
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
-    suite, rounds = _revisions(suite, against, copied, rounds, options)
+    suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
@@ -191,13 +196,21 @@ def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[
 
 
 def _revisions(
-    suite: "Suite", against: str | None, copied: tuple[Path, ...], rounds: int | None, options: CommonOptions
+    suite: "Suite",
+    against: str | None,
+    tolerance: float | None,
+    copied: tuple[Path, ...],
+    rounds: int | None,
+    options: CommonOptions,
 ) -> tuple["Suite", int | None]:
     """Return the suite with its base, if there is one, and the number of rounds."""
     from under_siege.measure.base_revision import with_base
 
     if against is not None:
-        return with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
+        both = with_base(suite, against, options.axes["python"], copied)
+        return replace(both, tolerance=tolerance or 0.0), rounds or REVISION_ROUNDS
+    if tolerance is not None:
+        raise BadInputError("--tolerance needs --against, such as --against main")
     if copied:
         raise BadInputError("--copy needs --against, such as --against main")
     return suite, rounds
@@ -375,8 +388,9 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @click.option(
     "--require", "wanted", multiple=True, help='A requirement such as "rate >= 0.97 of base"; may be repeated.'
 )
+@click.option("--tolerance", type=Percentage(), default="0%", help=TOLERANCE)
 @click.option("--anyway", is_flag=True, help="Compare even if the machines differ.")
-def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], anyway: bool) -> None:
+def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], tolerance: float, anyway: bool) -> None:
     """Show what changed between two results, BASE and NEW.
 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
@@ -394,7 +408,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     with one_line_read_errors(base, new):
         if wanted:
             require(summarize(after), wanted, has_base=True)
-        changes = view(compare_results(before, after))
+        changes = view(compare_results(before, after, tolerance))
         _show(changes, output_format)
     sys.exit(changes.exit_code)
 

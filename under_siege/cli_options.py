@@ -5,6 +5,7 @@ import functools
 import importlib
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,6 +181,18 @@ class Duration(click.ParamType[float]):
         if (time_s := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
         return time_s
+
+
+class Percentage(click.ParamType[float]):
+    """A click type for percentages such as `5%`, which are converted to fractions."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert a percentage, which must be at least 0 % and less than 100 %, to a fraction."""
+        if not (match := re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?%", str(value), re.ASCII)):
+            self.fail(f"{value!r} is not a percentage below 100 %: use for example 5%", param, ctx)
+        return float(match[1]) / 100
 
 
 class SiegeTime(Duration):

@@ -255,6 +255,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             request=suite.load.described(),
             ping=ping,
             against=next(iter(suite.revisions), ""),
+            tolerance=suite.tolerance,
             choices=_choices(suite),
         )
     result = Result(

@@ -15,16 +15,7 @@ from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES
 from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
-from under_siege.record.record import (
-    LONGEST_CLOCK_S,
-    Cpus,
-    Incident,
-    Positive,
-    Profile,
-    RateStep,
-    Record,
-    Trace,
-)
+from under_siege.record.record import LONGEST_CLOCK_S, Cpus, Incident, Positive, Profile, RateStep, Record, Share, Trace
 from under_siege.record.requests import LARGEST, LARGEST_INDEX, LONGEST_S, Count
 from under_siege.secrets import masked, masked_code
 
@@ -99,6 +90,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
+    tolerance: Share = 0.0  # by which share a metric of the new revision may be worse
     choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
 
 
