@@ -167,6 +167,7 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.judge.requirement_check import with_required
+    from under_siege.measure import user_ladder
     from under_siege.measure.plan import make_plan
     from under_siege.measure.session import run_plan
     from under_siege.suite.selection import suite_of
@@ -179,7 +180,8 @@ def run(
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     decide, limits_s = _decision(plan, rounds)
-    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers)
+    adapted = user_ladder.with_fitting_users if user_ladder.is_open(suite, plan, options.axes) else None
+    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers, adapted=adapted)
     _measure(count, measure, options, wide=wide)
 
 

@@ -307,7 +307,7 @@ def python_option(command: Command) -> Command:
 
 def users_option(command: Command) -> Command:
     """Add --users, which may be repeated, to a command."""
-    text = f"Concurrent users; {USERS} unless a suite sets it."
+    text = f"Concurrent users; {USERS} unless a suite sets it, but run uses fewer for a long task."
     return click.option("--users", type=click.IntRange(1), multiple=True, help=text)(command)
 
 

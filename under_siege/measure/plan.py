@@ -92,6 +92,7 @@ class Plan:
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
+    users_choice: str = ""  # the number of users and why it was chosen, unless it is the default or was given
     secrets: Mapping[AxisValue, Value] = field(default_factory=dict)  # by the masked value of a case
 
     def in_order(self) -> Iterator[list[Case]]:

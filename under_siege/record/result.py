@@ -110,6 +110,7 @@ class Result(msgspec.Struct, kw_only=True):
     until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
     tool_choice: str = ""  # why another load tool replaced the default
+    users_choice: str = ""  # the number of users and why it was chosen, unless it is the default or was given
     records: list[Record] = []
     traces: list[Trace] = []
     profiles: list[Profile] = []
