@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
@@ -22,19 +22,7 @@ received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the con
 
 def task_app() -> FastAPI:
     """Return a FastAPI application with all endpoints except the long task."""
-    app = FastAPI(openapi_url=None, lifespan=lifespan)
-
-    @app.middleware("http")
-    async def receive(request: Request, call_next: RequestResponseEndpoint) -> Response:
-        received_s.set(time.monotonic())
-        if request.url.path != "/":
-            return await call_next(request)
-        if not app.state.queue.enter():
-            return text(REFUSAL, 503, RETRY_LATER)
-        try:
-            return await call_next(request)
-        finally:
-            app.state.queue.leave()
+    app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(receive)])
 
     @app.get("/ping")  # with a plain `def`, a ping would wait for a thread of the pool, as tasks do
     async def ping() -> Response:
@@ -49,6 +37,14 @@ def task_app() -> FastAPI:
         return text(str(error), 500)
 
     return app
+
+
+async def receive() -> None:
+    """Note when the request came: an `async` dependency runs on the event loop, before the request needs a thread.
+
+    A middleware would cost throughput beside a thread that holds the GIL.
+    """
+    received_s.set(time.monotonic())
 
 
 @asynccontextmanager
@@ -67,10 +63,26 @@ def answer(run: TaskRun) -> Response:
     return text(run.answer, 200, task_headers(run, received_s.get()))
 
 
+def shed_load(app: FastAPI, queue: Queue) -> None:
+    """Refuse requests for the task while the queue is full."""
+
+    @app.middleware("http")
+    async def admit(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        if request.url.path != "/":
+            return await call_next(request)
+        if not queue.enter():
+            return text(REFUSAL, 503, RETRY_LATER)
+        try:
+            return await call_next(request)
+        finally:
+            queue.leave()
+
+
 def serve(app: FastAPI, options: Options) -> None:
     """Serve the application until SIGTERM or Ctrl-C, with `options.workers` threads for plain `def` endpoints."""
-    app.state.options, app.state.queue = options, Queue(options)
-    app.state.listener = listening_socket(options)
+    app.state.options, app.state.listener = options, listening_socket(options)
+    if options.queue is not None:
+        shed_load(app, Queue(options))
     config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):  # after its graceful shutdown, uvicorn raises the signal again
         signal.signal(number, lambda *_: sys.exit())

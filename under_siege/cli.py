@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from under_siege.cli_options import (
     Duration,
     LazyChoice,
     OneLineErrors,
+    Percentage,
     Rounds,
     SiegeTime,
     command_line,
@@ -56,6 +58,7 @@ REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be rep
 PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s; may be repeated."
 ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses; may be repeated."
 RATE = "Also measure the strategies for a route at this rate, such as 5/s.  [default: 40 % of what it can do as it is]"
+TOLERANCE = "How much worse a metric may get, such as 5%; only a significantly larger change counts."
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 ELSEWHERE = {
     "lesson": "under_siege.lesson.command",
@@ -133,6 +136,7 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
     "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
 )
 @click.option("--rate", metavar="RATE", help=RATE)
+@click.option("--tolerance", type=Percentage(), help=f"With --against: {TOLERANCE[0].lower()}{TOLERANCE[1:]}")
 @click.option("--copy", "copied", type=FILE, multiple=True, help=COPY)
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
@@ -147,6 +151,7 @@ def run(
     quick: bool,
     against: str | None,
     rate: str | None,
+    tolerance: float | None,
     copied: tuple[Path, ...],
     traced: bool,
     profiled: bool,
@@ -164,6 +169,7 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.judge.requirement_check import with_required
+    from under_siege.measure import user_ladder
     from under_siege.measure.plan import make_plan
     from under_siege.measure.session import run_plan
     from under_siege.suite.selection import suite_of
@@ -173,12 +179,13 @@ def run(
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
     after_run = _at_rate(suite, rate)
-    suite, rounds = _revisions(suite, against, copied, rounds, options)
+    suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     decide, limits_s = _decision(plan, rounds)
-    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers)
+    adapted = user_ladder.with_fitting_users if user_ladder.is_open(suite, plan, options.axes) else None
+    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers, adapted=adapted)
     _measure(count, measure, options, wide=wide, after_run=after_run)
 
 
@@ -212,13 +219,21 @@ def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[
 
 
 def _revisions(
-    suite: "Suite", against: str | None, copied: tuple[Path, ...], rounds: int | None, options: CommonOptions
+    suite: "Suite",
+    against: str | None,
+    tolerance: float | None,
+    copied: tuple[Path, ...],
+    rounds: int | None,
+    options: CommonOptions,
 ) -> tuple["Suite", int | None]:
     """Return the suite with its base, if there is one, and the number of rounds."""
     from under_siege.measure.base_revision import with_base
 
     if against is not None:
-        return with_base(suite, against, options.axes["python"], copied), rounds or REVISION_ROUNDS
+        both = with_base(suite, against, options.axes["python"], copied)
+        return replace(both, tolerance=tolerance or 0.0), rounds or REVISION_ROUNDS
+    if tolerance is not None:
+        raise BadInputError("--tolerance needs --against, such as --against main")
     if copied:
         raise BadInputError("--copy needs --against, such as --against main")
     return suite, rounds
@@ -405,8 +420,9 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @click.option(
     "--require", "wanted", multiple=True, help='A requirement such as "rate >= 0.97 of base"; may be repeated.'
 )
+@click.option("--tolerance", type=Percentage(), default="0%", help=TOLERANCE)
 @click.option("--anyway", is_flag=True, help="Compare even if the machines differ.")
-def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], anyway: bool) -> None:
+def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], tolerance: float, anyway: bool) -> None:
     """Show what changed between two results, BASE and NEW.
 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
@@ -424,7 +440,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     with one_line_read_errors(base, new):
         if wanted:
             require(summarize(after), wanted, has_base=True)
-        changes = view(compare_results(before, after))
+        changes = view(compare_results(before, after, tolerance))
         _show(changes, output_format)
     sys.exit(changes.exit_code)
 

@@ -5,6 +5,7 @@ import functools
 import importlib
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,6 +187,18 @@ class Duration(click.ParamType[float]):
         return time_s
 
 
+class Percentage(click.ParamType[float]):
+    """A click type for percentages such as `5%`, which are converted to fractions."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert a percentage, which must be at least 0 % and less than 100 %, to a fraction."""
+        if not (match := re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?%", str(value), re.ASCII)):
+            self.fail(f"{value!r} is not a percentage below 100 %: use for example 5%", param, ctx)
+        return float(match[1]) / 100
+
+
 class SiegeTime(Duration):
     """A click type like `Duration` that also accepts `auto`, which becomes None."""
 
@@ -304,7 +317,7 @@ def python_option(command: Command) -> Command:
 
 def users_option(command: Command) -> Command:
     """Add --users, which may be repeated, to a command."""
-    text = f"Concurrent users; {USERS} unless a suite sets it."
+    text = f"Concurrent users; {USERS} unless a suite sets it, but run uses fewer for a long task."
     return click.option("--users", type=click.IntRange(1), multiple=True, help=text)(command)
 
 

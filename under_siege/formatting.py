@@ -74,11 +74,11 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\d) (?=(?:ms|s|MB)\b|%)", "\N{NO-BREAK SPACE}", text)
 
 
-def listed(names: Sequence[str], most: int | None = None) -> str:
+def listed(names: Sequence[str], most: int | None = None, word: str = "and") -> str:
     """Join names, as in `a, b and c`; replace two or more beyond `most` with a count, as in `a, b and 7 others`."""
     if most is not None and len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} others"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 def span(values: Sequence[float], text: Callable[[float], str]) -> str:

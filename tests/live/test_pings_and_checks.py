@@ -1,6 +1,7 @@
 """Health-check pings and response checks are sent at a fixed rate, independent of earlier responses."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +15,7 @@ from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import AnswerCheck, check_interval_s, probing
 from under_siege.load.request import Ping, Request
 from under_siege.measure.duration import Length, pinged_s
-from under_siege.record.requests import CORRECT, LATE, LONE_PING, PING, Requests
+from under_siege.record.requests import CORRECT, LATE, LONE_PING, OPEN, PING, Requests
 from under_siege.suite.expected_response import Expectation
 
 PONG = HttpResponse(200, b"pong", {})
@@ -22,7 +23,14 @@ INTERVAL_S = 0.001
 Body = Callable[[list[str]], Awaitable[None]]
 
 
-def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | None = None, timeout_s=LIMIT_S):
+def pinged(
+    monkeypatch: pytest.MonkeyPatch,
+    body: Body,
+    answer: asyncio.Event | None = None,
+    timeout_s: float = LIMIT_S,
+    *,
+    is_cut: bool = False,
+) -> Requests:
     """Run `body` with a growing list of the URLs pinged so far; return the pings.
 
     If the event `answer` is given, pings are answered only after it is set; otherwise, they are answered immediately.
@@ -37,7 +45,8 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
         return PONG
 
     async def go() -> None:
-        async with probing(None, "http://x", Ping(), timeout_s, pings, time.monotonic(), interval_s=INTERVAL_S):
+        arguments = None, "http://x", Ping(), timeout_s, pings, time.monotonic(), INTERVAL_S
+        async with probing(*arguments, is_cut=is_cut):
             await body(sent)
 
     monkeypatch.setattr(probes, "fetch", get)
@@ -79,6 +88,22 @@ def test_pings_not_answered_before_the_timeout_are_recorded_as_problems(monkeypa
 
     pings = pinged(monkeypatch, until_one_waits, asyncio.Event(), timeout_s=INTERVAL_S)
     assert set(zip(pings.outcome, pings.problem, strict=True)) == {(LATE, "not answered")}
+
+
+def test_pings_and_checks_of_a_screening_siege_do_not_wait_for_responses_after_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No response ever comes, and there is no timeout."""
+    never, checks = asyncio.Event(), Requests()
+
+    async def until_one_waits(sent: list[str]) -> None:
+        checker = AnswerCheck(lambda _: never.wait(), checks, time.monotonic(), is_cut=True)
+        async with checker.checking(INTERVAL_S, lambda: math.inf):
+            assert await until(lambda: bool(sent), LIMIT_S)
+
+    pings = pinged(monkeypatch, until_one_waits, never, timeout_s=math.inf, is_cut=True)
+    for requests in (pings, checks):
+        assert set(zip(requests.outcome, requests.problem, strict=True)) == {(OPEN, "")}
 
 
 def test_response_checks_use_at_most_a_tenth_of_the_time_of_a_sequential_server() -> None:

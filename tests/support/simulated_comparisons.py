@@ -37,9 +37,8 @@ def compared_cases(
             change = Change(base, ratio_between(base, len(ROUNDS), new, len(ROUNDS)), 0.0)
             found[place].append(MetricChange(figure, summary, summary, change, is_judged=True))
     names = [case_of(f"{place}_x", {"task": "primes", "users": 5}) for place in range(cases)]
-    return tested_together(
-        [CasePair(name, summary, summary, tuple(each)) for name, each in zip(names, found, strict=True)]
-    )
+    pairs = [CasePair(name, summary, summary, tuple(each)) for name, each in zip(names, found, strict=True)]
+    return tested_together(pairs, 0.0)
 
 
 def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 0.04, rounds: int = 8) -> Result:

@@ -6,6 +6,8 @@ import pytest
 from conftest import SERVERS
 
 INVALID = [
+    (["run", "--tolerance", "5%"], "--tolerance needs --against"),
+    (["compare", "a.json", "b.json", "--tolerance", "5"], "'5' is not a percentage below 100 %: use for example 5%"),
     (["run", "99"], "unknown server '99'"),
     (["run", "nonsense"], "unknown server 'nonsense'"),
     (["run", "missing.py"], "missing.py"),

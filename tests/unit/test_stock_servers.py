@@ -4,12 +4,15 @@ import ast
 import builtins
 import difflib
 import re
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, SERVERS, TESTS
 from source_code import lines_of_code
+
+from common import fastapi_kit
 
 COMMON = sorted((ROOT / "common").rglob("*.py"))
 MAY_BE_SUBCLASSED = {
@@ -147,3 +150,16 @@ def test_the_stock_variants_are_short_and_do_not_use_the_code_of_the_servers() -
     for path in (TESTS / "suites" / "stock").glob("*.py"):
         assert "common" not in path.read_text(), path
         assert lines_of_code(path) <= 30, path
+
+
+@pytest.mark.parametrize("queue", [None, 3])
+def test_fastapi_has_a_middleware_only_if_the_queue_is_limited(
+    monkeypatch: pytest.MonkeyPatch, queue: int | None
+) -> None:
+    monkeypatch.setattr(fastapi_kit, "listening_socket", lambda _: None)
+    monkeypatch.setattr(fastapi_kit.uvicorn.Server, "run", lambda *_, **__: None)
+    monkeypatch.setattr(fastapi_kit.signal, "signal", lambda *_: None)
+    options = Namespace(workers=4, queue=queue)
+    app = fastapi_kit.task_app()
+    fastapi_kit.serve(app, options)
+    assert len(app.user_middleware) == (queue is not None)

@@ -78,6 +78,12 @@ class Change(NamedTuple):
         least, most = self.by_speed
         return self._fraction(math.log(edges[0]) - most), self._fraction(math.log(edges[1]) - least)
 
+    def beside(self, limit: float) -> Change:
+        """Return the change from a tolerated value, which differs from the base by `limit`, such as -0.05."""
+        base = self._value(0.0)
+        tolerated = math.log((base * (1 + limit) + self.tolerance) / (base + self.tolerance))
+        return self._replace(ratio=replace(self.ratio, log=self.ratio.log - tolerated))
+
     def smallest_visible(self, level: float) -> float:
         """Return the smallest relative change that would have been significant at this level."""
         margin = student_at(self.ratio.degrees, 1 - level / 2) * self.ratio.variance**0.5
@@ -236,6 +242,7 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
 
 
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
+TOLERATED = "tolerated"  # worse, but not significantly beyond the tolerance
 GONE, NEW = "gone", "new"  # judgements of cases that are in only one of the results
 COMPARED = tuple(metric.key for metric in METRICS.values() if metric.is_compared)
 FIGURES = tuple(key for key in COMPARED if key not in OF_STREAMS)  # of all results
@@ -255,6 +262,7 @@ class MetricChange:
     new: Summary | None
     change: Change | None = None
     tests: int = 0  # how many changes are tested together; 0 if this one is not
+    permitted: float = 0.0  # by which share the metric may get worse
     is_judged: bool = False  # whether both cases are `ok`
 
     @property
@@ -306,10 +314,26 @@ class MetricChange:
             return None
         if not self.tests or self.change is None:
             return UNDECIDED
-        if self.p is not None and self.p < level(1) and abs(self.change.smallest_fraction) > ACCURACY:
-            return BETTER if (self.change.fraction > 0) == METRICS[self.figure].more_is_better else WORSE
-        is_significant_without_speed = chance_of(self.change.ratio) < level(self.tests)
-        return UNDECIDED if is_significant_without_speed and abs(self.change.fraction) > ACCURACY else SAME
+        change, judgement = self.change, SAME
+        if self.p is not None and self.p < level(1) and abs(change.smallest_fraction) > ACCURACY:
+            judgement = WORSE if self._is_loss(change) else BETTER
+        elif chance_of(change.ratio) < level(self.tests) and abs(change.fraction) > ACCURACY:
+            judgement = UNDECIDED  # the speed of the machine may explain it
+        if self.permitted and judgement in (WORSE, UNDECIDED) and self._is_loss(change):
+            return self._beyond_tolerance(change)
+        return judgement
+
+    def _is_loss(self, change: Change) -> bool:
+        return (change.ratio.log > 0) != METRICS[self.figure].more_is_better
+
+    def _beyond_tolerance(self, change: Change) -> str:
+        """Return the judgement of a change for the worse, which counts only if it exceeds the tolerance."""
+        excess = change.beside(-self.permitted if METRICS[self.figure].more_is_better else self.permitted)
+        if not self._is_loss(excess):
+            return TOLERATED
+        if chance_of(excess.smallest_possible) < level(self.tests):
+            return WORSE
+        return UNDECIDED if chance_of(excess.ratio) < level(self.tests) else TOLERATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +360,8 @@ class CasePair:
         if self.base.verdict == FAILED:
             return BETTER
         judgements = [change.judgement for change in self.changes]
-        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in judgements), SAME)
+        order = (WORSE, UNDECIDED, TOLERATED, BETTER)
+        return next((judgement for judgement in order if judgement in judgements), SAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +374,7 @@ class ResultComparison:
     has_common_speed: bool  # whether the changes are speed-adjusted
     required: list[Judged] = field(default_factory=list)  # the requirements of the new result
     in_one_run: Comparison | None = None  # all cases of the run, if a single run measured both sides
+    permitted: float = 0.0  # by which share a metric may get worse
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -363,8 +389,11 @@ class ResultComparison:
         return 3 if UNDECIDED in judgements or required else 0
 
 
-def compare_results(base: Result, new: Result) -> ResultComparison:
-    """Compare the cases of two results: first those of `new`, then those that are only in `base`."""
+def compare_results(base: Result, new: Result, permitted: float = 0.0) -> ResultComparison:
+    """Compare the cases of two results: first those of `new`, then those that are only in `base`.
+
+    A metric may get worse by the share `permitted`.
+    """
     before, after = summarize(base), summarize(new)
     rounds = [[*comparison.ceiling_rounds, *comparison.rounds] for comparison in (before, after)]
     has_speeds = all(any(each.speed for case in cases for each in case) for cases in rounds)
@@ -376,7 +405,8 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
     figures = figures_of([*before.cases, *after.cases])
     pairs = [_pair(case, old.get(case), now.get(case), changes, figures) for case in dict.fromkeys([*now, *old])]
     required = [*judged_alone(after), *_judge_relative(after, old, ignored, changes)]
-    return ResultComparison(base, new, tested_together(pairs), is_common, required)
+    cases = tested_together(pairs, permitted)
+    return ResultComparison(base, new, cases, is_common, required, permitted=permitted)
 
 
 def compare_revisions(result: Result) -> ResultComparison:
@@ -396,8 +426,15 @@ def compare_revisions(result: Result) -> ResultComparison:
     pairs = [_pair(case, base.get(case), new.get(case), changes, figures) for case in dict.fromkeys([*new, *base])]
     alone = [check for check in judged_alone(whole) if not _is_base(check.case.case, result)]
     required = [*alone, *_judge_relative(whole, base, [REVISION], changes)]
+    permitted = result.suite.tolerance if result.suite else 0.0
     return ResultComparison(
-        result, result, tested_together(pairs), has_common_speed=True, in_one_run=whole, required=required
+        result,
+        result,
+        tested_together(pairs, permitted),
+        has_common_speed=True,
+        in_one_run=whole,
+        required=required,
+        permitted=permitted,
     )
 
 
@@ -453,11 +490,11 @@ def _change(figure: str, base: _Side, new: _Side, found: Changes) -> Change | No
     return found.change(figure, base[1], new[1])
 
 
-def tested_together(cases: Sequence[CasePair]) -> list[CasePair]:
-    """Note with each change how many changes are tested, which determines the significance level."""
+def tested_together(cases: Sequence[CasePair], permitted: float) -> list[CasePair]:
+    """Note with each change how many changes are tested, which determines the level, and what is permitted."""
     tests = sum(change.is_testable for case in cases for change in case.changes)
 
     def noted(change: MetricChange) -> MetricChange:
-        return replace(change, tests=tests) if change.is_testable else change
+        return replace(change, tests=tests, permitted=permitted) if change.is_testable else change
 
     return [replace(case, changes=tuple(map(noted, case.changes))) for case in cases]

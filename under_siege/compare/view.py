@@ -2,15 +2,16 @@
 
 The JSON object:
 
-    {schema, base, new, judgement, exit_code, has_common_speed, cases, requirements}
+    {schema, base, new, judgement, exit_code, has_common_speed, tolerance, cases, requirements}
     base, new: {schema, command, began_at, environment} of the result
     has_common_speed: whether the changes are speed-adjusted
+    tolerance: by which share a metric may get worse
 
 Each case:
 
     {server, task, users, python, parameters, before, now, judgement, speed_ratio, figures}
     before, now: {verdict, reasons: [{code, message}], workers, rounds}; null if the case was not measured
-    judgement: worse, failed, gone, undecided, better, no difference, new
+    judgement: worse, failed, gone, undecided, tolerated, better, no difference, new
     speed_ratio: speed of the machine now divided by its speed before; null if unknown
     figures: {rate_per_s, ping_p99_s, cpu_s_per_transaction, memory_bytes}
 
@@ -21,7 +22,8 @@ Each figure, with null for unknown values:
     change, low, high: the relative change from base to new (-0.5 means half), and its 95 % confidence interval
     p: p-value corrected for all tests of the comparison (Bonferroni); a change is significant if p < 0.05
     smallest_visible: the smallest relative change that would have been significant
-    judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`, or both values are null
+    judgement: better, worse, tolerated, no difference, undecided; null if a case is missing or not `ok`, or if both
+        values are null
 
 Requirements have the same keys as in `report`; with `of_base`, their values are multiples of the base.
 """
@@ -40,6 +42,7 @@ from under_siege.compare.diff import (
     GONE,
     NEW,
     SAME,
+    TOLERATED,
     UNDECIDED,
     WORSE,
     CasePair,
@@ -70,7 +73,7 @@ UNDECIDED_LEGEND = "?: undecided: only one round, a missing value, or a change t
 SHARPER = "to compare two revisions, measure both in one run with --against"
 MISSING = "-"
 VISIBLE = "detectable change"
-_MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
+_MARKS = {WORSE: "worse", BETTER: "better", TOLERATED: "tolerated", UNDECIDED: "?"}
 _TONES = {WORSE: Tone.WORST, FAILED: Tone.BAD, GONE: Tone.BAD, BETTER: Tone.GOOD, UNDECIDED: Tone.WARNING}
 
 
@@ -109,6 +112,9 @@ def view_of_revisions(comparison: Comparison) -> View:
 def _legend(comparison: ResultComparison) -> Iterator[str]:
     """Yield how to read the table and, if a single run measured both revisions, their names and the conditions."""
     yield from LEGEND
+    if comparison.permitted:
+        share = formatting.share(comparison.permitted)
+        yield f"tolerated: a change for the worse that is not significantly larger than {share}"
     if (whole := comparison.in_one_run) is not None:
         values = dict.fromkeys(str(summary.case.get(REVISION)) for summary in whole.cases)
         base = whole.result.suite.against if whole.result.suite else ""
@@ -208,14 +214,14 @@ def conclusion(comparison: ResultComparison) -> str:
 
 
 def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
-    """Return a sentence about all significant changes for the better, and one for the worse, the largest first."""
+    """Return a sentence for each judgement of significant changes, the largest change first."""
     cases = [pair.case for pair in comparison.cases]
     found: dict[str, dict[str, list[str]]] = {}  # texts of the changes by judgement and case
     known = [
         (abs(math.log1p(change.fraction)), full_name(pair.case, cases), change)
         for pair in comparison.cases
         for change in pair.changes
-        if change.judgement in (BETTER, WORSE) and change.fraction is not None
+        if change.judgement in (BETTER, WORSE, TOLERATED) and change.fraction is not None
     ]
     for _, name, change in sorted(known, key=lambda entry: -entry[0]):
         text = f"{METRICS[change.figure].column} {percent(change.fraction or 0.0)}"
@@ -285,7 +291,7 @@ def _noise_remarks(comparison: ResultComparison) -> Iterator[str]:
 
 def _data(comparison: ResultComparison) -> dict[str, Any]:
     judgements = {case.judgement for case in comparison.cases}
-    worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), SAME)
+    worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, TOLERATED, BETTER) if name in judgements), SAME)
     return {
         "schema": SCHEMA,
         "base": _about(comparison.base),
@@ -293,6 +299,7 @@ def _data(comparison: ResultComparison) -> dict[str, Any]:
         "judgement": worst,
         "exit_code": comparison.exit_code,
         "has_common_speed": comparison.has_common_speed,
+        "tolerance": comparison.permitted,
         "cases": [_case(case) for case in comparison.cases],
         "requirements": required_as_data(comparison.required),
     }

@@ -208,7 +208,14 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
 
 
 def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[str], looks: int) -> list[Summary]:
-    loads = [case.case.on(of_load) if case.verdict == OK else None for case in cases]
+    all_loads = [case.case.on(of_load) for case in cases]
+    rounds = {
+        load: max(case.rounds for case, own in zip(cases, all_loads, strict=True) if own == load) for load in all_loads
+    }
+    # One round can't show how much the rate of a case differs between rounds.
+    loads = [
+        load if case.verdict == OK and rounds[load] > 1 else None for case, load in zip(cases, all_loads, strict=True)
+    ]
     by_rate = ranks(loads, measured["rate_per_s"], looks=looks)
     best = {
         metric.key: leaders(loads, measured[metric.key], [case.shown(metric.key) for case in cases], metric, looks)

@@ -1,9 +1,9 @@
 """Decide which cases `--rounds auto` measures again (racing).
 
 The first round is short and only shows which cases can still be recommended. Those are measured again, at least until
-they have LEAST_ROUNDS rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001). If time
-is is left after that, others get more rounds, too: those whose rank is not clear, and those that have only one round.
-A run with requirements ends when all of them are decided.
+they have LEAST_ROUNDS rounds (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001). Then, if
+time is left, others get more rounds, too: those whose rank is not clear, and those that have only one round. A run with
+requirements ends when all of them are decided.
 """
 
 import math

@@ -52,6 +52,8 @@ from under_siege.suite.expected_response import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
+# How long a server may take to exit after a screening siege: some would first compute all requests in their queue.
+SCREENING_GRACE_S = 0.5
 FIRST_PART = 6  # divisor: the first 1/6 of a warm-up shows how much CPU time a cold server uses
 
 
@@ -208,6 +210,7 @@ class CaseRun:
             await server.while_alive(driven)
         record.gil_enabled_by = server.gil_enabled_by()
         if self.is_screening:
+            server.grace_s = SCREENING_GRACE_S
             return None
         waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))

@@ -145,7 +145,7 @@ def round_length_s(
     shortest_s = max(SHORTEST_SIEGE_S, pinged_s(plan.suite.ping))
     needed_s = screening_s if is_screening else most_needed_s
     for case in (*plan.ceilings, *plan.cases):
-        expected = _undisturbed(plan.expected_of(case, expectations))
+        expected = undisturbed(plan.expected_of(case, expectations))
         longest_s = max(shortest_s, needed_s(case.users, expected))
         least_needed = min(longest_s, max(shortest_s, least_needed_s(case.users, cpus, expected)))
         least_s += STARTING_AND_STOPPING_S + (plan.load.time_s or least_needed)
@@ -153,7 +153,7 @@ def round_length_s(
     return least_s, most_s
 
 
-def _undisturbed(expected: Expectation) -> Expectation:
+def undisturbed(expected: Expectation) -> Expectation:
     """Return the CPU time of a CPU-bound task as its duration, because other programs may have delayed its trial."""
     is_cpu_bound = expected.cpu_s > CPU_BOUND_SHARE * expected.task_s
     return replace(expected, task_s=expected.cpu_s) if is_cpu_bound else expected

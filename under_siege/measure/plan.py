@@ -93,6 +93,7 @@ class Plan:
     # The directory of each virtual environment, or the reason why there is none.
     environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why a case could not be prepared
+    users_choice: str = ""  # the number of users and why it was chosen, unless it is the default or was given
     secrets: Mapping[AxisValue, Value] = field(default_factory=dict)  # by the masked value of a case
 
     def in_order(self) -> Iterator[list[Case]]:
@@ -403,6 +404,7 @@ def new_record(plan: Plan, case: Case, time_s: float, case_round: int) -> Record
         values=dict(case.values),
         is_ceiling=case in plan.ceilings,
         has_ceiling=bool(plan.ceilings),
+        kind=plan.targets[case.server].kind,
         has_task=plan.suite.has_task,
         workers=None if workers is None else int(workers),
         round=case_round,

@@ -94,6 +94,9 @@ def run_plan(
         others, tool = OtherWork(), await _load_tool(plan, home, result, watcher)
         async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
             ready = adapted(ready, expectations) if adapted else ready
+            result.users_choice = made_legible(ready.users_choice)
+            if ready.users_choice:
+                watcher.say(f"users: {ready.users_choice}")
             await _look_around(ready, others, watcher)
             tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
             if ready.rounds:
@@ -259,6 +262,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             request=suite.load.described(),
             ping=ping,
             against=next(iter(suite.revisions), ""),
+            tolerance=suite.tolerance,
             choices=_choices(suite),
             route=suite.route,
         )

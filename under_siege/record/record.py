@@ -212,6 +212,7 @@ class Record(_CaseMeasurement, kw_only=True):
 
     is_ceiling: bool = False
     has_ceiling: bool = True  # whether the run has a ceiling to compare this case with
+    kind: str = ""  # how the server runs a task, such as `processes`; see `Kind`
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     round: Positive
     began_at: str  # UTC, ISO 8601

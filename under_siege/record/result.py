@@ -24,6 +24,7 @@ from under_siege.record.record import (
     Profile,
     RateStep,
     Record,
+    Share,
     Trace,
 )
 from under_siege.record.requests import LARGEST, LARGEST_INDEX, LONGEST_S, Count
@@ -113,6 +114,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""  # method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty if there is none
     against: str = ""  # the base revision; empty unless two revisions are compared
+    tolerance: Share = 0.0  # by which share a metric of the new revision may be worse
     choices: list[str] = []  # what was chosen for the user, such as packages that were added, or settings set aside
     route: MovedRoute | None = None  # None: no server answers a route elsewhere
 
@@ -133,6 +135,7 @@ class Result(msgspec.Struct, kw_only=True):
     until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
     tool_choice: str = ""  # why another load tool replaced the default
+    users_choice: str = ""  # the number of users and why it was chosen, unless it is the default or was given
     records: list[Record] = []
     traces: list[Trace] = []
     profiles: list[Profile] = []

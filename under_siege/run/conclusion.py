@@ -28,13 +28,24 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
+from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
+NEAR_CEILING = 0.9  # minimum share of the ceiling at which nothing can be much faster
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
+CLASSES = {  # the strategies of each kind
+    Kind.IN_LINE: "one request at a time",
+    Kind.SLICES: "slices on the event loop",
+    Kind.GREENLETS: "greenlets",
+    Kind.THREADS: "threads",
+    Kind.PROCESSES: "a process pool",
+    Kind.PREFORK: "processes started before any request",
+    Kind.INTERPRETERS: "sub-interpreters",
+}
 POWER = 0.8  # probability of detecting a difference
 
 
@@ -69,6 +80,7 @@ class _Candidate:
     measured: dict[str, Estimate | None]
     rate: Estimate
     keeps_pings_short: bool  # whether the ping p99 is shorter than a single task
+    kind: str  # as in `Record.kind`
 
     @property
     def plain(self) -> str:
@@ -97,8 +109,24 @@ class _Candidate:
         return is_what_if(self.summary.server)
 
     @property
+    def ping_s(self) -> float:
+        ping = self.summary.ping_s
+        return math.inf if ping is None else ping.p99 or ping.max
+
+    @property
     def memory_bytes(self) -> int:
         return self.summary.memory_bytes or 0
+
+    @property
+    def is_near_ceiling(self) -> bool:
+        share = self.summary.of_ceiling
+        return share is not None and share.mean >= NEAR_CEILING
+
+    @property
+    def possible_log(self) -> float:
+        """Return the logarithm of the rate, but at most that of the ceiling, because nothing is faster."""
+        share = self.summary.of_ceiling
+        return self.rate.log - max(0.0, math.log(share.mean)) if share else self.rate.log
 
     @property
     def range(self) -> str:
@@ -156,7 +184,8 @@ class _SameLoad:
             return None
         alone_s, ping = self._alone_s[summary.case.work], summary.ping_s
         is_short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
-        return _Candidate(summary, name_of(summary.case, self._all), measured, rate, is_short)
+        kind = comparison.rounds[index][0].record.kind
+        return _Candidate(summary, name_of(summary.case, self._all), measured, rate, is_short, kind)
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
@@ -174,16 +203,20 @@ class _SameLoad:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
         facts = [chosen.throughput, *([f"gaps {chosen.gaps}"] if chosen.summary.gap_s else [])]
         facts += [f"health checks {chosen.ping} (p99)"] if chosen.summary.ping_s else []
-        return Answer(chosen.summary.case, f"{load}: use {chosen.plain}: {', '.join(facts)}.")
+        because = f"; recommended because {self._reason(chosen)}"
+        return Answer(chosen.summary.case, f"{load}: use {self._class_of(chosen)}: {', '.join(facts)}{because}.")
 
     def _headline(self) -> str:
         chosen = self._chosen()
         if chosen is not None or self._shared_limit:
-            return f"Use {chosen.plain}." if chosen is not None else self._shared_limit
+            return f"Use {self._class_of(chosen)}." if chosen is not None else self._shared_limit
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if self._sound and not self._first:
-            return "No recommendation: ranking requires confidence intervals. Use --rounds 2 or more."
+            return (
+                "No recommendation: one round can't show how much rates differ by chance. Use --rounds 2 or more, a "
+                "shorter task, or fewer users."
+            )
         if faster := self._perhaps_faster():
             best = max(faster, key=lambda candidate: candidate.rate.log)
             return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."
@@ -197,19 +230,76 @@ class _SameLoad:
         Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
         then the least memory. Gaps alone would favour servers that let most streams wait.
         """
-        if not self._first or self._shared_limit or self._perhaps_faster():
+        fast = self._fast()
+        if not fast or self._shared_limit or self._perhaps_faster():
             return None
-        best = max(candidate.rate.log for candidate in self._first)
-        fast = [candidate for candidate in self._first if candidate.rate.log >= best + ABOUT_AS_FAST]
+        return min(
+            self._preferred(fast),
+            key=lambda candidate: (candidate.changes_code, candidate.memory_bytes, candidate.ping_s),
+        )
+
+    def _fast(self) -> list[_Candidate]:
+        """Return the cases with the first rank that are about as fast as the fastest of them."""
+        best = max((candidate.possible_log for candidate in self._first), default=0.0)
+        return [candidate for candidate in self._first if candidate.possible_log >= best + ABOUT_AS_FAST]
+
+    def _preferred(self, fast: Sequence[_Candidate]) -> Sequence[_Candidate]:
+        """Return those that keep health checks short or, of streams, let their users wait least; or else all."""
         if self._has_streams:
             shortest_s = min(candidate.longest_wait_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
-            smooth = [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
-            return min(smooth, key=lambda candidate: candidate.memory_bytes)
-        short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
-        return min(short_pings or fast, key=lambda candidate: (candidate.changes_code, candidate.memory_bytes))
+            return [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
+        return [candidate for candidate in fast if candidate.keeps_pings_short] or fast
+
+    def _reason(self, chosen: _Candidate) -> str:
+        """Return why this case is recommended, not another one that is about as fast."""
+        fast = self._fast()
+        preferred = self._preferred(fast)
+        if len(fast) == 1:
+            return "nothing else is as fast"
+        reasons = []
+        if len(preferred) < len(fast):
+            is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
+            reasons.append(is_quick)
+        if len(preferred) > 1:
+            reasons.append(_least(chosen, [candidate for candidate in preferred if candidate is not chosen]))
+        return " and ".join(reasons)
+
+    def _class_of(self, chosen: _Candidate) -> str:
+        """Return the recommended case or, if others of its kind are about as fast, their kind and their names.
+
+        Servers of an application have no kind. If they all need the same number of workers, this number is the answer.
+        """
+        alike = self._alike(chosen)
+        numbers = listed([candidate.number for candidate in alike], word="or")
+        if len(alike) < 2:
+            return chosen.plain
+        if chosen.kind:
+            return f"{CLASSES[Kind(chosen.kind)]} ({numbers})"
+        count = int(chosen.summary.case.get(WORKERS) or 0)
+        return f"{axis(WORKERS).label(count)} ({listed([each.summary.server for each in alike], word='or')})"
+
+    def _alike(self, chosen: _Candidate) -> list[_Candidate]:
+        """Return the recommended case and those that are as good and of the same kind, if others are not of this kind.
+
+        If servers have no known kind, their numbers of workers replace it.
+        """
+
+        def kind_of(candidate: _Candidate) -> object:
+            by_workers = self._noun == "server" and not candidate.changes_code
+            return candidate.kind or (candidate.summary.case.get(WORKERS) if by_workers else None)
+
+        kind = kind_of(chosen)
+        if not kind or all(kind_of(candidate) == kind for candidate in self._sound):
+            return [chosen]
+        return [candidate for candidate in self._preferred(self._fast()) if kind_of(candidate) == kind]
 
     def _perhaps_faster(self) -> list[_Candidate]:
-        """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not."""
+        """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not.
+
+        Nothing is much faster than a case whose rate is near the ceiling.
+        """
+        if any(candidate.is_near_ceiling for candidate in self._first):
+            return []
         fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
         return [candidate for candidate in self._unclear if candidate.rate.log > fastest + math.log1p(ACCURACY)]
 
@@ -227,10 +317,12 @@ class _SameLoad:
 
     def _compared(self, candidate: _Candidate) -> str:
         slower = self._slower()
-        if len(self._sound) == 1:
-            return ""
         if self._first == [candidate] and len(slower) == 1:
             return f"; {_times(ratio(candidate.rate, slower[0].rate))} times as fast as {slower[0].name}"
+        if candidate.is_near_ceiling and (len(self._sound) > 1 or self._unclear):
+            return ", so nothing can be much faster"
+        if len(self._sound) == 1:
+            return ""
         if not slower:
             return f"; no {self._noun} is significantly faster or slower"
         return "; nothing is significantly faster"
@@ -242,6 +334,8 @@ class _SameLoad:
         return f", longer than one {'task' if self._noun == 'strategy' else 'response'} ({formatting.seconds(alone_s)})"
 
     def _remarks(self, chosen: _Candidate) -> Iterator[str]:
+        which = "Recommended" if self._class_of(chosen) == chosen.plain else f"{chosen.name} is recommended"
+        yield f"{which} because {self._reason(chosen)}."
         if not chosen.keeps_pings_short and chosen.summary.ping_s:
             yield from self._for_quick_pings(chosen)
         yield from self._for_little_memory(chosen)
@@ -251,11 +345,12 @@ class _SameLoad:
         limit = self._limit_of_streams
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
-        if ties := [candidate for candidate in self._first if candidate is not chosen]:
+        alike = self._alike(chosen)
+        if ties := [candidate for candidate in self._first if candidate is not chosen and candidate not in alike]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
             yield f"Not significantly different in throughput: {names}."
-            yield from self._detectable()
+        yield from self._detectable()
         slower = self._slower()
         if slower and not (self._first == [chosen] and len(slower) == 1):
             factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)
@@ -325,6 +420,9 @@ class _SameLoad:
         if self._first:
             fastest = max(self._first, key=lambda candidate: candidate.rate.log)
             yield f"The fastest verified {self._noun} is {fastest.plain}: {fastest.throughput}."
+        elif self._sound:
+            fastest = max(self._sound, key=lambda candidate: candidate.rate.log)
+            yield f"In this round, the fastest {self._noun} was {fastest.plain}: {fastest.throughput}."
 
     def _left_out(self, chosen: _Candidate | None = None) -> Iterator[str]:
         """Yield a sentence that lists the cases without a rank, and says which may be as fast as the chosen case."""
@@ -340,6 +438,19 @@ class _SameLoad:
                 names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
+
+
+def _least(chosen: _Candidate, others: Sequence[_Candidate]) -> str:
+    """Return in what a case is better than others with the same throughput."""
+    if not chosen.changes_code and any(other.changes_code for other in others):
+        rest = [other for other in others if not other.changes_code]
+        return " and ".join(["it needs no change of the code", *([_least(chosen, rest)] if rest else [])])
+    if all(chosen.memory_bytes < other.memory_bytes for other in others):
+        return "it needs the least memory"
+    rest = [other for other in others if other.memory_bytes == chosen.memory_bytes]
+    if all(chosen.ping_s < other.ping_s for other in rest):
+        return "its health checks are the quickest"
+    return "the others are no better"
 
 
 def _of_waiting_requests(summary: Summary) -> Iterator[str]:

@@ -57,6 +57,8 @@ def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
     if result.tool_choice:
         yield "load tool", result.tool_choice
+    if result.users_choice:
+        yield "users", result.users_choice
     yield from _of_the_suite(comparison)
     yield from _of_ceilings(comparison)
     yield from _of_requests(comparison)

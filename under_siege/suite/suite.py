@@ -109,6 +109,7 @@ class Suite:
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
     revisions: Mapping[str, Path] = field(default_factory=dict)  # folder of each revision; the base is first
+    tolerance: float = 0.0  # by which share a metric of the new revision may be worse than that of the base
     ignored: tuple[str, ...] = ()  # files that git ignores, so that the base lacks them
     folder: Path | None = None  # working directory of the commands; None: that of the bench
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server

@@ -48,6 +48,37 @@ def test_slower_cases_are_reported_as_worse_and_faster_cases_as_better(golden) -
     assert back.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("factor", "tolerance", "expected"),
+    [
+        (0.8, 0.0, "worse"),
+        (0.8, 0.1, "worse"),
+        (0.8, 0.3, "tolerated"),
+        (0.9, 0.1, "tolerated"),  # not significantly more than the tolerance
+        (1.2, 0.3, "better"),
+        (1.0, 0.1, "no difference"),
+    ],
+)
+def test_a_change_for_the_worse_counts_only_if_it_is_significantly_beyond_the_tolerance(
+    factor: float, tolerance: float, expected: str
+) -> None:
+    base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, factor), seed=2)
+    found = compare_results(base, new, tolerance)
+    assert judgements(found)["1_a"]["rate_per_s"] == expected
+    assert found.exit_code == (expected == "worse")
+
+
+def test_the_tolerance_applies_to_metrics_that_should_be_low_and_is_shown(golden) -> None:
+    base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
+    for record in new.records:
+        record.samples.memory_bytes[:] = [int(1.3 * size) for size in record.samples.memory_bytes]
+    assert judgements(compare_results(base, new, 0.2))["1_a"]["memory_bytes"] == "worse"
+    tolerated = compare_results(base, new, 0.5)
+    assert judgements(tolerated)["1_a"]["memory_bytes"] == "tolerated"
+    assert tolerated.exit_code == 0
+    golden(as_text(tolerated))
+
+
 def test_more_memory_and_longer_pings_are_reported_as_worse() -> None:
     base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
     for record in new.records:

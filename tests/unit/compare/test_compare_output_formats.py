@@ -54,7 +54,17 @@ def test_json_output_contains_all_figures() -> None:
     base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("4_d", 1, 1.0), seed=1)
     new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0), seed=2), "2_b")
     told = json.loads(rendered(view(compare_results(base, new)), "json"))
-    assert set(told) == {"schema", "base", "new", "judgement", "exit_code", "has_common_speed", "cases", "requirements"}
+    assert set(told) == {
+        "schema",
+        "base",
+        "new",
+        "judgement",
+        "exit_code",
+        "has_common_speed",
+        "tolerance",
+        "cases",
+        "requirements",
+    }
     assert set(told["base"]) == {"schema", "command", "began_at", "environment"}
     assert (told["judgement"], told["exit_code"]) == ("gone", 1)
     one, suspect, gone = told["cases"]

@@ -38,6 +38,13 @@ def test_the_number_of_rounds_decides_which_change_is_significant(rounds: int, f
     assert compare_revisions(result).cases[0].judgement == expected
 
 
+def test_a_slower_revision_within_the_tolerance_of_the_run_is_not_worse() -> None:
+    result = two_revisions(np.random.default_rng(1), 0.8)
+    for tolerance, exit_code in ((0.3, 0), (0.05, 1)):
+        suite = msgspec.structs.replace(result.suite, tolerance=tolerance)
+        assert view_of(msgspec.structs.replace(result, suite=suite)).exit_code == exit_code
+
+
 def test_requirements_apply_to_the_new_revision() -> None:
     result = two_revisions(np.random.default_rng(5), 0.8)
     require(summarize(result), ["rate >= 0.97 of base"], has_base=True)

@@ -120,6 +120,15 @@ def test_a_siege_that_is_too_short_has_no_rate(answers, users: int, time_s: floa
     assert rate.too_short
 
 
+@pytest.mark.parametrize("time_s", [2.0, 2.2, 2.4])
+def test_a_short_siege_of_tasks_that_share_the_cpus_has_a_rate_with_a_larger_variance(time_s: float) -> None:
+    """With 25 users and 0.04 s of CPU time per request, all users get their first response after about 1 s."""
+    rate = saturated_rate(siege_of(shared(25, 0.04), time_s), 25, time_s)
+    assert rate.per_s == pytest.approx(25, rel=0.15)
+    assert rate.is_settled
+    assert rate.variance > 0
+
+
 def test_a_rate_is_not_settled_until_90_percent_of_the_users_have_a_response() -> None:
     first_bursts = [(burst * 0.4 + user * 0.001, user) for burst in range(1, 5) for user in range(20)]
     few_users = saturated_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 25, 2.0)

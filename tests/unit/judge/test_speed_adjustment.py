@@ -42,15 +42,16 @@ def test_a_slower_speed_probe_during_sieges_does_not_make_honest_servers_suspect
     assert {case.verdict for case in summarize(result).cases} == {"ok"}
 
 
-@pytest.mark.parametrize(("other", "ranks"), [(0.0, [1, 2, 2]), (0.25, [None] * 3), (0.97, [None] * 3)])
-def test_one_round_ranks_nothing_if_other_programs_used_half_of_a_cpu(other: float, ranks: list[int]) -> None:
-    """Simulate three servers on two CPUs, one of them 2.1 times as fast as the others, and vary the other work."""
-    servers = (Server("1_a", 2), Server("2_b", 2, work=2.1), Server("3_c", 2, work=2.1))
-    result = NoisyMachine(1, "quiet").run(servers, rounds=1)
-    for record in result.records:
-        total_s = record.machine.total_s
-        record.machine = Machine(total_s=total_s, busy_s=record.machine.busy_s + other * total_s, steal_s=0, idle_s=0)
-    assert [case.rank for case in summarize(result).cases] == ranks
+def test_after_one_round_the_interval_of_a_rate_is_wider_if_other_programs_used_the_cpus() -> None:
+    widths = []
+    for other in (0.0, 0.25, 0.97):
+        result = NoisyMachine(1, "quiet").run((Server("1_a", 2),), rounds=1)
+        for record in result.records:
+            total_s, busy_s = record.machine.total_s, record.machine.busy_s
+            record.machine = Machine(total_s=total_s, busy_s=busy_s + other * total_s, steal_s=0, idle_s=0)
+        rate = summarize(result).cases[0].rate_per_s
+        widths.append(rate.high / rate.low)
+    assert widths[0] < 1.5 < widths[1] < widths[2]
 
 
 def test_io_bound_tasks_are_not_speed_adjusted() -> None:
@@ -71,13 +72,6 @@ def test_the_interval_of_a_rate_in_json_contains_its_mean_if_the_speed_changed()
         assert rate["mean"] == pytest.approx(case["metrics"]["rate_per_s"]["value"], rel=1e-3)
         assert case["measured_per_s"] > 0
     assert any(case["measured_per_s"] != pytest.approx(case["rate_per_s"]["mean"], rel=0.01) for case in cases)
-
-
-def test_a_single_round_ranks_servers_with_half_the_throughput_lower() -> None:
-    comparison = summarize(NoisyMachine(3).run(HONEST, rounds=1))
-    first = {case.server for case in comparison.cases if case.rank == 1}
-    assert "4_pool" in first
-    assert not first & {one.name for one in HONEST if one.workers == 1}
 
 
 def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:

@@ -72,6 +72,7 @@ FLAGS = {
     "response in 84 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.84), ["too_fast"]),
     "response in 86 % of the task's duration": (record_of("1_x", idle_answer_s=TASK_S * 0.86), []),
     "check faster than the task": (with_check(record_of("1_x"), 1.0, 1.02), ["too_fast"]),
+    "check cut off by the end of the load": (with_check(record_of("1_x"), 1.0, 4.0, OPEN), []),
     "check without a response": (with_check(record_of("1_x"), 1.0, 1.5, LOST, "none"), ["availability"]),
     "correct responses of any length": (record_of("1_x", answer_bytes=-1), []),
     "error of another length": (with_status(503, 17), ["availability"]),

@@ -32,6 +32,34 @@ def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> 
     assert together.end_s == SHORTEST_SIEGE_S
 
 
+def screened_s(answers: list[tuple[int, float]], users: int = 25, **expected) -> float:
+    """Return how long a screening siege lasts with these responses (user, time)."""
+    length = Length(None, users, Expectation(b"4", 0.1, 0.1, **expected), is_screening=True)
+    for user, at_s in answers:
+        if not length.is_over(at_s):
+            length.answer(user, at_s)
+    return length.end_s
+
+
+def test_a_screening_siege_ends_after_40_responses_if_they_show_the_rate() -> None:
+    one_by_one = [(number % 25, 0.1 * (number + 1)) for number in range(200)]
+    assert screened_s(one_by_one) == pytest.approx(4.0)
+    assert screened_s(one_by_one, users=400) == pytest.approx(4.0)  # most users have no response yet
+    assert screened_s([(user, at_s / 10) for user, at_s in one_by_one]) == SHORTEST_SIEGE_S
+
+
+def test_a_screening_siege_of_tasks_that_share_the_cpus_lasts_until_nine_of_ten_users_have_a_response() -> None:
+    """Of 60 users, 40 get a response soon, in bursts that show no rate; the others get theirs much later."""
+    bursts = [(user, 4.0 + user % 2) for user in range(40)] + [(user, 9.0 + 0.1 * user) for user in range(40, 60)]
+    answers = sorted(bursts, key=lambda answer: answer[1])
+    assert screened_s(answers, users=60) == pytest.approx(9.0 + 0.1 * 53)
+
+
+def test_sieges_of_streams_and_of_users_who_pause_are_not_shortened() -> None:
+    answers = [(number % 25, 0.1 * (number + 1)) for number in range(200)]
+    assert screened_s(answers, cycle_s=1.0) > 5
+
+
 def test_the_automatic_duration_does_not_end_a_siege_with_a_fixed_number_of_requests() -> None:
     length = Length(None, 2, COMPUTES)
     length.last_until(3600.0)
@@ -74,4 +102,12 @@ def test_an_estimated_duration_is_shown_as_a_rounded_value_or_a_range(golden) ->
 def test_the_duration_is_announced_with_a_warning_if_it_is_too_short(golden) -> None:
     told, plan = Mock(), plan_of(2.0, 25, rounds=3)
     say_how_long(plan, expectations(plan, WAITS), told)
+    golden(*(f"{name}: {message}" for name, (message,), _ in told.mock_calls))
+
+
+def test_a_run_that_decides_when_to_end_announces_its_time_limit_or_why_its_first_round_takes_longer(golden) -> None:
+    told = Mock()
+    for users in (25, 400):
+        plan = plan_of(None, users)
+        say_how_long(plan, expectations(plan, WAITS), told, most_s=150.0)
     golden(*(f"{name}: {message}" for name, (message,), _ in told.mock_calls))

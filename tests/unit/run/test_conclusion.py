@@ -3,6 +3,7 @@
 import io
 import math
 
+import msgspec
 import pytest
 from rich.console import Console
 from rows import set_waits
@@ -12,11 +13,12 @@ from under_siege.judge.estimates import Estimate
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.record.result import Result
+from under_siege.record.result import MeasuredSuite, Result
 from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.view import view
 from under_siege.show.formats.table import renderable
+from under_siege.suite.suite import Kind
 
 ROUNDS = (1, 2, 3)
 NOISE = (1.0, 1.004, 0.997)
@@ -81,11 +83,13 @@ def test_all_cases_not_significantly_worse_than_the_best_are_marked_as_best() ->
     assert not any("cpu_s_per_transaction" in of_case for of_case in best.values())  # all values are equal
 
 
-def test_after_one_round_only_differences_above_the_usual_noise_change_the_rank() -> None:
+def test_after_one_round_no_case_has_a_rank_and_the_conclusion_says_why(golden) -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95), ("3_c", 2, 1.0))
     result.records[:] = [record for record in result.records if record.round == 1]
-    assert [case.rank for case in summarize(result).cases] == [2, 2, 1]
-    assert answer_to(result).case.server == "3_c"
+    assert [(case.rank, case.best) for case in summarize(result).cases] == [(None, [])] * 3
+    answer = answer_to(result)
+    assert answer.case is None
+    golden(answer.headline, *answer.remarks)
 
 
 def with_memory(result: Result, factors: dict[str, float]) -> Result:
@@ -142,7 +146,7 @@ def test_the_conclusion_recommends(name: str, golden) -> None:
     result, server = CONCLUSIONS[name]
     answer = answer_to(result)
     assert (answer.case and answer.case.server) == server
-    assert len(answer.facts) + len(answer.remarks) <= 6
+    assert len(answer.facts) + len(answer.remarks) <= 7
     golden(answer.headline, *(f"{label}: {text}" for label, text in answer.facts), *answer.remarks)
 
 
@@ -153,15 +157,52 @@ def test_the_conclusion_has_a_line_for_each_load(golden) -> None:
     golden(*(answer.headline for answer in found))
 
 
-def test_an_unclear_case_with_a_much_higher_but_uncertain_rate_prevents_a_recommendation() -> None:
-    """Give the unclear case 2.3 times the rate of the other, with an interval of 205 to 902 responses per second."""
+def beside_an_unclear_case(of_ceiling: float) -> Answer:
+    """Return the answer for a case with this share of the ceiling, beside an unclear one with 2.3 times its rate."""
     result = unverified(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=(1.0, 1.0, 1.0)), "3_c")
     comparison = summarize(result)
     wide = Estimate(math.log(430), 0.37**2, 4.0, 2.0, 0.37**2, 6.0)
     fine = Estimate(math.log(184), 0.08**2, 6.0, 2.0, 0.08**2, 6.0)
     comparison.measured["rate_per_s"][:] = [fine, wide]
+    interval = msgspec.structs.replace(comparison.cases[0].of_ceiling, mean=of_ceiling)
+    comparison.cases[0] = msgspec.structs.replace(comparison.cases[0], of_ceiling=interval)
     (answer,) = answers(comparison)
-    assert answer.case is None
+    return answer
+
+
+def test_an_unclear_case_with_a_much_higher_but_uncertain_rate_prevents_a_recommendation() -> None:
+    assert beside_an_unclear_case(0.5).case is None
+
+
+def test_no_unclear_case_prevents_the_recommendation_of_a_case_that_is_near_the_ceiling() -> None:
+    answer = beside_an_unclear_case(0.94)
+    assert answer.case.server == "1_a"
+    assert answer.facts[0][1].endswith("94 % of the ceiling, so nothing can be much faster")
+
+
+def test_several_strategies_of_a_kind_that_are_equally_good_are_recommended_together(golden) -> None:
+    result = three_rounds(("1_sync", 1, 1.0), ("4_pool", 2, 1.0), ("9_pebble", 2, 1.001), ("13_dirty", 2, 0.999))
+    kinds = {"1_sync": Kind.IN_LINE, "4_pool": Kind.PROCESSES, "9_pebble": Kind.PROCESSES, "13_dirty": Kind.PROCESSES}
+    for record in result.records:
+        record.kind = kinds.get(record.server, "")
+    answer = answer_to(with_memory(result, {"9_pebble": 0.9}))
+    assert answer.headline == "Use a process pool (4, 9 or 13)."
+    assert answer.case.server == "9_pebble"
+    assert answer.remarks[0] == "9_pebble is recommended because it needs the least memory."
+    blocked = answer_to(with_pings(result, 0.4, "4_pool"))
+    assert blocked.headline == "Use a process pool (9 or 13)."
+
+
+def test_servers_of_an_application_that_are_equally_good_with_the_same_workers_are_recommended_together() -> None:
+    servers = [("granian", 1, 1.0), ("uvicorn", 1, 1.0), ("granian", 2, 1.0), ("uvicorn", 2, 1.001)]
+    result = three_rounds(*servers)
+    result.suite = MeasuredSuite(title="My suite")
+    for record in result.records:
+        if not record.is_ceiling:
+            record.values["workers"] = record.workers
+    answer = answer_to(result)
+    assert answer.headline == "Use 2 workers (granian or uvicorn)."
+    assert "is recommended because" in answer.remarks[0]
 
 
 def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> None:
