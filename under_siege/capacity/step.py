@@ -19,6 +19,7 @@ from under_siege.judge.goal import Goal, goal
 from under_siege.load.http_client import client
 from under_siege.load.pings import probing
 from under_siege.measure.generator import Generator, generator
+from under_siege.measure.load_run import LEAD_S
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.warm_up import warm_up
@@ -70,7 +71,6 @@ def usual_wait(busy: float, percent: float) -> float:
 
 TIMEOUT = 1.1  # how long a step waits for its last responses, as a multiple of the longest limit
 LIMIT_S = 1.0  # response-time limit if no goal sets one
-LEAD_S = 0.25  # delay before the first request
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
 STOP_S = 0.5  # maximum time for a server to exit; short, because the server's remaining work does not matter

@@ -198,7 +198,7 @@ class CaseRun:
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         if self.is_screening:  # after the load, the ping would wait for the requests in the queue
             _note_gil(record, await server.while_alive(last_pong(session, server, timeout_s)))
-        record.load_began_s = began_s = time.monotonic()
+        record.load_began_s = began_s = time.monotonic() + load_run.lead_s
         check = AnswerCheck(ask, record.requests, began_s, is_cut=self.is_screening)
         record.listens_elsewhere = server.listens_elsewhere
         async with contextlib.AsyncExitStack() as watching:

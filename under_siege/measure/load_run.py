@@ -50,6 +50,7 @@ SHORTEST_S = 1e-3
 LONGEST_KEPT_FILE = 4000  # maximum number of characters kept of each result file of a tool
 FIRST_PORT = 5557  # first port to try; Locust's default
 START_LIMIT_S = 30.0
+LEAD_S = 0.25  # delay before the first request of the bench's own client
 MOST_MEMORY = 0.5  # maximum share of the available memory for a tool; siege leaks memory with each 503
 LIFT_LIMIT_S = 5.0  # timeout for the exit of the tool, which usually takes 0.02 s
 UNKNOWN_LINES_KEPT = 20
@@ -87,6 +88,14 @@ class LoadRun:
             return
         async with self._started() as self._running:
             yield
+
+    @property
+    def lead_s(self) -> float:
+        """Return how long before the start of the load the bench's own client gets its order, to begin on time.
+
+        Meanwhile, the monitors start. Otherwise, the load of users who pause would seem lower at its beginning.
+        """
+        return LEAD_S if self._tool.driver.waits_to_begin else 0.0
 
     async def drive(self, length: Length, tell: Callable[[], None]) -> None:
         """Run the load tool for the length of the siege, and write its results to the record.
@@ -223,7 +232,7 @@ class LoadRun:
         driver, stdin = self._tool.driver, process.stdin
         assert stdin is not None
         assert isinstance(driver, Client)
-        stdin.write(driver.order(self._spec, time.monotonic()))
+        stdin.write(driver.order(self._spec, max(self._record.load_began_s or 0.0, time.monotonic())))
         stdin.flush()
         return start_cpu_s
 

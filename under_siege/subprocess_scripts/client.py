@@ -103,9 +103,10 @@ class Load:
         """Send one request after the other on a connection of this user."""
         draw, begin = random.Random(f"{self._given['seed']} {user}"), user % len(self._order)  # noqa: S311
         async with _client(self._given["keep_alive"]) as session:
-            await _until(self._given["begin_s"] + draw.random() * self._given["stagger_s"])
+            first_s = draw.random() * self._given["stagger_s"]
             if self._pause:  # users who began together would all send their next requests together, too
-                await asyncio.sleep(self._pause.draw_rest_s(draw))
+                first_s += self._pause.draw_rest_s(draw)
+            await _until(self._given["begin_s"] + first_s)
             for index in itertools.cycle(self._order[begin:] + self._order[:begin]):
                 if self._left <= 0:
                     return
