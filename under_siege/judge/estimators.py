@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from under_siege.record.requests import CORRECT, OPEN, Requests
+from under_siege.record.requests import CORRECT, LATE, OPEN, Requests
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -95,6 +95,11 @@ class Rows:
         """Return the time from when each request was due until it ended."""
         return np.maximum(self.ended_s - self.due_s, 0.0)
 
+    @cached_property
+    def is_unknown(self) -> Flags:
+        """Return whether each request might have got a correct response later."""
+        return np.isin(self.outcome, (LATE, OPEN))
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -102,6 +107,7 @@ class Waits:
 
     waited_s: Floats
     answered: Flags
+    has_failed: Flags | None = None  # whether the wait for a correct response never ends; None: no such wait
 
     def percentile(self, percent: float) -> float | None:
         """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response.
@@ -135,22 +141,31 @@ class Waits:
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
         """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
-        order = np.lexsort((~self.answered, self.waited_s))
+        ends_s = self.waited_s if self.has_failed is None else np.where(self.has_failed, math.inf, self.waited_s)
+        order = np.lexsort((~self.answered, ends_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
-        return self.waited_s[order], np.asarray(share, dtype=np.float64)
+        return ends_s[order], np.asarray(share, dtype=np.float64)
 
 
 def together(several: Iterable[Waits]) -> Waits:
     """Combine several sets of waits into one."""
     several = list(several)
     waited_s = np.concatenate([*(waits.waited_s for waits in several), np.empty(0)])
-    return Waits(waited_s, np.concatenate([*(waits.answered for waits in several), np.empty(0, dtype=bool)]))
+    none = np.empty(0, dtype=bool)
+    failed = (np.zeros(len(each.answered), bool) if each.has_failed is None else each.has_failed for each in several)
+    return Waits(
+        waited_s, np.concatenate([*(waits.answered for waits in several), none]), np.concatenate([*failed, none])
+    )
 
 
 def waits(rows: Rows) -> Waits:
-    """Return how long each request waited from when it was due; a wait without a correct response is censored."""
-    return Waits(rows.waited_s, rows.is_correct)
+    """Return how long each request waited from when it was due.
+
+    The wait of a request that timed out, or that the end of the load cut off, is censored at that time. The wait of a
+    request that failed never ends: if it were censored, too, losses within a millisecond would not count.
+    """
+    return Waits(rows.waited_s, rows.is_correct, ~(rows.is_correct | rows.is_unknown))
 
 
 def waits_in_growing_queue(rows: Rows) -> Waits:
@@ -158,18 +173,20 @@ def waits_in_growing_queue(rows: Rows) -> Waits:
 
     They were due last, so their waits until the end tell nothing about how long they would have waited.
     """
-    return Waits(np.where(rows.is_open, math.inf, rows.waited_s), rows.is_correct)
+    return replace(waits(rows), waited_s=np.where(rows.is_open, math.inf, rows.waited_s))
 
 
 def first_events(rows: Rows) -> Waits:
     """Return the time from each request to the first event of its stream, which includes the connection.
 
-    A stream without any event, or one that failed, is censored at its end.
+    A stream without any event is censored at its end; the first event of one that failed never comes.
     """
-    has_event = np.isfinite(rows.first_s)
+    has_event, is_sound = np.isfinite(rows.first_s), rows.is_correct | rows.is_open
     began_late_s = rows.sent_s - rows.due_s
     return Waits(
-        np.where(has_event, rows.first_s + began_late_s, rows.waited_s), has_event & (rows.is_correct | rows.is_open)
+        np.where(has_event, rows.first_s + began_late_s, rows.waited_s),
+        has_event & is_sound,
+        ~(is_sound | (rows.is_unknown & ~has_event)),
     )
 
 

@@ -34,6 +34,7 @@ from under_siege.judge.estimators import (
     rate_of_arrivals,
     saturated_rate,
     single_spans,
+    together,
     waits,
     waits_in_growing_queue,
 )
@@ -199,16 +200,10 @@ class Round:
         """
         if self.record.is_paced:
             return waits_in_growing_queue(self.rows) if self.overload else waits(self.rows)
-        order = np.lexsort((self.rows.sent_s, self.rows.user))
-        users = self.rows.user[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = users[1:] != users[:-1]
-        spans, later = self.cycles, self.rows[order][~is_first | self.rows.is_open[order]]
-        open_rows = waits(later[later.is_open])
-        return Waits(
-            np.concatenate((spans.duration_s[~spans.first], open_rows.waited_s)),
-            np.concatenate((spans.good[~spans.first], open_rows.answered)),
-        )
+        ended = self.rows[~self.rows.is_open]
+        in_order = ended[np.lexsort((ended.ended_s, ended.user))]
+        later = replace(in_order, due_s=self.cycles.began_s)[~self.cycles.first]
+        return together([waits(later), waits(self.rows[self.rows.is_open])])
 
     def response_s(self, percent: float) -> float | None:
         """Return a percentile of the response times."""

@@ -64,6 +64,16 @@ def incident(
     )
 
 
+def test_pings_that_are_refused_at_once_do_not_look_fast() -> None:
+    """Let a server answer two pings after its worker was killed, and refuse all connections from then on."""
+    died = incident(gap_s=10.0)
+    for number in range(42, 240):
+        fail(died.requests, number, LOST, "not connected", 0.0003)
+    (outcome,) = fault_outcomes([died])
+    assert outcome.figures["ping_p99_s"] is None
+    assert outcome.mark == DEAD
+
+
 def result(*found: Incident) -> Result:
     one = result_of([])
     one.incidents.extend(found)
