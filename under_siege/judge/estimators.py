@@ -318,6 +318,7 @@ LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted
 LONG_TAIL = 8.0  # if a request takes this multiple of the median, it is much longer than most
 KEEPS_UP = 0.95  # a server that answers a smaller share of what arrives does not keep up,
 DEVIATIONS_OF_ARRIVALS = 3.0  # unless the requests that are left are within this number of standard deviations
+LEAST_OF_FIRST = 0.5  # minimum length of a window in which arrivals count, as a multiple of the first responses
 UNSETTLED = 0.1  # share of the load at its beginning that does not count, unless it settles earlier
 # Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -432,35 +433,45 @@ def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
     return bool(longest_s > LONG_TAIL * np.median(later_s))
 
 
+def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:
+    """Return the rate of correct responses in an open loop.
+
+    It is stationary once the first requests could have been answered. A server that can't keep up answers less than it
+    is asked: its waits grow, but its rate is stationary, too, so the waits of later requests don't matter.
+    """
+    ended = rows[rows.is_correct & (rows.ended_s <= end_s)]
+    first = ended[np.argsort(ended.due_s)][: max(FEWEST_ANSWERS, round(UNSETTLED * len(ended)))]
+    from_s = waits(first).percentile(95) or 0.0
+    count = int(np.count_nonzero(ended.ended_s > from_s))
+    if count < FEWEST_ANSWERS or end_s - from_s < LEAST_OF_FIRST * from_s:
+        return too_short(len(ended), end_s, f", of which the first took {from_s:.1f} s" if len(ended) else "")
+    return SteadyRate(count / (end_s - from_s), from_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Overload:
     """Requests that arrived faster than the server answered them, so that its queue grew until the end."""
 
     asked_per_s: float
+    answered_per_s: float
     left: int  # requests that were unanswered at the end
 
 
-def overload(rows: Rows, rate: SteadyRate, end_s: float) -> Overload | None:
+def overload(rows: Rows, end_s: float) -> Overload | None:
     """Return the overload of an open loop, or None if the server kept up."""
-    if not rate.per_s or not len(rows):
+    rate = rate_of_arrivals(rows, end_s)
+    if not rate.per_s:
         return None
     asked, left = int(np.count_nonzero(rows.due_s > rate.from_s)), int(rows.is_open.sum())
     asked_per_s = asked / (end_s - rate.from_s)
-    keeps_up = rate.per_s >= KEEPS_UP * asked_per_s or left <= DEVIATIONS_OF_ARRIVALS * math.sqrt(asked)
-    return None if keeps_up else Overload(asked_per_s, left)
+    in_progress = asked_per_s * rate.from_s  # at any time, by Little's law, if waits don't grow
+    most_left = max(_at_most(0, asked), _at_most(in_progress, in_progress))
+    keeps_up = rate.per_s >= KEEPS_UP * asked_per_s or left <= most_left
+    return None if keeps_up else Overload(asked_per_s, rate.per_s, left)
 
 
-def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:
-    """Return the rate of correct responses in an open loop.
-
-    A server that can't keep up answers less than it is asked: its waits grow, but its rate is stationary.
-    """
-    ended = rows[rows.is_correct & (rows.ended_s <= end_s)]
-    if len(ended) < FEWEST_ANSWERS:
-        return too_short(len(ended), end_s)
-    from_s = min(float(np.median(ended.waited_s)), UNSETTLED * end_s)
-    count = int(np.count_nonzero(ended.ended_s > from_s))
-    return SteadyRate(count / (end_s - from_s), from_s)
+def _at_most(mean: float, variance: float) -> float:
+    return mean + DEVIATIONS_OF_ARRIVALS * math.sqrt(variance)
 
 
 def _covers(answers: Floats, end_s: float) -> bool:

@@ -190,7 +190,7 @@ class Round:
     @cached_property
     def overload(self) -> Overload | None:
         """Return by how much arrivals exceeded what the server can do, or None if it kept up."""
-        return overload(self.rows, self.rate, self.load_s) if self.record.is_open else None
+        return overload(self.rows, self.load_s) if self.record.is_open else None
 
     @cached_property
     def responses(self) -> Waits:
@@ -199,11 +199,15 @@ class Round:
         If users pause, or requests arrive at a given rate, these first requests are not different from others.
         """
         if self.record.is_paced:
-            return waits_in_growing_queue(self.rows) if self.overload else waits(self.rows)
+            return self.waits_of(self.rows)
         ended = self.rows[~self.rows.is_open]
         in_order = ended[np.lexsort((ended.ended_s, ended.user))]
         later = replace(in_order, due_s=self.cycles.began_s)[~self.cycles.first]
         return together([waits(later), waits(self.rows[self.rows.is_open])])
+
+    def waits_of(self, rows: Rows) -> Waits:
+        """Return how long some of the requests waited."""
+        return waits_in_growing_queue(rows) if self.overload else waits(rows)
 
     def response_s(self, percent: float) -> float | None:
         """Return a percentile of the response times."""
