@@ -250,7 +250,7 @@ async def overload(context: FaultContext) -> None:
     context.incident.ended_s = context.now_s()
 
 
-def counts_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Return how many requests had each outcome; status 429 also asks a client to come back, as 503 does."""
     refused = outcomes.count(REFUSED) + outcomes.count(LIMITED)
     return {"answered": outcomes.count(CORRECT), "refused": refused} | {

@@ -391,7 +391,8 @@ def saturated_rate(
     CPUs, so that the first requests of all users take about equally long, the whole siege counts in the same way.
     Otherwise, the rate is the slope of the line through all responses, if they span at least a third of the time.
 
-    `users` includes users without any response. `besides` holds completed requests from outside the loop.
+    `users` includes users without any response. `besides` holds completed requests from outside the loop, and
+    `open_since_s` when the last requests of the users with a response began, if the end of the load cut them off.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -427,9 +428,7 @@ def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
     later_s = spans.duration_s[~spans.first]
     if len(later_s) < FEWEST_ANSWERS:
         return False
-    # Users who never got a response don't count: they are not served, which `littles_law` reports.
-    ages_s = end_s - open_since_s[open_since_s > 0]
-    longest_s = max(float(later_s.max()), *ages_s.tolist(), 0.0)
+    longest_s = max(float(later_s.max()), *(end_s - open_since_s).tolist(), 0.0)
     return bool(longest_s > LONG_TAIL * np.median(later_s))
 
 

@@ -115,7 +115,9 @@ class Round:
             return rate_of_arrivals(rows, end_s)
         if self.record.is_paced:
             return paced_rate(rows, end_s)
-        return saturated_rate(cycles, self.record.users, end_s, checks, rows.sent_s[rows.is_open])
+        # Users who never got a response don't count: they are not served, which `littles_law` reports.
+        is_served = np.isin(rows.user, rows.user[~rows.is_open])
+        return saturated_rate(cycles, self.record.users, end_s, checks, rows.sent_s[rows.is_open & is_served])
 
     def rate_on(self, clock: Clock) -> float | None:
         """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""

@@ -291,6 +291,19 @@ def test_requests_that_arrive_faster_than_they_are_answered_are_an_overload(take
     assert (found.asked_per_s, found.answered_per_s) == (pytest.approx(40, rel=0.02), pytest.approx(20, rel=0.05))
 
 
+@pytest.mark.parametrize("began_s", [0.0, 0.003])
+def test_a_user_whose_first_request_never_ends_does_not_hide_the_rate_of_the_others(began_s: float) -> None:
+    """Let one of ten users wait forever; siege does not say when it began, other than the bench's own client."""
+    record = record_of("1_x", users=10, load_s=4.0, tool="client", tool_step_s=0.0)
+    without(record, LOAD)
+    record.requests.add(LOAD, user=0, sent_s=began_s, ended_s=4.0, outcome=OPEN)
+    for user, number in itertools.product(range(1, 10), range(20)):
+        sent_s = 0.003 + 0.2 * number
+        outcome = CORRECT if number < 19 else OPEN
+        record.requests.add(LOAD, user=user, sent_s=sent_s, ended_s=min(4.0, sent_s + 0.2), outcome=outcome)
+    assert Round(record).rate.per_s == pytest.approx(9 / 0.2, rel=0.05)
+
+
 def test_the_rate_of_arrivals_is_that_of_the_answers() -> None:
     """Let 40 requests a second arrive at servers that answer all of them, or 20 a second."""
     for served_per_s, truth in ((1000, 40), (20, 20)):
