@@ -82,6 +82,15 @@ def longest_s(goals: Sequence[Goal]) -> float:
     return max((goal.limit for goal in goals if goal.figure.startswith(kinds)), default=LIMIT_S)
 
 
+def last_response_s(goals: Sequence[Goal], expected: Expectation) -> float:
+    """Return how long a step waits for its last responses.
+
+    If no goal limits responses, they may take as long as those of the idle server and the usual limit.
+    """
+    has_limit = any(goal.figure.startswith("response_") for goal in goals)
+    return TIMEOUT * longest_s(goals) + (0.0 if has_limit and not expected.stream else expected.task_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A step: its inputs, and the record in which it stores its outcome."""
@@ -128,8 +137,7 @@ class Offer:
         timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
         pings = probing(session, server.url, server.ping, timeout_s, record.requests, began_s, PING_EVERY_S)
         async with pings, sampling(server.pid, record, began_s), watching_machine(record):
-            last_s = self.expected.task_s if self.expected.stream else 0.0
-            await server.while_alive(self._until_seen(sending, TIMEOUT * longest_s(goals) + last_s))
+            await server.while_alive(self._until_seen(sending, last_response_s(goals, self.expected)))
             record.load_s = self.step.seen_until_s = time.monotonic() - began_s
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
         self.step.generator_awake = sending.awake.cpus(record.load_s)

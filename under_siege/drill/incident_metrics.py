@@ -75,6 +75,6 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 latency of the pings due between two times, or None if at least 1 % got no correct response."""
+    """Return the p99 latency of the pings due between two times, or None if more than 1 % got no correct response."""
     pings = Rows.of(incident.requests, PING)
     return waits(pings[(pings.due_s >= from_s) & (pings.due_s < to_s)]).percentile(99)

@@ -5,7 +5,7 @@ import contextlib
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import psutil
@@ -14,7 +14,7 @@ from under_siege.drill.loaded_server import IDLE_CPUS, USERS, FaultContext, quic
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
 from under_siege.record.record import CaseFailedError
-from under_siege.record.requests import CORRECT, LATE, LOST, REFUSED, WRONG
+from under_siege.record.requests import CORRECT, LATE, LIMITED, LOST, REFUSED, WRONG, Outcome
 
 NEVER = -1.0  # represents an infinite time in `Incident.seen`, because JSON has no infinity
 NEVER_S = 5.0  # a server that takes longer than this to recover counts as never recovered
@@ -128,8 +128,9 @@ async def stop(context: FaultContext) -> None:
         await until(lambda: not server.alive(), 3 * GRACE_S)
         outcomes = await outcomes_of_all()
     context.incident.ended_s = context.now_s()
-    answered, begun = outcomes.count(CORRECT), context.started_tasks() - before if context.has_builtin_tasks else USERS
-    seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
+    counts, begun = counts_of(outcomes), context.started_tasks() - before if context.has_builtin_tasks else USERS
+    answered = counts["answered"]
+    seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": counts["refused"]}
     seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - (context.incident.fault_at_s or 0.0)}
     if (status := server.exit_status()) is not None:
         seen["exit"] = status
@@ -244,16 +245,17 @@ async def overload(context: FaultContext) -> None:
         context.mark_fault()
         outcomes = await outcomes_of_all()
     seen["done_s"] = context.now_s()
-    for name, outcome in (
-        ("answered", CORRECT),
-        ("refused", REFUSED),
-        ("late", LATE),
-        ("lost", LOST),
-        ("wrong", WRONG),
-    ):
-        seen[name] = outcomes.count(outcome)
+    seen |= counts_of(outcomes)
     seen["quick_s"] = await _until_quick(context)
     context.incident.ended_s = context.now_s()
+
+
+def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Return how many requests had each outcome; status 429 also asks a client to come back, as 503 does."""
+    refused = outcomes.count(REFUSED) + outcomes.count(LIMITED)
+    return {"answered": outcomes.count(CORRECT), "refused": refused} | {
+        name: outcomes.count(name) for name in (LATE, LOST, WRONG)
+    }
 
 
 def _must_open(connections: int) -> None:

@@ -59,10 +59,15 @@ def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
+    """Return why the control shows that faults can't be judged; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in incident.requests.only(LOAD, CHECK).outcome]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
-    return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
+    if failed:
+        return f"{failed} of {len(outcomes)} requests failed in the control, before any fault"
+    sound = [incident for incident in control if not incident.without and not incident.failure]
+    if sound and not any(figures_of(incident)["before_per_s"] for incident in sound):
+        return "no request was answered before the fault, so no effect of it can be seen; use a shorter task"
+    return ""
 
 
 def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from under_siege.record.requests import CORRECT, OPEN, Requests
+from under_siege.record.requests import CORRECT, LATE, OPEN, Requests
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -95,6 +95,11 @@ class Rows:
         """Return the time from when each request was due until it ended."""
         return np.maximum(self.ended_s - self.due_s, 0.0)
 
+    @cached_property
+    def is_unknown(self) -> Flags:
+        """Return whether each request might have got a correct response later."""
+        return np.isin(self.outcome, (LATE, OPEN))
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -102,6 +107,7 @@ class Waits:
 
     waited_s: Floats
     answered: Flags
+    has_failed: Flags | None = None  # whether the wait for a correct response never ends; None: no such wait
 
     def percentile(self, percent: float) -> float | None:
         """Return the Kaplan-Meier estimate of a percentile, or None if too few waits ended with a correct response.
@@ -135,22 +141,31 @@ class Waits:
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
         """Return the sorted waiting times, and the estimated share of requests answered within each of these times."""
-        order = np.lexsort((~self.answered, self.waited_s))
+        ends_s = self.waited_s if self.has_failed is None else np.where(self.has_failed, math.inf, self.waited_s)
+        order = np.lexsort((~self.answered, ends_s))
         at_risk = np.arange(len(order), 0, -1)
         share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
-        return self.waited_s[order], np.asarray(share, dtype=np.float64)
+        return ends_s[order], np.asarray(share, dtype=np.float64)
 
 
 def together(several: Iterable[Waits]) -> Waits:
     """Combine several sets of waits into one."""
     several = list(several)
     waited_s = np.concatenate([*(waits.waited_s for waits in several), np.empty(0)])
-    return Waits(waited_s, np.concatenate([*(waits.answered for waits in several), np.empty(0, dtype=bool)]))
+    none = np.empty(0, dtype=bool)
+    failed = (np.zeros(len(each.answered), bool) if each.has_failed is None else each.has_failed for each in several)
+    return Waits(
+        waited_s, np.concatenate([*(waits.answered for waits in several), none]), np.concatenate([*failed, none])
+    )
 
 
 def waits(rows: Rows) -> Waits:
-    """Return how long each request waited from when it was due; a wait without a correct response is censored."""
-    return Waits(rows.waited_s, rows.is_correct)
+    """Return how long each request waited from when it was due.
+
+    The wait of a request that timed out, or that the end of the load cut off, is censored at that time. The wait of a
+    request that failed never ends: if it were censored, too, losses within a millisecond would not count.
+    """
+    return Waits(rows.waited_s, rows.is_correct, ~(rows.is_correct | rows.is_unknown))
 
 
 def waits_in_growing_queue(rows: Rows) -> Waits:
@@ -158,18 +173,20 @@ def waits_in_growing_queue(rows: Rows) -> Waits:
 
     They were due last, so their waits until the end tell nothing about how long they would have waited.
     """
-    return Waits(np.where(rows.is_open, math.inf, rows.waited_s), rows.is_correct)
+    return replace(waits(rows), waited_s=np.where(rows.is_open, math.inf, rows.waited_s))
 
 
 def first_events(rows: Rows) -> Waits:
     """Return the time from each request to the first event of its stream, which includes the connection.
 
-    A stream without any event, or one that failed, is censored at its end.
+    A stream without any event is censored at its end; the first event of one that failed never comes.
     """
-    has_event = np.isfinite(rows.first_s)
+    has_event, is_sound = np.isfinite(rows.first_s), rows.is_correct | rows.is_open
     began_late_s = rows.sent_s - rows.due_s
     return Waits(
-        np.where(has_event, rows.first_s + began_late_s, rows.waited_s), has_event & (rows.is_correct | rows.is_open)
+        np.where(has_event, rows.first_s + began_late_s, rows.waited_s),
+        has_event & is_sound,
+        ~(is_sound | (rows.is_unknown & ~has_event)),
     )
 
 
@@ -301,6 +318,7 @@ LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted
 LONG_TAIL = 8.0  # if a request takes this multiple of the median, it is much longer than most
 KEEPS_UP = 0.95  # a server that answers a smaller share of what arrives does not keep up,
 DEVIATIONS_OF_ARRIVALS = 3.0  # unless the requests that are left are within this number of standard deviations
+LEAST_OF_FIRST = 0.5  # minimum length of a window in which arrivals count, as a multiple of the first responses
 UNSETTLED = 0.1  # share of the load at its beginning that does not count, unless it settles earlier
 # Maximum deviation from the line: FEW_OFF_LINE responses or, if that is more, the share PART_OFF_LINE of all responses.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -373,7 +391,8 @@ def saturated_rate(
     CPUs, so that the first requests of all users take about equally long, the whole siege counts in the same way.
     Otherwise, the rate is the slope of the line through all responses, if they span at least a third of the time.
 
-    `users` includes users without any response. `besides` holds completed requests from outside the loop.
+    `users` includes users without any response. `besides` holds completed requests from outside the loop, and
+    `open_since_s` when the last requests of the users with a response began, if the end of the load cut them off.
     """
     firsts, needed = np.sort(spans.ended_s[spans.first]), max(1, round(SETTLED_USERS * users))
     settled_s = float(firsts[needed - 1]) if len(firsts) >= needed else math.inf
@@ -409,10 +428,23 @@ def _has_long_tail(spans: Spans, end_s: float, open_since_s: Floats) -> bool:
     later_s = spans.duration_s[~spans.first]
     if len(later_s) < FEWEST_ANSWERS:
         return False
-    # Users who never got a response don't count: they are not served, which `littles_law` reports.
-    ages_s = end_s - open_since_s[open_since_s > 0]
-    longest_s = max(float(later_s.max()), *ages_s.tolist(), 0.0)
+    longest_s = max(float(later_s.max()), *(end_s - open_since_s).tolist(), 0.0)
     return bool(longest_s > LONG_TAIL * np.median(later_s))
+
+
+def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:
+    """Return the rate of correct responses in an open loop.
+
+    It is stationary once the first requests could have been answered. A server that can't keep up answers less than it
+    is asked: its waits grow, but its rate is stationary, too, so the waits of later requests don't matter.
+    """
+    ended = rows[rows.is_correct & (rows.ended_s <= end_s)]
+    first = ended[np.argsort(ended.due_s)][: max(FEWEST_ANSWERS, round(UNSETTLED * len(ended)))]
+    from_s = waits(first).percentile(95) or 0.0
+    count = int(np.count_nonzero(ended.ended_s > from_s))
+    if count < FEWEST_ANSWERS or end_s - from_s < LEAST_OF_FIRST * from_s:
+        return too_short(len(ended), end_s, f", of which the first took {from_s:.1f} s" if len(ended) else "")
+    return SteadyRate(count / (end_s - from_s), from_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,30 +452,25 @@ class Overload:
     """Requests that arrived faster than the server answered them, so that its queue grew until the end."""
 
     asked_per_s: float
+    answered_per_s: float
     left: int  # requests that were unanswered at the end
 
 
-def overload(rows: Rows, rate: SteadyRate, end_s: float) -> Overload | None:
+def overload(rows: Rows, end_s: float) -> Overload | None:
     """Return the overload of an open loop, or None if the server kept up."""
-    if not rate.per_s or not len(rows):
+    rate = rate_of_arrivals(rows, end_s)
+    if not rate.per_s:
         return None
     asked, left = int(np.count_nonzero(rows.due_s > rate.from_s)), int(rows.is_open.sum())
     asked_per_s = asked / (end_s - rate.from_s)
-    keeps_up = rate.per_s >= KEEPS_UP * asked_per_s or left <= DEVIATIONS_OF_ARRIVALS * math.sqrt(asked)
-    return None if keeps_up else Overload(asked_per_s, left)
+    in_progress = asked_per_s * rate.from_s  # at any time, by Little's law, if waits don't grow
+    most_left = max(_at_most(0, asked), _at_most(in_progress, in_progress))
+    keeps_up = rate.per_s >= KEEPS_UP * asked_per_s or left <= most_left
+    return None if keeps_up else Overload(asked_per_s, rate.per_s, left)
 
 
-def rate_of_arrivals(rows: Rows, end_s: float) -> SteadyRate:
-    """Return the rate of correct responses in an open loop.
-
-    A server that can't keep up answers less than it is asked: its waits grow, but its rate is stationary.
-    """
-    ended = rows[rows.is_correct & (rows.ended_s <= end_s)]
-    if len(ended) < FEWEST_ANSWERS:
-        return too_short(len(ended), end_s)
-    from_s = min(float(np.median(ended.waited_s)), UNSETTLED * end_s)
-    count = int(np.count_nonzero(ended.ended_s > from_s))
-    return SteadyRate(count / (end_s - from_s), from_s)
+def _at_most(mean: float, variance: float) -> float:
+    return mean + DEVIATIONS_OF_ARRIVALS * math.sqrt(variance)
 
 
 def _covers(answers: Floats, end_s: float) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from under_siege.judge.estimates import Estimate, estimates, share_between
-from under_siege.judge.estimators import availability, waits
+from under_siege.judge.estimators import availability
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.record.record import SentRequest
@@ -51,7 +51,12 @@ class _Part(msgspec.Struct, frozen=True):
     p50_s: float | None
     p99_s: float | None
     size_bytes: float
+    left: int = 0  # requests that the end of the load cut off
     lost_by_any: int = 0  # requests without a response, for this or another request of the mix
+
+    @property
+    def sent(self) -> int:
+        return self.count + self.left
 
 
 def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
@@ -59,12 +64,12 @@ def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
     sent = rounds[0].record.mix
     parts = [[_part(run, index) for run in rounds] for index in range(len(sent))]
     total = sum(part.count for part in chain.from_iterable(parts))
-    counted = {one.path for one, of_request in zip(sent, parts, strict=True) if any(part.count for part in of_request)}
+    counted = {one.path for one, of_request in zip(sent, parts, strict=True) if any(part.sent for part in of_request)}
     found = []
     for index, of_request in enumerate(parts):
         count = sum(part.count for part in of_request)
         may_be_lost = sent[index].path not in counted and any(part.lost_by_any for part in of_request)
-        if count or may_be_lost:
+        if may_be_lost or any(part.sent for part in of_request):
             same = [other.method for other, rest in zip(sent, parts, strict=True) if _is_same(other, rest, sent[index])]
             method = "/".join(dict.fromkeys([sent[index].method, *same]))
             found.append(_summary(method, sent[index], of_request, 100 * count / max(1, total)))
@@ -73,17 +78,18 @@ def requests_of(rounds: Sequence[Round]) -> list[RequestSummary]:
 
 def _is_same(other: SentRequest, parts: Sequence[_Part], one: SentRequest) -> bool:
     """Return whether another request has the same path, and its responses were counted with those of the first."""
-    return other.path == one.path and not any(part.count for part in parts)
+    return other.path == one.path and not any(part.sent for part in parts)
 
 
 def _part(run: Round, index: int) -> _Part:
     record, mine = run.record, run.rows[run.rows.request == index]
     if record.mix and len(run.rows):
-        counted, waited = availability(mine), waits(mine)
+        counted, waited = availability(mine), run.waits_of(mine)
         ended = mine[~mine.is_open]
         p50_s, p99_s = waited.percentile(50), waited.percentile(99)
         size_bytes = float(ended.size_bytes.sum())
-        return _Part(counted.counted, counted.correct, p50_s, p99_s, size_bytes, record.unlisted_losses)
+        left = len(mine) - counted.counted
+        return _Part(counted.counted, counted.correct, p50_s, p99_s, size_bytes, left, record.unlisted_losses)
     bursts = [totals for burst in record.bursts.requests for totals in burst if totals.index == index]
     if not bursts:
         return _Part(0, 0, None, None, 0.0)
@@ -98,12 +104,12 @@ def _part(run: Round, index: int) -> _Part:
 
 def _summary(method: str, request: SentRequest, parts: Sequence[_Part], share_pct: float) -> RequestSummary:
     count, right = [part.count for part in parts], [part.right for part in parts]
-    is_enough = sum(count) >= FEWEST_RESPONSES
-    p50, p99 = estimates([[part.p50_s for part in parts], [part.p99_s if is_enough else None for part in parts]])
+    is_enough, sent = sum(count) >= FEWEST_RESPONSES, [part for part in parts if part.sent]
+    p50, p99 = estimates([_of_all([part.p50_s for part in sent]), _of_all([part.p99_s for part in sent if is_enough])])
     lost = [part.lost_by_any for part in parts]
     low, _ = share_between(right, [one + more for one, more in zip(count, lost, strict=True)])
     _, high = share_between(right, count)
-    availability_pct = None if any(lost) else 100 * sum(right) / sum(count)
+    availability_pct = None if any(lost) or not any(count) else 100 * sum(right) / sum(count)
     metrics = {
         "response_p50_s": _value(p50),
         "response_p99_s": _value(p99),
@@ -119,6 +125,11 @@ def _summary(method: str, request: SentRequest, parts: Sequence[_Part], share_pc
         alone_s=request.alone_s,
         metrics=metrics,
     )
+
+
+def _of_all(values: Sequence[float | None]) -> Sequence[float | None]:
+    """Return the values of all rounds, or none if one is unknown, because it stands for a long wait."""
+    return [] if None in values else values
 
 
 def _value(estimate: Estimate | None) -> MetricValue:

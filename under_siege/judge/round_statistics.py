@@ -34,6 +34,7 @@ from under_siege.judge.estimators import (
     rate_of_arrivals,
     saturated_rate,
     single_spans,
+    together,
     waits,
     waits_in_growing_queue,
 )
@@ -130,7 +131,9 @@ class Round:
             return rate_of_arrivals(rows, end_s)
         if self.record.is_paced:
             return paced_rate(rows, end_s)
-        return saturated_rate(cycles, self.record.users, end_s, checks, rows.sent_s[rows.is_open])
+        # Users who never got a response don't count: they are not served, which `littles_law` reports.
+        is_served = np.isin(rows.user, rows.user[~rows.is_open])
+        return saturated_rate(cycles, self.record.users, end_s, checks, rows.sent_s[rows.is_open & is_served])
 
     def rate_on(self, clock: Clock) -> float | None:
         """Return the rate in responses per second of another clock, for example one that slows down with the CPUs."""
@@ -205,7 +208,7 @@ class Round:
     @cached_property
     def overload(self) -> Overload | None:
         """Return by how much arrivals exceeded what the server can do, or None if it kept up."""
-        return overload(self.rows, self.rate, self.load_s) if self.record.is_open else None
+        return overload(self.rows, self.load_s) if self.record.is_open else None
 
     @cached_property
     def responses(self) -> Waits:
@@ -214,17 +217,15 @@ class Round:
         If users pause, or requests arrive at a given rate, these first requests are not different from others.
         """
         if self.record.is_paced:
-            return waits_in_growing_queue(self.rows) if self.overload else waits(self.rows)
-        order = np.lexsort((self.rows.sent_s, self.rows.user))
-        users = self.rows.user[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = users[1:] != users[:-1]
-        spans, later = self.cycles, self.rows[order][~is_first | self.rows.is_open[order]]
-        open_rows = waits(later[later.is_open])
-        return Waits(
-            np.concatenate((spans.duration_s[~spans.first], open_rows.waited_s)),
-            np.concatenate((spans.good[~spans.first], open_rows.answered)),
-        )
+            return self.waits_of(self.rows)
+        ended = self.rows[~self.rows.is_open]
+        in_order = ended[np.lexsort((ended.ended_s, ended.user))]
+        later = replace(in_order, due_s=self.cycles.began_s)[~self.cycles.first]
+        return together([waits(later), waits(self.rows[self.rows.is_open])])
+
+    def waits_of(self, rows: Rows) -> Waits:
+        """Return how long some of the requests waited."""
+        return waits_in_growing_queue(rows) if self.overload else waits(rows)
 
     def response_s(self, percent: float) -> float | None:
         """Return a percentile of the response times."""

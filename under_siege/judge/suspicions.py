@@ -283,7 +283,7 @@ def overload(measured: Round, _: Evidence) -> str | None:
         return None
     return (
         f"{formatting.rate(beyond.asked_per_s)} requests arrived per second, but the server answered only "
-        f"{formatting.rate(measured.rate.per_s or 0.0)}, and {beyond.left:,} were unanswered at the end: its queue "
+        f"{formatting.rate(beyond.answered_per_s)}, and {beyond.left:,} were unanswered at the end: its queue "
         "grows, so response times depend on --time; use fewer arrivals, or find the highest rate with capacity"
     )
 

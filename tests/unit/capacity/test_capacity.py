@@ -13,13 +13,15 @@ from simulated_capacity import GOALS, SERVERS, Server, fixed, offered, searched
 from simulated_record import bare_record, result_of
 
 from under_siege.capacity.estimate import Capacity, capacities_of, exit_code
-from under_siege.capacity.step import typical_arrivals, usual_wait
+from under_siege.capacity.step import last_response_s, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.capacity.view import conclusion, named, view
+from under_siege.judge.goal import goal
 from under_siege.record.record import Failure
 from under_siege.record.requests import LOAD
 from under_siege.record.result import Result, SkippedServer, save
 from under_siege.show.formats import rendered
+from under_siege.suite.expected_response import Expectation
 
 CAPACITIES = {"M/D/1": 17.67, "refuses": 12.85}  # for GOALS; the study in tests/extended compares them with theory
 
@@ -160,6 +162,25 @@ def test_steps_limited_by_the_load_generator_are_ignored_and_reported(golden) ->
     assert [each.per_s for each in one.steps] == [10.0]
     assert one.most_per_s < 40
     golden(*conclusion(named([one])))
+
+
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_a_step_meets_a_goal_if_and_only_if_the_percentile_that_is_shown_does(late: int) -> None:
+    """Let 200 requests take 0.5 s, except a few that take 2 s: the p99 of two of them is between both."""
+    step = step_of(20.0, 10.0)
+    for number, index in enumerate(places(step.record.requests)[:200]):
+        requests = step.record.requests
+        requests.outcome[index] = "correct"
+        requests.ended_s[index] = requests.due_s[index] + (2.0 if number < late else 0.5)
+    metrics = StepMetrics(step)
+    (goal,) = [each for each in metrics.goals if each.figure == "response_p99_s"]
+    assert len(metrics.rows) == 200
+    assert (goal in metrics.missed) is not goal.holds(metrics.value(goal))
+
+
+@pytest.mark.parametrize(("text", "least_s"), [("availability >= 99%", 6.0), ("cpu < 1s", 6.0), ("p99 < 1s", 1.0)])
+def test_a_step_waits_for_its_last_responses_if_no_goal_limits_them(text: str, least_s: float) -> None:
+    assert least_s < last_response_s([goal(text)], Expectation(b"", 6.0, 0.0)) < least_s + 2
 
 
 def test_refusals_have_infinite_latency_and_unanswered_requests_are_censored() -> None:

@@ -165,6 +165,13 @@ def test_a_server_is_not_blamed_for_connections_that_the_bench_cannot_open(
         asyncio.run(inject(Context(incident())))
 
 
+def test_each_of_many_requests_at_once_is_counted_whatever_its_outcome() -> None:
+    outcomes = [CORRECT] * 3 + ["refused"] * 4 + ["limited"] * 5 + ["lost", "late", "wrong"]
+    counts = injection.counts_of(outcomes)
+    assert sum(counts.values()) == len(outcomes)
+    assert (counts["answered"], counts["refused"]) == (3, 9)
+
+
 def survived(fault: str) -> Incident:
     one = incident(fault, fault_at_s=1.0, ended_s=6.0, left_whole=True)
     for number in range(240):

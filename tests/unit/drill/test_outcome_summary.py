@@ -64,6 +64,28 @@ def incident(
     )
 
 
+def test_no_fault_is_judged_if_the_tasks_are_too_long_for_a_rate_before_it() -> None:
+    """Let no request end before the faults, so that a rate of 0 would look unchanged after them."""
+    incidents = [incident(fault) for fault in (CONTROL, "worker", "slow")]
+    for one in incidents:
+        rows = one.requests
+        kept = [index for index, who in enumerate(rows.sender) if who != LOAD or rows.ended_s[index] > 1.5]
+        one.requests = rows.rows(kept)
+    outcomes = fault_outcomes(incidents)
+    assert all("no request was answered before the fault" in outcome.failure for outcome in outcomes)
+    assert not any(outcome.mark for outcome in outcomes)
+
+
+def test_pings_that_are_refused_at_once_do_not_look_fast() -> None:
+    """Let a server answer two pings after its worker was killed, and refuse all connections from then on."""
+    died = incident(gap_s=10.0)
+    for number in range(42, 240):
+        fail(died.requests, number, LOST, "not connected", 0.0003)
+    (outcome,) = fault_outcomes([died])
+    assert outcome.figures["ping_p99_s"] is None
+    assert outcome.mark == DEAD
+
+
 def result(*found: Incident) -> Result:
     one = result_of([])
     one.incidents.extend(found)

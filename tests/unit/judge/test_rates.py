@@ -17,6 +17,7 @@ from under_siege.judge.estimators import (
     SteadyRate,
     counted_rate,
     cycles_of,
+    overload,
     paced_rate,
     rate_of_arrivals,
     saturated_rate,
@@ -273,6 +274,61 @@ def test_checks_count_in_the_cpu_time_per_transaction_of_users_who_pause() -> No
     run, _ = with_checks(10, "5s")
     run.record.samples.at_s[:], run.record.samples.cpu_s[:] = [0.0, 20.0], [1.0, 1.0 + 20 * 3 * 0.1]
     assert run.cpu_s_per_transaction() == pytest.approx(0.1, rel=0.03)
+
+
+def arrivals(per_s: int, takes_s: float, time_s: float, events: int = 0, workers: int = 10**6) -> Requests:
+    """Return requests that arrive evenly at workers each of which takes `takes_s` for one."""
+    requests, free_s = Requests(), [0.0] * min(workers, round(per_s * time_s))
+    for number in range(round(per_s * time_s)):
+        due_s, worker = number / per_s, number % len(free_s)
+        free_s[worker] = ended_s = max(due_s, free_s[worker]) + takes_s
+        streamed = (round(takes_s * 1e6), [0] * (events - 1)) if events and ended_s <= time_s else (-1, [])
+        requests.add(
+            LOAD,
+            user=number,
+            sent_s=due_s,
+            ended_s=min(ended_s, time_s),
+            outcome=CORRECT if ended_s <= time_s else OPEN,
+            events=streamed if events else None,
+        )
+    return requests
+
+
+@pytest.mark.parametrize(("takes_s", "time_s"), [(0.5, 3.0), (1.0, 5.0), (4.0, 10.0), (4.0, 22.0)])
+def test_long_responses_do_not_bias_the_rate_of_arrivals(takes_s: float, time_s: float) -> None:
+    rows = Rows.of(arrivals(40, takes_s, time_s), LOAD)
+    assert rate_of_arrivals(rows, time_s).per_s == pytest.approx(40, rel=0.02)
+    assert overload(rows, time_s) is None
+
+
+def test_the_rate_of_arrivals_is_unknown_if_responses_take_most_of_the_load() -> None:
+    rate = rate_of_arrivals(Rows.of(arrivals(40, 4.0, 5.0), LOAD), 5.0)
+    assert rate.per_s is None
+    assert "use a longer --time" in rate.too_short
+
+
+@pytest.mark.parametrize("takes_s", [0.05, 1.0])
+@pytest.mark.parametrize("events", [0, 10])
+def test_requests_that_arrive_faster_than_they_are_answered_are_an_overload(takes_s: float, events: int) -> None:
+    """Let 40 requests a second arrive at workers that answer 20, whether or not the responses are streams."""
+    record = record_of("1_x", load_s=15.0, stream="sse" if events else "", parameters={"arrivals": "40/s"})
+    record.requests = arrivals(40, takes_s, 15.0, events, workers=round(20 * takes_s))
+    found = Round(record).overload
+    assert found is not None
+    assert (found.asked_per_s, found.answered_per_s) == (pytest.approx(40, rel=0.02), pytest.approx(20, rel=0.05))
+
+
+@pytest.mark.parametrize("began_s", [0.0, 0.003])
+def test_a_user_whose_first_request_never_ends_does_not_hide_the_rate_of_the_others(began_s: float) -> None:
+    """Let one of ten users wait forever; siege does not say when it began, other than the bench's own client."""
+    record = record_of("1_x", users=10, load_s=4.0, tool="client", tool_step_s=0.0)
+    without(record, LOAD)
+    record.requests.add(LOAD, user=0, sent_s=began_s, ended_s=4.0, outcome=OPEN)
+    for user, number in itertools.product(range(1, 10), range(20)):
+        sent_s = 0.003 + 0.2 * number
+        outcome = CORRECT if number < 19 else OPEN
+        record.requests.add(LOAD, user=user, sent_s=sent_s, ended_s=min(4.0, sent_s + 0.2), outcome=outcome)
+    assert Round(record).rate.per_s == pytest.approx(9 / 0.2, rel=0.05)
 
 
 def test_the_rate_of_arrivals_is_that_of_the_answers() -> None:

@@ -12,7 +12,7 @@ from under_siege.judge.requirement_check import judged
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record, RequestTotals, SentRequest
-from under_siege.record.requests import LATE, LOAD, LOST, OPEN
+from under_siege.record.requests import CORRECT, LATE, LOAD, LOST, OPEN
 from under_siege.record.result import Required
 
 LIST, REPORT = SentRequest("GET", "/list", alone_s=0.002), SentRequest("POST", "/report", 201, alone_s=0.2)
@@ -140,6 +140,43 @@ def test_a_request_whose_responses_are_all_lost_keeps_its_row() -> None:
             record.requests.outcome[index], record.requests.status[index] = LATE, 0
     of_reports = summary(record)[0].requests[1]
     assert (of_reports.name, of_reports.availability_pct, of_reports.response_s.p99) == ("POST /report", 0, None)
+
+
+def test_a_request_that_is_never_answered_keeps_its_row() -> None:
+    record = mixed()
+    for index in places(record.requests):
+        if record.requests.request[index] == 1:
+            record.requests.outcome[index], record.requests.status[index] = OPEN, 0
+            record.requests.ended_s[index] = TIME_S
+    case, outcomes = summary(record, requirements=("POST /report p99 < 1s", "POST /report availability >= 99%"))
+    of_reports = case.requests[1]
+    assert (of_reports.name, of_reports.share_pct, of_reports.availability_pct) == ("POST /report", 0, None)
+    assert (of_reports.response_s.p50, of_reports.response_s.p99) == (None, None)
+    assert "met" not in outcomes
+
+
+def test_a_percentile_of_a_request_is_unknown_if_one_round_does_not_reach_it() -> None:
+    records = [mixed(1), mixed(2)]
+    requests = records[0].requests
+    for index in [index for index in places(requests) if requests.request[index] == 0][::10]:
+        requests.outcome[index], requests.status[index] = LOST, 0
+    of_list = summary(*records)[0].requests[0].response_s
+    assert (of_list.p50, of_list.p99) == (pytest.approx(0.15), None)
+
+
+def test_percentiles_of_a_request_are_unknown_if_arrivals_exceed_what_the_server_can_do() -> None:
+    """Let 40 requests a second arrive for 15 s at a server that answers 20: half of each kind are never answered."""
+    record = record_of("1_mix", load_s=15.0, mix=[LIST, REPORT], parameters={"arrivals": "40/s"})
+    without(record, LOAD)
+    for number in range(600):
+        ended_s = (number + 1) / 20
+        outcome = OPEN if ended_s > 15 else CORRECT
+        record.requests.add(
+            LOAD, user=number, request=number % 2, sent_s=number / 40, ended_s=min(15.0, ended_s), outcome=outcome
+        )
+    assert [(one.response_s.p50 is None, one.response_s.p99) for one in summary(record)[0].requests] == [
+        (False, None)
+    ] * 2
 
 
 def test_the_availability_of_each_request_is_unknown_if_the_tool_does_not_say_which_were_lost() -> None:

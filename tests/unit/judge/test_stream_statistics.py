@@ -79,6 +79,8 @@ def test_the_first_event_of_a_failed_stream_counts_as_a_wait_without_an_end(outc
     streams = of(*(stream(0.0, 3.0, first_us, [], outcome) for first_us in (-1, 100_000)), steady(0.0, 2, 100_000))
     assert streams.first_events.answered.tolist() == [False, False, True]
     assert streams.first_events.percentile(50) is None
+    early = [stream(0.0, 3.0, 1_000, [], outcome) for _ in range(4)]
+    assert of(*early, *(steady(0.0, 2, 100_000) for _ in range(6))).first_events.percentile(90) is None
 
 
 def test_a_first_event_includes_the_time_by_which_the_client_sent_the_request_late() -> None:

@@ -13,7 +13,19 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.judge.estimators import Rows, Waits, lateness_s, together, waits, waits_in_growing_queue
 from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
-from under_siege.record.requests import CORRECT, LATE, LOAD, LOST, OPEN, Requests, close_loop
+from under_siege.record.requests import (
+    CORRECT,
+    LATE,
+    LIMITED,
+    LOAD,
+    LOST,
+    OPEN,
+    REFUSED,
+    WRONG,
+    Outcome,
+    Requests,
+    close_loop,
+)
 from under_siege.report import formatted
 
 
@@ -154,6 +166,31 @@ def test_percentiles_of_an_overloaded_server_are_lower_bounds() -> None:
     assert found.percentile(49) == pytest.approx(0.98 * 7.525, rel=0.01)
     assert [found.percentile(percent) for percent in (51, 99)] == [None, None]
     assert found.at_least_s(99) == found.longest_s() == pytest.approx(7.525)
+
+
+@pytest.mark.parametrize("outcome", [LOST, WRONG, REFUSED, LIMITED])
+def test_failures_within_a_millisecond_do_not_shorten_percentiles(outcome: Outcome) -> None:
+    """Let 40 of 100 requests fail at once, and the others take 0.1 to 0.69 s: the 50th wait takes 0.6 s."""
+    requests = Requests()
+    for number in range(100):
+        is_sound = number < 60
+        took_s = 0.1 + number / 100 if is_sound else 0.001
+        requests.add(LOAD, sent_s=0.0, ended_s=took_s, outcome=CORRECT if is_sound else outcome)
+    found = waits(Rows.of(requests, LOAD))
+    assert found.percentile(50) == pytest.approx(0.6, abs=0.01)
+    assert found.percentile(99) is None
+    assert together([found, found]).percentile(99) is None
+    assert found.longest_s() == pytest.approx(0.69)
+
+
+def test_failed_requests_of_a_closed_loop_do_not_shorten_percentiles() -> None:
+    record = record_of("1_x")
+    usual_s = Round(record).responses.percentile(50)
+    for number in range(0, 36, 3):
+        fail(record.requests, number, LOST, "reset", 0.001, sender=LOAD)
+    found = Round(record).responses
+    assert found.percentile(50) >= usual_s
+    assert found.percentile(90) is None
 
 
 @pytest.mark.parametrize("stall_s", [0.2, 1.0])
