@@ -23,6 +23,7 @@ from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
 
 RECIPES = "docs/questions/02-process-pool.md"
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
+MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
 WAITS = 0.5  # a route waits if it uses less than this share of its time on a CPU
 Facts = Sequence[tuple[str, str]]
 
@@ -136,14 +137,17 @@ class RouteConclusion:
                 yield f"{name}, {self.route.path} has {', '.join(facts)}{self._why_slower(each)}."
 
     def _why_slower(self, moved: Summary) -> str:
-        """Return why a route that waits is slower in a pool, or an empty string."""
+        """Return why a route is slower in a pool, or an empty string if it isn't, or if the reason is unknown."""
         if moved.server != PREFIX + PROCESSES or not self.as_is or moved.rate >= SLOWER * self.as_is[0].rate:
             return ""
-        cpu_s, alone_s = moved.cpu_s_per_transaction, alone_wall_s(self.comparison.rounds_of(moved.case.work))
-        if cpu_s is None or alone_s is None or cpu_s >= WAITS * alone_s:
-            return ""
-        count = _workers(moved)
-        return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
+        now, count = self.as_is[0], _workers(moved)
+        alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
+        cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
+        if cpu_s is not None and cpu_s < WAITS * alone_s and now.rate * alone_s > count:
+            return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
+        if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
+            return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"
+        return ""
 
 
 def notes_on(comparison: Comparison) -> Iterator[tuple[str, str]]:
