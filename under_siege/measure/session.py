@@ -74,7 +74,7 @@ def run_plan(
     make_tracers: Sequence[MakeTracer] = (),
     meanwhile: Meanwhile | None = None,
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
-    afterwards: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
+    afterwards: Callable[[Plan, Tool, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
     *,
     is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
@@ -103,7 +103,7 @@ def run_plan(
                 after_siege = [tracer.after_siege for tracer in tracers]
                 await run(ready, tool, expectations, needed, watcher, file.keep, choose, after_siege)
             if afterwards:
-                await afterwards(ready, result, expectations, needed, file.keep)
+                await afterwards(ready, tool, result, expectations, needed, file.keep)
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 

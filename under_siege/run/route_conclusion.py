@@ -14,17 +14,20 @@ from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import VISIBLE_S, Summary
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.paths import PROGRAM
+from under_siege.profile.diagnosis import Diagnosis
+from under_siege.profile.hotspots import LOCK, WAITS, Hotspot
 from under_siege.record.case import WORKERS
-from under_siege.record.result import MovedRoute
+from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
 
 RECIPES = "docs/questions/02-process-pool.md"
+MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
-WAITS = 0.5  # a route waits if it uses less than this share of its time on a CPU
+BUSY = 0.5  # a route waits if it uses less than this share of its time on a CPU
 Facts = Sequence[tuple[str, str]]
 
 
@@ -64,8 +67,22 @@ def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragrap
     if route.diff:
         yield Paragraph(f"How to do it: {place}. Recipes and pitfalls: {RECIPES}", code="\n".join(route.diff))
     else:
-        how = f"{PROGRAM} profile names the lines that compute; the recipes are in {RECIPES}"
-        yield Paragraph(f"How to do it: {place}. It can't move as it is: {route.unmovable}. {how}.")
+        lines = _lines_that_compute(comparison.result) or f"{PROGRAM} profile names the lines that compute"
+        yield Paragraph(
+            f"How to do it: {place}. It can't move as it is: {route.unmovable}. {lines}; the recipes are in {RECIPES}."
+        )
+
+
+def _lines_that_compute(result: Result) -> str:
+    """Return the lines in which the application as it is spends most of its CPU time, if they are known."""
+    spots = [spot for profile in result.profiles for spot in _spots(Diagnosis(profile))]
+    lines = [f"{spot.frame.place} (`{spot.frame.name}`)" for spot in spots if spot.frame.kind != "library"]
+    return f"These lines compute: {formatting.listed(lines[:MOST_LINES])}" if lines else ""
+
+
+def _spots(diagnosis: Diagnosis) -> list[Hotspot]:
+    spots = [*diagnosis.loop_hotspots, *diagnosis.thread_hotspots]
+    return sorted((spot for spot in spots if spot.state not in (WAITS, LOCK)), key=lambda spot: -spot.wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +160,7 @@ class RouteConclusion:
         now, count = self.as_is[0], _workers(moved)
         alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
         cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
-        if cpu_s is not None and cpu_s < WAITS * alone_s and now.rate * alone_s > count:
+        if cpu_s is not None and cpu_s < BUSY * alone_s and now.rate * alone_s > count:
             return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
         if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
             return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"
