@@ -27,7 +27,7 @@ RECIPES = "docs/questions/02-process-pool.md"
 MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
-BUSY = 0.5  # a route waits if it uses less than this share of its time on a CPU
+BUSY = 0.5  # CPUs; a route waits if its server uses less, although it works on more requests at a time than a pool
 Facts = Sequence[tuple[str, str]]
 
 
@@ -132,11 +132,12 @@ class RouteConclusion:
         if now is None or best is None:
             return
         then, place = measured[best.case], "in the pool" if best.server == PREFIX + PROCESSES else "in threads"
-        at, facts = f"At {now.per_s:g}/s", []
+        at, responses = f"At {now.per_s:g}/s", (_time(then.response_s), _time(now.response_s))
         if now.ping_s is not None and then.ping_s is not None:
-            facts.append(f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is")
-        facts.append(f"responses {_time(then.response_s)} and {_time(now.response_s)}")
-        yield f"{at}: {'; '.join(facts)}."
+            pings = f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is"
+            yield f"{at}: {pings}; responses {' and '.join(responses)}."
+        else:
+            yield f"{at}: responses {responses[0]} p99 {place}, {responses[1]} as it is."
         slower_s = [now.response_s - then.response_s, (now.ping_s or 0.0) - (then.ping_s or 0.0)]
         if all(math.isfinite(each) and each < VISIBLE_S for each in slower_s):
             yield f"{at} it doesn't matter: leave it as it is."
@@ -160,7 +161,7 @@ class RouteConclusion:
         now, count = self.as_is[0], _workers(moved)
         alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
         cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
-        if cpu_s is not None and cpu_s < BUSY * alone_s and now.rate * alone_s > count:
+        if cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and now.rate * alone_s > count:
             return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
         if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
             return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"

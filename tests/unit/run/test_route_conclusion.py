@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
+from simulated_profile import RENDER, THREAD, profile_of
 from simulated_record import TASK_S, record_of, result_of
 
 from under_siege.judge.ranking import summarize
@@ -98,6 +99,12 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     assert "docs/questions/02-process-pool.md" in how.text
 
 
+def test_the_lines_that_compute_are_named_if_they_were_sampled() -> None:
+    result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")
+    result.profiles.append(profile_of((1, "Thread-1", [THREAD, RENDER], (90, 80, 80))))
+    assert "These lines compute: shop/report.py:23 (`render`)" in shown(result).headline[1].text
+
+
 def test_a_route_that_waits_is_slower_in_a_pool_and_the_conclusion_says_why() -> None:
     result = of([("uvicorn", 1, 4.0, 0.01), (POOL, 2, 0.9, 0.01)])
     for record in result.records:
@@ -129,6 +136,11 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
         "At 10/s: health checks 9.0 ms p99 in the pool, 240 ms as it is; responses 70 ms and 310 ms."
         in shown(of(rows, paced)).headline[0].remarks
     )
+    without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
+    for step in without_pings:
+        step.record.requests = step.record.requests.only(LOAD)
+    seen = shown(of(rows, without_pings)).headline[0].remarks
+    assert "At 10/s: responses 70 ms p99 in the pool, 310 ms as it is." in seen
     alike = [at("uvicorn", 1, 1.0, 0.08, 0.03), at(POOL, 2, 1.0, 0.07, 0.009)]
     assert "At 1/s it doesn't matter: leave it as it is." in shown(of(rows, alike)).headline[0].remarks
     assert not any("doesn't matter" in remark for remark in shown(of(rows, paced)).headline[0].remarks)
