@@ -207,6 +207,8 @@ class _SameLoad:
             smooth = [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
             return min(smooth, key=lambda candidate: candidate.memory_bytes)
         short_pings = [candidate for candidate in fast if candidate.keeps_pings_short]
+        # Short health checks are worth a change of the code even if the route is perhaps somewhat slower then.
+        short_pings = short_pings or [each for each in self._first if each.keeps_pings_short and each.changes_code]
         return min(short_pings or fast, key=lambda candidate: (candidate.changes_code, candidate.memory_bytes))
 
     def _perhaps_faster(self) -> list[_Candidate]:
