@@ -201,9 +201,9 @@ def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"],
         return None
     if rate is not None and parse_rate_per_s(rate) is None:
         raise BadInputError(f"--rate {rate!r}: expected a rate such as 5/s or 90/min, up to 10,000/s")
-    from under_siege.run.at_rate import at_rate  # loads scipy
+    from under_siege.run.at_rate import after_run  # loads scipy
 
-    return partial(at_rate, parse_rate_per_s(rate) if rate else None)
+    return partial(after_run, parse_rate_per_s(rate) if rate else None)
 
 
 def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[float, float]]:

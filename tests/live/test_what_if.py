@@ -301,6 +301,15 @@ def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop
     assert "under_siege_what_if" in output
 
 
+def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Path, gate: Gate) -> None:
+    write(shop, {"shop.py": FASTAPI.replace("    wait_with_the_gil()\n", "")})
+    ran = invoke("trace", "shop:app", "--path", "/report?name=a", "--ping", "/health", "--strategy", "processes")
+    assert ran.returncode == 0, ran.stderr
+    assert "what-if-processes" in ran.stdout
+    assert "process 1" in ran.stdout
+    assert "doesn't report when its tasks ran" not in ran.stdout
+
+
 COUNTING = """\
 import itertools
 numbers = itertools.count()

@@ -88,9 +88,10 @@ class Generator:
         return stdin
 
     def sample(self) -> None:
-        """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
+        """Sample the CPU use of the generator; raise CaseFailedError if it has exited before its last response."""
         self.awake.sample()
-        if self._process.ended():
+        status = self._process.poll()
+        if status is not None and not (status == 0 and self._asked):  # with arrivals, it exits after the last response
             quoted = last_line(self._errors.text())
             raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
 

@@ -72,7 +72,7 @@ def run_plan(
     make_tracers: Sequence[MakeTracer] = (),
     meanwhile: Meanwhile | None = None,
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
-    afterwards: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
+    afterwards: Callable[[Plan, Tool, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
     *,
     limits_s: tuple[float, float] = (math.inf, math.inf),
 ) -> tuple[Result, int | None, bool]:
@@ -116,7 +116,7 @@ def run_plan(
                     screens=race is not None and ready.can_be_screened(),
                 )
             if afterwards:
-                await afterwards(ready, result, expectations, needed, file.keep)
+                await afterwards(ready, tool, result, expectations, needed, file.keep)
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 

@@ -1,44 +1,70 @@
-"""Measure the strategies for a route at the rate that it has in practice, after a run under full load."""
+"""Measure more about a route after a run under full load: at the rate of practice, and which lines of it compute."""
 
-import functools
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from under_siege.capacity.step import Offer, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
+from under_siege.host.programs import Tool
 from under_siege.host.services import Services
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.session import Keep
+from under_siege.profile.profile_run import Profiler
 from under_siege.record.case import WORKERS, Case
-from under_siege.record.record import PacedRun
+from under_siege.record.record import PacedRun, Profile
 from under_siege.record.result import Result
+from under_siege.run.conclusion import answers
 from under_siege.suite.expected_response import Expectations
-from under_siege.suite.what_if import is_what_if
+from under_siege.suite.what_if import PREFIX, PROCESSES, is_what_if
 
 SHARE = 0.4  # of the rate of the application as it is, if the user knows no rate
 ARRIVALS = 60  # in each measurement, if they fit into its time
 SHORTEST_S, LONGEST_S = 4.0, 12.0
 TIMES_TASK = 20  # a response that takes this many times as long as alone is not awaited
-Work = Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]]
+PROFILE_S = 6.0
+Work = Callable[[Plan, Tool, Result, Expectations, Services, Keep], Awaitable[None]]
 
 
-def at_rate(per_s: float | None, watcher: ProgressListener) -> Work:
+def after_run(per_s: float | None, watcher: ProgressListener) -> Work:
     """Return the work to do after a run; without a rate, use a share of what the application as it is can do."""
-    return functools.partial(_measure_all, per_s, watcher)
+
+    async def work(
+        plan: Plan, tool: Tool, result: Result, expectations: Expectations, services: Services, keep: Keep
+    ) -> None:
+        await _measure_at(per_s, _Measurement(plan, expectations, services, watcher, keep), result)
+        await _profile_as_is(plan, tool, result, expectations, services, keep, watcher)
+
+    return work
 
 
-async def _measure_all(
-    per_s: float | None,
-    watcher: ProgressListener,
+async def _profile_as_is(
     plan: Plan,
+    tool: Tool,
     result: Result,
     expectations: Expectations,
     services: Services,
     keep: Keep,
+    watcher: ProgressListener,
 ) -> None:
-    route, summaries = plan.suite.route, summarize(result).cases
+    """Profile the application as it is if its route should move, but only the lines that compute can."""
+    route = plan.suite.route
+    as_is = [case for case in plan.cases if route is not None and case.server == route.server]
+    chosen = [answer.case.server for answer in answers(summarize(result)) if answer.case]
+    if route is None or route.diff or not as_is or PREFIX + PROCESSES not in chosen:
+        return
+
+    def keep_unless_failed(profile: Profile) -> None:
+        keep(profile) if not profile.failure else watcher.warn(f"the lines that compute are unknown: {profile.failure}")
+
+    one = replace(plan, cases=(min(as_is, key=_workers),))
+    await Profiler(one, tool, expectations, keep_unless_failed, PROFILE_S).trace_remaining(services, watcher)
+
+
+async def _measure_at(per_s: float | None, measurement: "_Measurement", result: Result) -> None:
+    plan, summaries = measurement.plan, summarize(result).cases
+    route = plan.suite.route
     if route is None:
         return
     known = {each.case: each for each in summaries if each.verdict != FAILED and each.rate_per_s}
@@ -51,7 +77,7 @@ async def _measure_all(
     if not per_s:
         return
     for case in cases:
-        await _Measurement(plan, expectations, services, watcher, keep).run(case, per_s)
+        await measurement.run(case, per_s)
 
 
 def _workers(case: Case) -> int:

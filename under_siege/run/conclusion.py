@@ -248,16 +248,18 @@ class _SameLoad:
         if self._has_streams:
             shortest_s = min(candidate.longest_wait_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
             return [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
-        return [candidate for candidate in fast if candidate.keeps_pings_short] or fast
+        quick = [candidate for candidate in fast if candidate.keeps_pings_short]
+        # Short health checks are worth a change of the code even if the route is perhaps somewhat slower then.
+        return quick or [each for each in self._first if each.keeps_pings_short and each.changes_code] or fast
 
     def _reason(self, chosen: _Candidate) -> str:
         """Return why this case is recommended, not another one that is about as fast."""
         fast = self._fast()
         preferred = self._preferred(fast)
-        if len(fast) == 1:
+        if preferred == fast and len(fast) == 1:
             return "nothing else is as fast"
         reasons = []
-        if len(preferred) < len(fast):
+        if preferred != fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
             reasons.append(is_quick)
         if len(preferred) > 1:

@@ -14,16 +14,20 @@ from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import VISIBLE_S, Summary
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.paths import PROGRAM
+from under_siege.profile.diagnosis import Diagnosis
+from under_siege.profile.hotspots import LOCK, WAITS, Hotspot
 from under_siege.record.case import WORKERS
-from under_siege.record.result import MovedRoute
+from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
 
 RECIPES = "docs/questions/02-process-pool.md"
+MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
-WAITS = 0.5  # a route waits if it uses less than this share of its time on a CPU
+MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
+BUSY = 0.5  # CPUs; a route waits if its server uses less, although it works on more requests at a time than a pool
 Facts = Sequence[tuple[str, str]]
 
 
@@ -63,8 +67,22 @@ def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragrap
     if route.diff:
         yield Paragraph(f"How to do it: {place}. Recipes and pitfalls: {RECIPES}", code="\n".join(route.diff))
     else:
-        how = f"{PROGRAM} profile names the lines that compute; the recipes are in {RECIPES}"
-        yield Paragraph(f"How to do it: {place}. It can't move as it is: {route.unmovable}. {how}.")
+        lines = _lines_that_compute(comparison.result) or f"{PROGRAM} profile names the lines that compute"
+        yield Paragraph(
+            f"How to do it: {place}. It can't move as it is: {route.unmovable}. {lines}; the recipes are in {RECIPES}."
+        )
+
+
+def _lines_that_compute(result: Result) -> str:
+    """Return the lines in which the application as it is spends most of its CPU time, if they are known."""
+    spots = [spot for profile in result.profiles for spot in _spots(Diagnosis(profile))]
+    lines = [f"{spot.frame.place} (`{spot.frame.name}`)" for spot in spots if spot.frame.kind != "library"]
+    return f"These lines compute: {formatting.listed(lines[:MOST_LINES])}" if lines else ""
+
+
+def _spots(diagnosis: Diagnosis) -> list[Hotspot]:
+    spots = [*diagnosis.loop_hotspots, *diagnosis.thread_hotspots]
+    return sorted((spot for spot in spots if spot.state not in (WAITS, LOCK)), key=lambda spot: -spot.wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +132,12 @@ class RouteConclusion:
         if now is None or best is None:
             return
         then, place = measured[best.case], "in the pool" if best.server == PREFIX + PROCESSES else "in threads"
-        at, facts = f"At {now.per_s:g}/s", []
+        at, responses = f"At {now.per_s:g}/s", (_time(then.response_s), _time(now.response_s))
         if now.ping_s is not None and then.ping_s is not None:
-            facts.append(f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is")
-        facts.append(f"responses {_time(then.response_s)} and {_time(now.response_s)}")
-        yield f"{at}: {'; '.join(facts)}."
+            pings = f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is"
+            yield f"{at}: {pings}; responses {' and '.join(responses)}."
+        else:
+            yield f"{at}: responses {responses[0]} p99 {place}, {responses[1]} as it is."
         slower_s = [now.response_s - then.response_s, (now.ping_s or 0.0) - (then.ping_s or 0.0)]
         if all(math.isfinite(each) and each < VISIBLE_S for each in slower_s):
             yield f"{at} it doesn't matter: leave it as it is."
@@ -136,14 +155,17 @@ class RouteConclusion:
                 yield f"{name}, {self.route.path} has {', '.join(facts)}{self._why_slower(each)}."
 
     def _why_slower(self, moved: Summary) -> str:
-        """Return why a route that waits is slower in a pool, or an empty string."""
+        """Return why a route is slower in a pool, or an empty string if it isn't, or if the reason is unknown."""
         if moved.server != PREFIX + PROCESSES or not self.as_is or moved.rate >= SLOWER * self.as_is[0].rate:
             return ""
-        cpu_s, alone_s = moved.cpu_s_per_transaction, alone_wall_s(self.comparison.rounds_of(moved.case.work))
-        if cpu_s is None or alone_s is None or cpu_s >= WAITS * alone_s:
-            return ""
-        count = _workers(moved)
-        return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
+        now, count = self.as_is[0], _workers(moved)
+        alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
+        cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
+        if cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and now.rate * alone_s > count:
+            return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
+        if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
+            return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"
+        return ""
 
 
 def notes_on(comparison: Comparison) -> Iterator[tuple[str, str]]:

@@ -116,7 +116,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     data["keep_environment"] = options.keep_environment
     moved = what_if.moved(first.application, first.servers, data["load"], options.strategies, folder)
     if moved is not None:
-        data["servers"] |= what_if.server_tables(moved, first.application, data["servers"][moved.base.name])
+        data["servers"] |= what_if.server_tables(moved, first.application, data)
     suite = suite_from(data, folder / "suite.toml", app)
     suite = replace(suite, application=_user_application(first, data, folder))
     return suite if moved is None else what_if.with_strategies(suite, moved)

@@ -124,14 +124,16 @@ def _why_no_threads(application: Application, function: RouteFunction | None) ->
     return ""
 
 
-def server_tables(moved: Moved, application: Application, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the tables of a suite for the servers with the wrapper; `base` is the table of the server without it."""
+def server_tables(moved: Moved, application: Application, data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables of a suite for the servers with the wrapper; `data` are all tables without them."""
+    base = data["servers"][moved.base.name]
     original = next(each for each in DEPLOYMENTS if (each.name, each.kind) == (moved.base.name, moved.base.kind))
     factory = msgspec.structs.replace(application, is_factory=True, is_async=False)
     command = completed(original, f"{WRAPPER}:{application.kind}", factory)
     # The workers of a pool replace those of the server, whose threads only wait.
     of_pool = re.sub(r"(-w|--workers) \{workers\}", r"\1 1", command).replace("{threads}", str(_WAITING_THREADS))
-    imported_from = application.import_from or os.environ.get("PYTHONPATH", "")
+    inherited = "" if data.get("requirements") else os.environ.get("PYTHONPATH", "")  # as for the other servers
+    imported_from = application.import_from or inherited
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(FOLDER), imported_from])),
         "UNDER_SIEGE_APP": f"{application.name}{'()' if application.is_factory else ''}",

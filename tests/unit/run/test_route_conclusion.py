@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
+from simulated_profile import RENDER, THREAD, profile_of
 from simulated_record import TASK_S, record_of, result_of
 
 from under_siege.judge.ranking import summarize
@@ -16,12 +17,14 @@ from under_siege.show.view import View
 ROUTE = {"path": "/report", "server": "uvicorn", "function": "report", "file": "shop/main.py", "line": 14}
 DIFF = ["--- shop/main.py", "+++ shop/main.py", "@@ -14 +14 @@", "-def report():", "+async def report():"]
 POOL = "what-if-processes"
-Row = tuple[str, int, float, float]  # server, workers, speed, latency of pings in seconds
+Row = tuple[str, int, float, float] | tuple[str, int, float, float, tuple[float, ...]]  # arguments of `rounds_of`
 AS_IS: list[Row] = [("uvicorn", 1, 1.0, 1.06), ("uvicorn", 2, 1.0, 0.614)]
 
 
-def rounds_of(server: str, workers: int, speed: float, ping_s: float) -> Iterable[Record]:
-    for number, noise in enumerate((1.0, 1.004, 0.997), 1):
+def rounds_of(
+    server: str, workers: int, speed: float, ping_s: float, noise_of: Iterable[float] = (1.0, 1.004, 0.997)
+) -> Iterable[Record]:
+    for number, noise in enumerate(noise_of, 1):
         own = speed * noise * (1 + 0.001 * (number % 3))
         title = "A process pool for /report: what if, on Uvicorn" if server == POOL else "Uvicorn"
         values = {
@@ -82,6 +85,11 @@ def test_the_pool_is_recommended_if_it_ties_and_only_its_health_checks_are_short
     assert how.code.splitlines() == DIFF
 
 
+def test_the_pool_is_recommended_although_it_is_perhaps_somewhat_slower() -> None:
+    noisy = [("uvicorn", 2, 1.0, 0.614, (0.9, 1.0, 1.1)), (POOL, 2, 0.87, 0.010, (1.1, 1.0, 0.9))]
+    assert shown(of(noisy)).headline[0].text.startswith("Use a process pool for /report")
+
+
 def test_the_application_as_it_is_is_recommended_if_it_ties_in_throughput_and_health_checks() -> None:
     both_short = [("uvicorn", 1, 1.0, 0.010), ("uvicorn", 2, 1.0, 0.010), (POOL, 2, 1.0, 0.010)]
     both_long = [("uvicorn", 1, 1.0, 0.9), ("uvicorn", 2, 1.0, 0.614), (POOL, 2, 1.0, 0.6)]
@@ -96,6 +104,12 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     how = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")).headline[1]
     assert (how.code, "`session` can't be pickled" in how.text) == ("", True)
     assert "docs/questions/02-process-pool.md" in how.text
+
+
+def test_the_lines_that_compute_are_named_if_they_were_sampled() -> None:
+    result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")
+    result.profiles.append(profile_of((1, "Thread-1", [THREAD, RENDER], (90, 80, 80))))
+    assert "These lines compute: shop/report.py:23 (`render`)" in shown(result).headline[1].text
 
 
 def test_a_route_that_waits_is_slower_in_a_pool_and_the_conclusion_says_why() -> None:
@@ -129,6 +143,11 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
         "At 10/s: health checks 9.0 ms p99 in the pool, 240 ms as it is; responses 70 ms and 310 ms."
         in shown(of(rows, paced)).headline[0].remarks
     )
+    without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
+    for step in without_pings:
+        step.record.requests = step.record.requests.only(LOAD)
+    seen = shown(of(rows, without_pings)).headline[0].remarks
+    assert "At 10/s: responses 70 ms p99 in the pool, 310 ms as it is." in seen
     alike = [at("uvicorn", 1, 1.0, 0.08, 0.03), at(POOL, 2, 1.0, 0.07, 0.009)]
     assert "At 1/s it doesn't matter: leave it as it is." in shown(of(rows, alike)).headline[0].remarks
     assert not any("doesn't matter" in remark for remark in shown(of(rows, paced)).headline[0].remarks)

@@ -50,7 +50,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
             functions=[None, None, function],
         )
         monkeypatch.setattr(suite_from_application, "inspected", lambda *_: described)
-        chosen = TargetOptions(path="/report?customer=acme", strategies=strategies, **options)
+        chosen = TargetOptions(path=options.pop("path", "/report?customer=acme"), strategies=strategies, **options)
         suite = suite_of(["shop:app"], chosen, with_strategies=with_strategies)
         return make_plan(suite, axes, time_s=1, rounds=1)
 
@@ -143,6 +143,15 @@ def test_the_wrapper_gets_the_application_the_route_and_its_modules(
     folder, theirs = given["PYTHONPATH"].split(os.pathsep)
     assert theirs == "theirs"
     assert [path.name for path in Path(folder).glob("*.py")] == [f"{what_if.WRAPPER}.py"]  # nothing that hides a module
+
+
+def test_a_secret_in_the_path_is_given_to_the_wrapper_only_by_its_name(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "sesame-sesame")
+    suite = planned("processes", path="/report/${SHOP_TOKEN}?key=${SHOP_TOKEN}").suite
+    assert dict(suite.targets[0].environment)["UNDER_SIEGE_ROUTE"] == "/report/${SHOP_TOKEN}"
+    assert "sesame" not in f"{suite.route} {suite.targets[0].title}"
 
 
 def test_the_function_of_a_route_is_found_if_only_one_answers_the_path() -> None:
