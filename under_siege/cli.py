@@ -127,9 +127,7 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
     help="jobs: POST a job, then poll for its result.",
 )
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
-@click.option(
-    "--rounds", type=Rounds(), default="auto", help="Rounds per case; auto: 2, or more for close or unclear cases."
-)
+@click.option("--rounds", type=Rounds(), default="auto", help="Rounds per case; auto: as many as the answer needs.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
 @click.option(

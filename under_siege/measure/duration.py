@@ -70,11 +70,10 @@ class Length:
         if user in self._last_s:
             self._took_s.append(at_s - self._last_s[user])
         self._last_s[user] = at_s
-        if self._is_screening:
-            self._screen(at_s)
-            return
         if len(self._last_s) >= self._needed and not was_settled:
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
+        if self._is_screening:
+            self._screen(at_s)
 
     def _screen(self, at_s: float) -> None:
         """End a screening siege once nine of ten users had a response, or all responses arrive evenly."""

@@ -212,7 +212,7 @@ class _SameLoad:
             return f"Use {self._class_of(chosen)}." if chosen is not None else self._shared_limit
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
-        if self._sound and not self._first:
+        if max(candidate.summary.rounds for candidate in (*self._sound, *self._unclear)) == 1:
             return (
                 "No recommendation: one round can't show how much rates differ by chance. Use --rounds 2 or more, a "
                 "shorter task, or fewer users."

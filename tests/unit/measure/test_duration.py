@@ -32,12 +32,13 @@ def test_the_automatic_duration_grows_with_the_time_until_the_rate_settles() -> 
     assert together.end_s == SHORTEST_SIEGE_S
 
 
-def screened_s(answers: list[tuple[int, float]], users: int = 25, **expected) -> float:
+def screened_s(answers: list[tuple[int, float]], users: int = 25, task_s: float = 0.1, **expected) -> float:
     """Return how long a screening siege lasts with these responses (user, time)."""
-    length = Length(None, users, Expectation(b"4", 0.1, 0.1, **expected), is_screening=True)
+    length = Length(None, users, Expectation(b"4", task_s, task_s, **expected), is_screening=True)
     for user, at_s in answers:
-        if not length.is_over(at_s):
-            length.answer(user, at_s)
+        if length.is_over(at_s):
+            break
+        length.answer(user, at_s)
     return length.end_s
 
 
@@ -53,6 +54,11 @@ def test_a_screening_siege_of_tasks_that_share_the_cpus_lasts_until_nine_of_ten_
     bursts = [(user, 4.0 + user % 2) for user in range(40)] + [(user, 9.0 + 0.1 * user) for user in range(40, 60)]
     answers = sorted(bursts, key=lambda answer: answer[1])
     assert screened_s(answers, users=60) == pytest.approx(9.0 + 0.1 * 53)
+
+
+def test_a_screening_siege_of_a_few_users_is_no_longer_than_another_siege() -> None:
+    answers = [(number % 2, 5.0 * (number + 1)) for number in range(40)]
+    assert screened_s(answers, users=2, task_s=5.0) == pytest.approx(2.75 * 10.0)
 
 
 def test_sieges_of_streams_and_of_users_who_pause_are_not_shortened() -> None:
