@@ -59,21 +59,19 @@ def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return why the control shows that faults can't be judged; otherwise, return an empty string."""
+    """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in incident.requests.only(LOAD, CHECK).outcome]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
-    if failed:
-        return f"{failed} of {len(outcomes)} requests failed in the control, before any fault"
-    sound = [incident for incident in control if not incident.without and not incident.failure]
-    if sound and not any(figures_of(incident)["before_per_s"] for incident in sound):
-        return "no request was answered before the fault, so no effect of it can be seen; use a shorter task"
-    return ""
+    return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
 
 
 def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:
     without = next((incident.without for incident in rounds if incident.without), "")
     failure = next((incident.failure.message for incident in rounds if incident.failure), "") or unusable
     sound = [figures_of(incident) for incident in rounds if not (incident.without or incident.failure or unusable)]
+    if sound and fault != CONTROL and not any(figures.get("before_per_s", 1.0) for figures in sound):
+        failure = "no request was answered before the fault, so no effect on the rate can be seen; use a shorter task"
+        sound = []
     without = "" if sound else without
     return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
 
