@@ -31,6 +31,7 @@ from under_siege.run.shared_limit import shared_limit
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
+FASTEST = "it was the fastest"  # the reason for a recommendation that needs no other
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
@@ -203,7 +204,8 @@ class _SameLoad:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
         facts = [chosen.throughput, *([f"gaps {chosen.gaps}"] if chosen.summary.gap_s else [])]
         facts += [f"health checks {chosen.ping} (p99)"] if chosen.summary.ping_s else []
-        because = f"; recommended because {self._reason(chosen)}"
+        reason = self._reason(chosen)
+        because = f"; recommended because {reason}" if reason != FASTEST else ""
         return Answer(chosen.summary.case, f"{load}: use {self._class_of(chosen)}: {', '.join(facts)}{because}.")
 
     def _headline(self) -> str:
@@ -257,7 +259,7 @@ class _SameLoad:
         fast = self._fast()
         preferred = self._preferred(fast)
         if preferred == fast and len(fast) == 1:
-            return "nothing else is as fast"
+            return FASTEST
         reasons = []
         if preferred != fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
