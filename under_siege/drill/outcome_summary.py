@@ -12,6 +12,8 @@ from under_siege.record.case import Case
 from under_siege.record.record import Incident
 from under_siege.record.requests import CHECK, FAILED_OUTCOMES, LOAD
 
+NOTHING_BEFORE = "no request was answered before the fault, so its effect on the rate is unknown; use a shorter task"
+
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
@@ -59,15 +61,10 @@ def exit_code_of(outcomes: Sequence[FaultOutcome]) -> int:
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return why the control shows that faults can't be judged; otherwise, return an empty string."""
+    """If requests failed in the control, return why faults can't be judged; otherwise, return an empty string."""
     outcomes = [outcome for incident in control for outcome in incident.requests.only(LOAD, CHECK).outcome]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
-    if failed:
-        return f"{failed} of {len(outcomes)} requests failed in the control, before any fault"
-    sound = [incident for incident in control if not incident.without and not incident.failure]
-    if sound and not any(figures_of(incident)["before_per_s"] for incident in sound):
-        return "no request was answered before the fault, so no effect of it can be seen; use a shorter task"
-    return ""
+    return f"{failed} of {len(outcomes)} requests failed in the control, before any fault" if failed else ""
 
 
 def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:
@@ -75,6 +72,8 @@ def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) 
     failure = next((incident.failure.message for incident in rounds if incident.failure), "") or unusable
     sound = [figures_of(incident) for incident in rounds if not (incident.without or incident.failure or unusable)]
     without = "" if sound else without
+    if fault != CONTROL and sound and not any(figures.get("before_per_s", 1.0) for figures in sound):
+        failure, sound = failure or NOTHING_BEFORE, []  # a rate of 0 would seem to recover at once, or to be lost
     return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
 
 
