@@ -12,6 +12,8 @@ from under_siege.record.case import Case
 from under_siege.record.record import Incident
 from under_siege.record.requests import CHECK, FAILED_OUTCOMES, LOAD
 
+NOTHING_BEFORE = "no request was answered before the fault, so its effect on the rate is unknown; use a shorter task"
+
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
@@ -69,10 +71,9 @@ def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) 
     without = next((incident.without for incident in rounds if incident.without), "")
     failure = next((incident.failure.message for incident in rounds if incident.failure), "") or unusable
     sound = [figures_of(incident) for incident in rounds if not (incident.without or incident.failure or unusable)]
-    if sound and fault != CONTROL and not any(figures.get("before_per_s", 1.0) for figures in sound):
-        failure = "no request was answered before the fault, so no effect on the rate can be seen; use a shorter task"
-        sound = []
     without = "" if sound else without
+    if fault != CONTROL and sound and not any(figures.get("before_per_s", 1.0) for figures in sound):
+        failure, sound = failure or NOTHING_BEFORE, []  # a rate of 0 would seem to recover at once, or to be lost
     return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
 
 

@@ -8,7 +8,8 @@ The rate of a load has three cases:
 * A saturated closed loop, in which users send a request as soon as the previous one is answered (`saturated_rate`).
 * A closed loop whose users pause (`paced_rate`): correct responses in a window, divided by its length. Users start at a
   random moment of their first pause, so the load is stationary from the beginning, except for its longest responses.
-* Arrivals at a given rate (`rate_of_arrivals`): the same, because what a server answers is not what it is asked.
+* Arrivals at a given rate (`rate_of_arrivals`): the same, from the time that the first responses took. What a server
+  answers is not what it is asked.
 
 Each is the number of correct responses, or events of streams, that a stationary load gets per second. If the load was
 too short to know it, there is no rate, but a reason.

@@ -108,7 +108,7 @@ def response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
     def at_least(run: Round) -> float | None:
         if run.totals:
             return run.totals.percentile(percent)
-        return run.responses.percentile(percent) or run.responses.longest_s()
+        return run.responses.at_least_s(percent)
 
     return Metric(
         f"response_p{percent}_s",

@@ -71,10 +71,12 @@ def test_no_fault_is_judged_if_the_tasks_are_too_long_for_a_rate_before_it() -> 
         rows = one.requests
         kept = [index for index, who in enumerate(rows.sender) if who != LOAD or rows.ended_s[index] > 1.5]
         one.requests = rows.rows(kept)
-    control, *others = fault_outcomes(incidents)
+    control, *faults = fault_outcomes(
+        [*incidents, incident("leave", next_s=0.1, cpu_s=0.0, asked_cpu_s=1.0, task_s=1.0)]
+    )
     assert not control.failure
-    assert all("no request was answered before the fault" in outcome.failure for outcome in others)
-    assert not any(outcome.mark for outcome in others)
+    assert ["no request was answered before the fault" in outcome.failure for outcome in faults] == [True, False, True]
+    assert [bool(outcome.mark) for outcome in faults] == [False, True, False]
 
 
 def test_pings_that_are_refused_at_once_do_not_look_fast() -> None:
