@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400, metavar="N", help="number of simulated runs (default: 400)")
     parser.add_argument(
         "--kind",
-        choices=["quiet", "noisy", "drifting", "shifting"],
+        choices=["quiet", "noisy", "recorded", "drifting", "shifting"],
         default="noisy",
         help="simulated machine (default: noisy)",
     )
