@@ -21,6 +21,7 @@ from under_siege.suite.suite import NO_SERVER
 DEVIATIONS = 3.0  # number of standard deviations allowed for noise
 DRIFT_OF_RATES = 0.03  # allowed relative difference between two equal cases' rates within a minute, on a shared machine
 LEAST_FOR_RUNS = 0.15  # minimum of `Needs.allowance`, due to caches, interrupts, and a warmer interpreter
+DELAYING = 0.25  # share of all CPU time that others used, beyond which a tool may send late through no fault of its own
 OTHER_WORK, STEAL = 0.05, 0.02  # maximum shares of all CPUs; on a quiet machine, other programs use less than 0.01
 NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
@@ -238,7 +239,9 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     pings = measured.ping_rows
     latest_s = float((pings.sent_s - pings.due_s).max()) if len(pings) else 0.0
     stood_still = users * latest_s / (measured.load_s or 1.0)  # a stalled machine sends no requests
-    if inside < users - allowed - stood_still and rows.is_correct.all() and not measured.record.unlisted_losses:
+    is_delayed = other_work(measured) + stolen(measured) > DELAYING  # by the machine, not by the tool
+    is_slow = inside < users - allowed - stood_still and not is_delayed
+    if is_slow and rows.is_correct.all() and not measured.record.unlisted_losses:
         return (
             f"{tool}'s response times imply only {inside:.1f} concurrent requests, but {who}, so "
             "the tool sent requests too slowly; use another tool"

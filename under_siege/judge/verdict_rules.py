@@ -11,6 +11,7 @@ that matters.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from under_siege import formatting
 from under_siege.judge import suspicions
 from under_siege.judge.estimates import Estimate, ratio, student_at
 from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import other_work
 from under_siege.judge.suspicions import Evidence
 from under_siege.record.requests import CORRECT, WRONG
 
@@ -33,6 +35,7 @@ TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # tasks with less CPU time are not checked: it is the resolution of the CPU clock
 USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
+MOST_OF_OTHERS = 0.5  # if other programs use a larger share of all CPU time, corrections for it are guesses
 HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of a response proves little
 
 
@@ -148,6 +151,14 @@ def no_ceiling(limits: Limits) -> str | None:
     return f"the ceiling {why}, so the rate can't be verified"
 
 
+def busy_machine(limits: Limits) -> str | None:
+    """Report that other programs had most of the CPU time, so that a rate without them can't be known."""
+    shares = [other_work(run) for run in limits.rounds if run.server_cpu_s() is not None or run.record.is_ceiling]
+    if not shares or median(shares) <= MOST_OF_OTHERS:
+        return None
+    return "other programs used more than half of the CPU time: close them, and run again"
+
+
 def wide_interval(limits: Limits) -> str | None:
     """Report a rate whose interval is too wide to be useful."""
     edges = limits.rate.interval() if limits.rate else None
@@ -184,6 +195,7 @@ RULES = (  # the most serious first, because they explain the others
     Rule("too_short", UNCLEAR, of_case=too_short),
     Rule("no_ceiling", UNCLEAR, of_case=no_ceiling),
     Rule("unverified", UNCLEAR, of_case=unverified),
+    Rule("busy_machine", UNCLEAR, of_case=busy_machine),
     Rule("wide_interval", UNCLEAR, of_case=wide_interval),
 )
 _VERDICTS = {rule.code: rule.verdict for rule in RULES}

@@ -212,6 +212,8 @@ class _SameLoad:
         chosen = self._chosen()
         if chosen is not None or self._shared_limit:
             return f"Use {self._class_of(chosen)}." if chosen is not None else self._shared_limit
+        if not self._sound and self._unclear and all("busy_machine" in _codes(each) for each in self._unclear):
+            return "No recommendation: other programs used more than half of the CPU time. Close them, and run again."
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if max(candidate.summary.rounds for candidate in (*self._sound, *self._unclear)) == 1:
@@ -492,6 +494,10 @@ def _names(names: Sequence[str]) -> str:
     if all(name.isdecimal() for name in names):
         return f"{'server' if len(names) == 1 else 'servers'} {listed(names)}"
     return listed(names, MOST_NAMES)
+
+
+def _codes(candidate: _Candidate) -> list[str]:
+    return [reason.code for reason in candidate.summary.reasons]
 
 
 def _times(factor: Estimate) -> str:

@@ -196,6 +196,25 @@ def test_a_short_siege_does_not_violate_littles_law() -> None:
     assert "littles_law" not in codes(judged(slow, bare_record(users=25)))
 
 
+def with_other_work(record: Record, share: float) -> Record:
+    """Let other programs use this share of all CPU time, and return the record."""
+    total_s = CPUS * TIME_S
+    record.machine = Machine(total_s=total_s, busy_s=TIME_S + 0.15 + share * total_s, steal_s=0.0)
+    return record
+
+
+def test_a_rate_is_unclear_if_other_programs_had_most_of_the_cpu_time() -> None:
+    for others, expected in ((0.3, []), (0.6, ["busy_machine"])):
+        record = with_other_work(record_of("1_x"), others)
+        assert [code for code in codes(judged(record)) if code == "busy_machine"] == expected
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0.0, True), (0.4, False)])
+def test_a_tool_that_the_machine_delays_is_not_accused(others: float, expected: bool) -> None:
+    record = with_other_work(scaled(record_of("1_x"), 0.5), others)
+    assert ("littles_law" in codes(judged(record))) == expected
+
+
 def test_failed_requests_are_flagged_and_lower_availability() -> None:
     errors = record_of("1_x")
     set_status(errors, 503, [10])
