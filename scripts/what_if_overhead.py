@@ -7,6 +7,7 @@ A client sends requests to two equal routes of a FastAPI and of a Flask applicat
 script prints the difference of their median response times, and how much of a response each route takes.
 """
 
+import argparse
 import http.client
 import os
 import statistics
@@ -70,6 +71,7 @@ def measure(kind: str, pool: str, folder: str) -> dict[str, list[float]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for kind, source in APPLICATIONS.items():
             Path(folder, f"{kind}_app.py").write_text(source)
