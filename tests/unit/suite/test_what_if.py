@@ -132,6 +132,22 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
     assert "--strategy needs an application" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("shop:app", "--strategy", "as-is", "--rate", "5/s"), "--rate compares strategies"),
+        (("shop:app", "--strategy", "processes", "--rate", "5"), "expected a rate such as 5/s"),
+        (("2", "--rate", "5/s"), "--rate compares strategies"),
+    ],
+)
+def test_a_rate_needs_strategies_and_a_unit(
+    words: tuple[str, ...], why: str, planned: Planned, run_cli: Callable[..., CommandResult]
+) -> None:
+    planned()  # defines the application
+    ran = run_cli("run", *words)
+    assert (ran.returncode, why in ran.stderr) == (2, True), ran.stderr
+
+
 def test_the_wrapper_gets_the_application_the_route_and_its_modules(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
