@@ -17,6 +17,7 @@ from conftest import Answer, receive, wait_until
 from sample_applications import DJANGO_APPS, write
 
 from under_siege.record.record import Record
+from under_siege.record.requests import CORRECT, LOAD
 from under_siege.record.result import MovedRoute, load
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_from_application import TargetOptions
@@ -293,13 +294,19 @@ def measured(app: str, *words: str) -> tuple[dict[str, Record], str]:
 
 def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop: Path, gate: Gate) -> None:
     write(shop, {"flasks.py": FLASK.replace("    wait_with_the_gil()\n", "")})
-    words = ("--path", "/v1/report/acme", "--strategy", "as-is", "--strategy", "processes")
+    words = ("--path", "/v1/report/acme", "--strategy", "as-is", "--strategy", "processes", "--rate", "20/s")
     records, output = measured("flasks:create_app", *words)
     assert {server: record.failure for server, record in records.items()} == {
         "gthread": None,
         "what-if-processes": None,
     }
     assert "under_siege_what_if" in output
+    paced = load(shop / "r.json").paced
+    assert {(step.record.server, step.arrivals_per_s, step.record.failure) for step in paced} == {
+        ("gthread", 20.0, None),
+        ("what-if-processes", 20.0, None),
+    }
+    assert CORRECT in paced[0].record.requests.only(LOAD).outcome
 
 
 def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Path, gate: Gate) -> None:
