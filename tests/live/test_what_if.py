@@ -196,6 +196,53 @@ def test_threads_answer_one_route_while_the_event_loop_is_free(shop: Path, gate:
             assert {response.result().status for response in responses} == {200}
 
 
+AIOHTTP = """\
+import os, pathlib
+from aiohttp import web
+from gate import wait_with_the_gil
+
+async def report(request):
+    name = request.query.get("name", "")
+    if name == "held":
+        wait_with_the_gil()
+    if name == "fails":
+        raise web.HTTPNotFound(text="no such report", headers={"x-own": "2"})
+    return web.json_response({"name": name, "body": await request.text(), "header": request.headers.get("x-own")})
+
+async def other(request):
+    return web.Response(text=str(os.getpid()))
+
+async def began(app):
+    yield
+    pathlib.Path(f"ended-{os.getpid()}").touch()
+
+async def make_app():
+    app = web.Application()
+    app.add_routes([web.get("/report", report), web.post("/report", report), web.get("/other", other)])
+    app.cleanup_ctx.append(began)
+    return app
+"""
+
+
+def test_a_route_of_aiohttp_moves_too(shop: Path, gate: Gate) -> None:
+    write(shop, {"shop.py": AIOHTTP})
+    paths = ("/report?name=caf%C3%A9", "body"), ("/report?name=fails", None)
+    with served("shop:make_app", "/report", "as-is") as port:
+        right = [get(port, *each, **{"x-own": "1"}) for each in paths]
+    with served("shop:make_app", "/report", "processes") as port:
+        moved = [get(port, *each, **{"x-own": "1"}) for each in paths]
+        assert [(each.status, each.body) for each in moved] == [(each.status, each.body) for each in right]
+        assert (moved[1].status, moved[1].headers["x-own"]) == (404, "2")
+        front = int(get(port, "/other").body)
+        assert not moved[0].headers["x-worker"].startswith(f"{front}/")
+        with asking(port, "/report?name=held", "/report?name=held") as responses:
+            assert int(get(port, "/other").body) == front  # although both processes hold their GIL
+            assert not any(response.done() for response in responses)
+            gate.let_through(2)
+            assert {response.result().status for response in responses} == {200}
+    wait_until(lambda: len(list(shop.glob("ended-*"))) >= 3, LIMIT_S)
+
+
 HOLD = "from gate import wait_with_the_gil\n"
 BODY = '    wait_with_the_gil()\n    return {"name": name, "sum": sum(range(7))}\n'
 HEALTH = 'health():\n    return "ok"\n'

@@ -71,6 +71,7 @@ def test_a_route_is_also_measured_in_a_pool_of_as_many_processes_as_cpus_and_whe
     assert cases(planned()) == AS_IS | {(PROCESSES, 4)}
     assert cases(planned(function=COROUTINE)) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
     assert cases(planned(framework="litestar")) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
+    assert (PROCESSES, 4) in cases(planned(kind="aiohttp", framework="aiohttp", function=COROUTINE))
     in_wsgi = cases(planned(kind="wsgi", framework="flask"))
     assert (PROCESSES, 4) in in_wsgi
     assert (THREADS, 1) not in in_wsgi
@@ -93,10 +94,7 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     assert cases(planned(with_strategies=False)) == AS_IS
     assert cases(planned("processes", with_strategies=False)) == {(PROCESSES, 4)}
     assert cases(planned(stream="sse")) == AS_IS
-    assert {server for server, _ in cases(planned(kind="aiohttp", framework="aiohttp"))} == {
-        "run_app",
-        "gunicorn-aiohttp",
-    }
+    assert {server for server, _ in cases(planned(kind="tornado", framework="tornado"))} == {"listen", "prefork"}
 
 
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
@@ -117,8 +115,9 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
         (("threads",), {"kind": "wsgi", "framework": "flask"}, "in threads already"),
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
         (("processes",), {"stream": "sse"}, "a stream can't be moved"),
-        (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
-        (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
+        (("processes",), {"kind": "tornado", "framework": "tornado"}, "Tornado has no place where a wrapper"),
+        (("as-is",), {"kind": "tornado", "framework": "tornado"}, "Tornado has no place where a wrapper"),
+        (("threads",), {"kind": "aiohttp", "framework": "aiohttp"}, "a handler of aiohttp is a coroutine"),
     ],
 )
 def test_a_strategy_that_can_not_be_measured_is_refused(strategies, options, why: str, planned: Planned) -> None:
