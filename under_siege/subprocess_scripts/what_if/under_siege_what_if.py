@@ -1,8 +1,8 @@
 """Serve an application, but answer the requests for one route in a process pool or in threads ("what if").
 
 Servers import this module in the user's Python, which may be 3.9, and call a function for the kind of application. It
-imports only the standard library and, for applications of aiohttp and Tornado, these packages. It has its own directory,
-which is on PYTHONPATH, so that no other module hides one of the user's.
+imports only the standard library and, for applications of aiohttp and Tornado, these packages. Its directory, which is
+on PYTHONPATH, has no other module, so that none hides one of the user's.
 
 All other requests stay where they are. A request for the route is read completely. A worker, which has imported the
 same application and run its lifespan, gets it and returns the response as soon as the body is complete. What the
