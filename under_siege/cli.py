@@ -190,11 +190,13 @@ def run(
 def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
     """Return what measures the strategies for a route at a rate, or None if there are no strategies."""
     from under_siege.load.request import parse_rate_per_s
+    from under_siege.suite.what_if import is_what_if
 
-    if suite.route is None:
+    if suite.route is None or not any(is_what_if(target.name) for target in suite.targets):
         if rate is not None:
             raise BadInputError(
-                "--rate needs strategies for a route of an application; for other loads, use --arrivals"
+                "--rate compares strategies for a route of an application, such as --strategy processes; "
+                "for other loads, use --arrivals"
             )
         return None
     if rate is not None and parse_rate_per_s(rate) is None:

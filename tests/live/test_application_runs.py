@@ -168,7 +168,7 @@ def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path:
     changed.unlink()  # uv may share the file with its cache
     changed.write_text("OF_THE_USER = True\n")
     before = {path.name for path in python.parent.iterdir()}
-    result = measured(tmp_path, "shop:make_app")
+    result = measured(tmp_path, "shop:make_app", "--strategy", "none")
     assert {record.server for record in result.records} == {"run_app", "gunicorn-aiohttp"}
     assert "gunicorn was added beside the packages of .venv" in result.suite.choices[0]
     assert {path.name for path in python.parent.iterdir()} == before

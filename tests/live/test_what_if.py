@@ -17,6 +17,7 @@ from conftest import Answer, receive, wait_until
 from sample_applications import DJANGO_APPS, write
 
 from under_siege.record.record import Record
+from under_siege.record.requests import CORRECT, LOAD
 from under_siege.record.result import MovedRoute, load
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_from_application import TargetOptions
@@ -195,6 +196,83 @@ def test_threads_answer_one_route_while_the_event_loop_is_free(shop: Path, gate:
             assert {response.result().status for response in responses} == {200}
 
 
+AIOHTTP = """\
+import os, pathlib
+from aiohttp import web
+from gate import wait_with_the_gil
+
+async def report(request):
+    name = request.query.get("name", "")
+    if name == "held":
+        wait_with_the_gil()
+    if name == "fails":
+        raise web.HTTPNotFound(text="no such report", headers={"x-own": "2"})
+    return web.json_response({"name": name, "body": await request.text(), "header": request.headers.get("x-own")})
+
+async def other(request):
+    return web.Response(text=str(os.getpid()))
+
+async def began(app):
+    yield
+    pathlib.Path(f"ended-{os.getpid()}").touch()
+
+async def make_app():
+    app = web.Application()
+    app.add_routes([web.get("/report", report), web.post("/report", report), web.get("/other", other)])
+    app.cleanup_ctx.append(began)
+    return app
+"""
+
+
+TORNADO = """\
+import os
+import tornado.web
+from gate import wait_with_the_gil
+
+class Report(tornado.web.RequestHandler):
+    async def get(self):
+        name = self.get_argument("name", "")
+        if name == "held":
+            wait_with_the_gil()
+        if name == "fails":
+            self.set_header("x-own", "2")
+            raise tornado.web.HTTPError(404)
+        self.write({"name": name, "body": self.request.body.decode(), "header": self.request.headers.get("x-own")})
+    post = get
+
+class Other(tornado.web.RequestHandler):
+    def get(self):
+        self.write(str(os.getpid()))
+
+app = tornado.web.Application([("/report", Report), ("/other", Other)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("app", "source"), [("shop:make_app", AIOHTTP), ("shop:app", TORNADO)], ids=["aiohttp", "tornado"]
+)
+def test_a_route_of_a_framework_without_asgi_moves_too(app: str, source: str, shop: Path, gate: Gate) -> None:
+    write(shop, {"shop.py": source})
+    paths = ("/report?name=caf%C3%A9", "body"), ("/report?name=fails", None)
+    with served(app, "/report", "as-is") as port:
+        right = [get(port, *each, **{"x-own": "1"}) for each in paths]
+    with served(app, "/report", "processes") as port:
+        moved = [get(port, *each, **{"x-own": "1"}) for each in paths]
+        for one, other in zip(moved, right, strict=True):
+            same = ("content-type", "x-own", "etag")
+            assert (one.status, one.body) == (other.status, other.body)
+            assert [one.headers.get(name) for name in same] == [other.headers.get(name) for name in same]
+        front = int(get(port, "/other").body)
+        assert not moved[0].headers["x-worker"].startswith(f"{front}/")
+        with asking(port, "/report?name=held", "/report?name=held") as responses:
+            assert int(get(port, "/other").body) == front  # although both processes hold their GIL
+            assert not any(response.done() for response in responses)
+            gate.let_through(2)
+            assert {response.result().status for response in responses} == {200}
+    if source == AIOHTTP:  # its lifespan also ends in each process
+        wait_until(lambda: len(list(shop.glob("ended-*"))) >= 3, LIMIT_S)
+
+
 HOLD = "from gate import wait_with_the_gil\n"
 BODY = '    wait_with_the_gil()\n    return {"name": name, "sum": sum(range(7))}\n'
 HEALTH = 'health():\n    return "ok"\n'
@@ -293,13 +371,19 @@ def measured(app: str, *words: str) -> tuple[dict[str, Record], str]:
 
 def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop: Path, gate: Gate) -> None:
     write(shop, {"flasks.py": FLASK.replace("    wait_with_the_gil()\n", "")})
-    words = ("--path", "/v1/report/acme", "--strategy", "as-is", "--strategy", "processes")
+    words = ("--path", "/v1/report/acme", "--strategy", "as-is", "--strategy", "processes", "--rate", "20/s")
     records, output = measured("flasks:create_app", *words)
     assert {server: record.failure for server, record in records.items()} == {
         "gthread": None,
         "what-if-processes": None,
     }
     assert "under_siege_what_if" in output
+    paced = load(shop / "r.json").paced
+    assert {(step.record.server, step.arrivals_per_s, step.record.failure) for step in paced} == {
+        ("gthread", 20.0, None),
+        ("what-if-processes", 20.0, None),
+    }
+    assert CORRECT in paced[0].record.requests.only(LOAD).outcome
 
 
 def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Path, gate: Gate) -> None:

@@ -12,7 +12,7 @@ from under_siege.judge.verdict_rules import FAILED
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.session import Keep
 from under_siege.profile.profile_run import Profiler
-from under_siege.record.case import WORKERS, Case
+from under_siege.record.case import ARRIVALS, WORKERS, Case
 from under_siege.record.record import PacedRun, Profile
 from under_siege.record.result import Result
 from under_siege.run.conclusion import answers
@@ -20,7 +20,7 @@ from under_siege.suite.expected_response import Expectations
 from under_siege.suite.what_if import PREFIX, PROCESSES, is_what_if
 
 SHARE = 0.4  # of the rate of the application as it is, if the user knows no rate
-ARRIVALS = 60  # in each measurement, if they fit into its time
+REQUESTS = 60  # in each measurement, if they fit into its time
 SHORTEST_S, LONGEST_S = 4.0, 12.0
 TIMES_TASK = 20  # a response that takes this many times as long as alone is not awaited
 PROFILE_S = 6.0
@@ -69,7 +69,8 @@ async def _measure_at(per_s: float | None, measurement: "_Measurement", result: 
         return
     known = {each.case: each for each in summaries if each.verdict != FAILED and each.rate_per_s}
     cases = [case for case in plan.cases if case in known and (case.server == route.server or is_what_if(case.server))]
-    if not any(is_what_if(case.server) for case in cases) or len(cases) < 2:
+    has_one_load = len({case.load for case in cases}) == 1 and not any(case.get(ARRIVALS) for case in cases)
+    if not has_one_load or not any(is_what_if(case.server) for case in cases) or len(cases) < 2:
         return
     if per_s is None:
         as_is = min((case for case in cases if not is_what_if(case.server)), key=_workers, default=None)
@@ -95,7 +96,7 @@ class _Measurement:
     async def run(self, case: Case, per_s: float) -> None:
         """Send requests that arrive at this rate, and pings; keep the result."""
         expected = self.plan.expected_of(case, self.expectations)
-        time_s = min(LONGEST_S, max(SHORTEST_S, ARRIVALS / per_s))
+        time_s = min(LONGEST_S, max(SHORTEST_S, REQUESTS / per_s))
         due_s = typical_arrivals(max(1, round(per_s * time_s)), [self.plan.seed, 1]) / per_s
         record = new_record(self.plan, case, time_s, 1)
         goals = [f"p99 < {max(1.0, TIMES_TASK * expected.task_s):.3g}s"]

@@ -7,6 +7,9 @@ change the application. To have it, somebody has to.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
 
 from under_siege import formatting
 from under_siege.judge.ranking import Comparison
@@ -56,6 +59,23 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     return [
         replace(answer, headline=conclusion.headline(chosen), facts=conclusion.facts(answer.facts), remarks=remarks)
     ]
+
+
+def route_as_data(comparison: Comparison) -> dict[str, Any]:
+    """Return the route, how to move it, and what was measured at the rate of practice, for JSON."""
+    if (route := route_of(comparison)) is None:
+        return {}
+    at_rate = [
+        {
+            "server": each.case.server,
+            **each.case.parameters,
+            "arrivals_per_s": each.per_s,
+            "response_p99_s": each.response_s if math.isfinite(each.response_s) else None,
+            "ping_p99_s": each.ping_s if each.ping_s is not None and math.isfinite(each.ping_s) else None,
+        }
+        for each in paced(comparison.result)
+    ]
+    return {**msgspec.structs.asdict(route), "at_rate": at_rate}
 
 
 def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:

@@ -18,7 +18,7 @@ from under_siege.record.result import Result
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
-from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, with_route
+from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
 from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
 from under_siege.show.conditions import began_at, facts, identity
@@ -187,6 +187,8 @@ def _data(comparison: Comparison, required: Sequence[Judged]) -> dict[str, Any]:
     data = {**identity(result), "cases": comparison.cases}
     if sweeps := sweeps_as_data(comparison):
         data["sweeps"] = sweeps
+    if route := route_as_data(comparison):
+        data["route"] = route
     if result.requirements:
         data["requirements"] = required_as_data(required)
     return data

@@ -24,7 +24,12 @@ AS_IS, THREADS, PROCESSES, NONE = STRATEGIES = ("as-is", "threads", "processes",
 WRAPPER = "under_siege_what_if"
 FOLDER = PACKAGE / "subprocess_scripts" / "what_if"
 PREFIX = "what-if-"
-_BASES = {"asgi": "uvicorn", "wsgi": "gthread"}  # the server for each kind of application
+_BASES = {
+    "asgi": "uvicorn",
+    "wsgi": "gthread",
+    "aiohttp": "run_app",
+    "tornado": "listen",
+}  # the server for each kind of application
 _WAITING_THREADS = 40  # of a server whose threads only wait for a pool
 _WITH_THREADS = ("fastapi", "starlette", "django", "quart")  # frameworks that run `def` routes in threads
 _IN_WORDS = {THREADS: "Threads", PROCESSES: "A process pool"}
@@ -66,7 +71,7 @@ def moved(
             raise BadInputError(f"--strategy {NONE} with --strategy {other}: remove one of them")
         return None
     function = application.function_of(str(load.get("method", GET.method)), str(load["path"]))
-    name = _BASES.get(application.kind)
+    name = _BASES[application.kind]
     base = next((each for each in servers if (each.name, each.kind) == (name, application.kind)), None)
     why_not = _why_not_moved(application, load, base)
     reasons = {AS_IS: "" if base else why_not, PROCESSES: why_not}
@@ -107,8 +112,6 @@ def _route(
 
 
 def _why_not_moved(application: Application, load: Mapping[str, Any], base: Deployment | None) -> str:
-    if application.kind not in _BASES:
-        return f"{application.name} is neither an ASGI nor a WSGI application, so no wrapper can move its requests"
     if base is None:
         return f"it needs {_BASES[application.kind]}, which can't run {application.name}"
     if load.get("stream"):
@@ -117,6 +120,8 @@ def _why_not_moved(application: Application, load: Mapping[str, Any], base: Depl
 
 
 def _why_no_threads(application: Application, function: RouteFunction | None) -> str:
+    if application.kind in ("aiohttp", "tornado"):
+        return f"handlers of {application.kind} need the event loop of their server"
     if application.kind == "wsgi":
         return "its servers run every route in threads already"
     if function is not None and not function.is_async and application.framework in _WITH_THREADS:

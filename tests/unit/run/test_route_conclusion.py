@@ -1,5 +1,6 @@
 """The conclusion about a route that might move to a process pool: throughput, health checks, memory and effort."""
 
+import json
 from collections.abc import Iterable
 
 import pytest
@@ -143,6 +144,10 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
         "At 10/s: health checks 9.0 ms p99 in the pool, 240 ms as it is; responses 70 ms and 310 ms."
         in shown(of(rows, paced)).headline[0].remarks
     )
+    data = json.loads(formatted(of(rows, paced), "json"))["route"]
+    assert (data["file"], data["line"], data["diff"]) == ("shop/main.py", 14, DIFF)
+    assert [(each["server"], each["arrivals_per_s"]) for each in data["at_rate"]] == [("uvicorn", 10.0), (POOL, 10.0)]
+    assert [each["ping_p99_s"] for each in data["at_rate"]] == pytest.approx([0.24, 0.009])
     without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     for step in without_pings:
         step.record.requests = step.record.requests.only(LOAD)

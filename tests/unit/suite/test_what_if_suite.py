@@ -71,6 +71,9 @@ def test_a_route_is_also_measured_in_a_pool_of_as_many_processes_as_cpus_and_whe
     assert cases(planned()) == AS_IS | {(PROCESSES, 4)}
     assert cases(planned(function=COROUTINE)) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
     assert cases(planned(framework="litestar")) == AS_IS | {(THREADS, 1), (PROCESSES, 4)}
+    for kind in ("aiohttp", "tornado"):
+        servers = cases(planned(kind=kind, framework=kind, function=COROUTINE))
+        assert ((PROCESSES, 4) in servers, (THREADS, 1) in servers) == (True, False)
     in_wsgi = cases(planned(kind="wsgi", framework="flask"))
     assert (PROCESSES, 4) in in_wsgi
     assert (THREADS, 1) not in in_wsgi
@@ -93,10 +96,6 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     assert cases(planned(with_strategies=False)) == AS_IS
     assert cases(planned("processes", with_strategies=False)) == {(PROCESSES, 4)}
     assert cases(planned(stream="sse")) == AS_IS
-    assert {server for server, _ in cases(planned(kind="aiohttp", framework="aiohttp"))} == {
-        "run_app",
-        "gunicorn-aiohttp",
-    }
 
 
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
@@ -117,8 +116,8 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
         (("threads",), {"kind": "wsgi", "framework": "flask"}, "in threads already"),
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
         (("processes",), {"stream": "sse"}, "a stream can't be moved"),
-        (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
-        (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
+        (("threads",), {"kind": "tornado", "framework": "tornado"}, "handlers of tornado need the event loop"),
+        (("threads",), {"kind": "aiohttp", "framework": "aiohttp"}, "handlers of aiohttp need the event loop"),
     ],
 )
 def test_a_strategy_that_can_not_be_measured_is_refused(strategies, options, why: str, planned: Planned) -> None:
@@ -130,6 +129,22 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
     ran = run_cli("run", "2", "--strategy", "processes")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "--strategy needs an application" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("shop:app", "--strategy", "as-is", "--rate", "5/s"), "--rate compares strategies"),
+        (("shop:app", "--strategy", "processes", "--rate", "5"), "expected a rate such as 5/s"),
+        (("2", "--rate", "5/s"), "--rate compares strategies"),
+    ],
+)
+def test_a_rate_needs_strategies_and_a_unit(
+    words: tuple[str, ...], why: str, planned: Planned, run_cli: Callable[..., CommandResult]
+) -> None:
+    planned()  # defines the application
+    ran = run_cli("run", *words)
+    assert (ran.returncode, why in ran.stderr) == (2, True), ran.stderr
 
 
 def test_the_wrapper_gets_the_application_the_route_and_its_modules(

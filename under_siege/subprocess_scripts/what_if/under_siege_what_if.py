@@ -1,7 +1,8 @@
 """Serve an application, but answer the requests for one route in a process pool or in threads ("what if").
 
-Servers import this module in the user's Python, which may be 3.9, and call `asgi` or `wsgi`, so it imports only the
-standard library. It has its own directory, which is on PYTHONPATH, so that no other module hides one of the user's.
+Servers import this module in the user's Python, which may be 3.9, and call a function for the kind of application. It
+imports only the standard library and, for applications of aiohttp and Tornado, these packages. Its directory, which is
+on PYTHONPATH, has no other module, so that none hides one of the user's.
 
 All other requests stay where they are. A request for the route is read completely. A worker, which has imported the
 same application and run its lifespan, gets it and returns the response as soon as the body is complete. What the
@@ -12,6 +13,7 @@ import asyncio
 import atexit
 import contextlib
 import importlib
+import inspect
 import io
 import multiprocessing
 import os
@@ -23,11 +25,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 from urllib.parse import quote, unquote
 
 Message = MutableMapping[str, Any]
@@ -40,6 +42,9 @@ IN_THREADS = "threads"  # value of POOL; otherwise, it is the number of processe
 THREADS = 40  # as many as Starlette has for `def` routes
 MOST_BYTES = 64_000_000  # of a response that is not sent before it is complete
 STOP_LIMIT_S = 3.0  # how long a worker may take to end the lifespan of its application
+LOOPBACK = "127.0.0.1"
+OF_CONNECTION = ("content-length", "transfer-encoding", "connection", "date", "server")  # headers that a server adds
+NO_RESPONSE = 599  # of Tornado's client: there was no connection, or no response
 ENDED = "a process of the pool has ended, which breaks the pool"
 # What a worker gets of an ASGI scope: everything that can be pickled, except the state, of which it has its own.
 SCOPE = (
@@ -242,12 +247,67 @@ class WsgiWorker:
         return status, [*headers, *timed.headers()], written.getvalue()
 
 
+class PortWorker:
+    """The application on a port of its own, for frameworks without an interface between servers and applications."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.loop = connection, asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self.server_ended: asyncio.Future[None] = self.loop.create_future()
+        self.port = self.loop.run_until_complete(self.start())
+
+    async def start(self) -> int:
+        """Start the application, and return its port."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        """End the application."""
+
+    def run(self) -> None:
+        """Tell the server the port, and answer requests until the server ends."""
+        self.connection.send(self.port)
+        self.loop.add_reader(self.connection.fileno(), self.server_ended.set_result, None)
+        self.loop.run_until_complete(self.server_ended)
+        self.loop.remove_reader(self.connection.fileno())
+        self.loop.run_until_complete(asyncio.wait_for(self.stop(), STOP_LIMIT_S))
+
+
+class AiohttpWorker(PortWorker):
+    async def start(self) -> int:
+        from aiohttp import web
+
+        self.runner = web.AppRunner(await loaded_aiohttp())
+        await self.runner.setup()
+        await web.TCPSite(self.runner, LOOPBACK, 0).start()
+        return int(self.runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        await self.runner.cleanup()
+
+
+class TornadoWorker(PortWorker):
+    async def start(self) -> int:
+        from tornado import httpserver, netutil
+
+        sockets = netutil.bind_sockets(0, LOOPBACK)
+        httpserver.HTTPServer(load()).add_sockets(sockets)
+        return int(sockets[0].getsockname()[1])
+
+
+async def loaded_aiohttp() -> Any:
+    app = load()
+    return await app if inspect.isawaitable(app) else app
+
+
+WORKERS = {"asgi": AsgiWorker, "wsgi": WsgiWorker, "aiohttp": AiohttpWorker, "tornado": TornadoWorker}
+
+
 def work(kind: str, connection: Connection) -> None:
     """Import the application in a process of the pool, report an empty text or what failed, and answer requests."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the server stops its workers
     worker: Any
     try:
-        worker = AsgiWorker(connection) if kind == "asgi" else WsgiWorker(connection)
+        worker = WORKERS[kind](connection)
     except BaseException as error:  # an application may even exit
         connection.send(told(error))
         return
@@ -440,3 +500,103 @@ def wsgi() -> "Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]":
         return [body]
 
     return serve
+
+
+def idle_ports(pool: Pool) -> "asyncio.Queue[tuple[int, int]]":
+    """Return a queue with the ids of the processes, and the ports on which they answer."""
+    idle: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+    for process, connection in zip(pool.processes, pool.connections):
+        idle.put_nowait((process.pid, connection.recv()))
+    return idle
+
+
+async def aiohttp() -> Any:
+    """Return the aiohttp application, in which the requests for the route are passed to processes on other ports."""
+    from aiohttp import ClientError, ClientSession, web
+
+    app, moved, pool = await loaded_aiohttp(), route(), Pool("aiohttp")
+    idle = idle_ports(pool)
+
+    async def clients(_: Any) -> AsyncIterator[None]:
+        async with ClientSession(auto_decompress=False) as session:
+            sessions.append(session)
+            yield
+        pool.close()
+
+    @web.middleware
+    async def elsewhere(request: Any, handler: Any) -> Any:
+        if request.path != moved:
+            return await handler(request)
+        body, (pid, port) = await request.read(), await idle.get()
+        try:
+            if pool.is_broken:
+                raise CannotMoveError(ENDED)
+            sent = {"headers": request.headers, "data": body, "allow_redirects": False}
+            async with sessions[0].request(
+                request.method, f"http://{LOOPBACK}:{port}{request.path_qs}", **sent
+            ) as found:
+                if is_stream(found.content_type.encode()):
+                    raise CannotMoveError("its response is a stream of events, and only complete ones can be moved")
+                headers = [(name, value) for name, value in found.headers.items() if name.lower() not in OF_CONNECTION]
+                response = web.Response(status=found.status, body=await found.read(), headers=headers)
+                response.headers["x-worker"] = f"{pid}/MainThread"
+                return response
+        except ClientError:
+            pool.is_broken = True
+            raise CannotMoveError(ENDED) from None
+        finally:
+            idle.put_nowait((pid, port))
+
+    sessions: list[Any] = []
+    app.middlewares.insert(0, elsewhere)
+    app.cleanup_ctx.append(clients)
+    return app
+
+
+def tornado() -> Any:
+    """Return the Tornado application, in which the requests for the route are passed to processes on other ports."""
+    from tornado import httpclient, routing, web
+
+    app, moved, pool = load(), route(), Pool("tornado")
+    queues: list[asyncio.Queue[tuple[int, int]]] = []  # its loop must be that of the requests
+
+    class Moved(routing.Matcher):
+        def match(self, request: Any) -> "Optional[dict[str, Any]]":
+            return {} if unquote(request.path) == moved else None
+
+    class Elsewhere(web.RequestHandler):
+        def check_xsrf_cookie(self) -> None:
+            """Leave the check to the application."""
+
+        def compute_etag(self) -> None:
+            """Leave the header to the application."""
+
+        async def prepare(self) -> None:
+            queues[:] = queues or [idle_ports(pool)]
+            pid, port = await queues[0].get()
+            given, url = self.request, f"http://{LOOPBACK}:{port}{self.request.uri}"
+            body = given.body or (b"" if given.method in ("POST", "PUT", "PATCH") else None)
+            sent = {"method": given.method, "headers": given.headers, "body": body, "request_timeout": 0.0}
+            wanted = {"follow_redirects": False, "decompress_response": False, "allow_nonstandard_methods": True}
+            try:
+                if pool.is_broken:
+                    raise CannotMoveError(ENDED)
+                found = await httpclient.AsyncHTTPClient().fetch(url, raise_error=False, **sent, **wanted)
+            finally:
+                queues[0].put_nowait((pid, port))
+            if found.code == NO_RESPONSE:
+                pool.is_broken = True
+                raise CannotMoveError(ENDED)
+            if is_stream(found.headers.get("Content-Type", "").encode()):
+                raise CannotMoveError("its response is a stream of events, and only complete ones can be moved")
+            self.clear()
+            self.clear_header("Content-Type")
+            self.set_status(found.code, found.reason)
+            for name, value in found.headers.get_all():
+                if name.lower() not in OF_CONNECTION:
+                    self.add_header(name, value)
+            self.set_header("x-worker", f"{pid}/MainThread")
+            await self.finish(found.body)
+
+    app.default_router.rules.insert(0, routing.Rule(Moved(), Elsewhere))
+    return app
