@@ -12,8 +12,9 @@ from under_siege import formatting
 from under_siege.judge.case_names import without_capital
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import Summary
-from under_siege.judge.verdict_rules import FAILED
+from under_siege.judge.speed_correction import taken_by_others
+from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import PROGRAM
 from under_siege.profile.diagnosis import Diagnosis
 from under_siege.profile.hotspots import LOCK, WAITS, Hotspot
@@ -30,6 +31,7 @@ MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
 BUSY = 0.5  # CPUs; a route waits if its server uses less, although it works on more requests at a time than a pool
+MOST_TAKEN = 0.2  # of a server's possible CPU time by other programs; with more, whether its route waits is unknown
 Facts = Sequence[tuple[str, str]]
 
 
@@ -183,8 +185,11 @@ class RouteConclusion:
         yield at_rate.sentence(place)
 
     def remarks(self, chosen: Summary | None) -> Iterator[str]:
-        """Yield a sentence for each moved case that is not recommended, or that could not be measured."""
-        for each in self.comparison.cases:
+        """Yield a sentence for each moved case that is not recommended, and one if there is no baseline."""
+        cases = self.comparison.cases
+        if all(is_what_if(each.server) for each in cases):
+            yield "Not compared with the application as it is: to measure it, too, add --strategy as-is."
+        for each in cases if len(cases) > 1 else ():  # the facts are those of a single case
             if not is_what_if(each.server) or (chosen is not None and each.case == chosen.case):
                 continue
             name = "In a process pool" if each.server == PREFIX + PROCESSES else "In threads"
@@ -196,30 +201,37 @@ class RouteConclusion:
 
     def _why_slower(self, moved: Summary) -> str:
         """Return why a route is slower in a pool, or an empty string if it isn't, or if the reason is unknown."""
-        if moved.server != PREFIX + PROCESSES or not self.as_is or moved.rate >= SLOWER * self.as_is[0].rate:
+        if moved.server != PREFIX + PROCESSES or moved.verdict != OK or not self.as_is:
             return ""
         now, count = self.as_is[0], _workers(moved)
+        if now.verdict != OK or moved.rate >= SLOWER * now.rate:
+            return ""
         alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
         cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
-        if cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and now.rate * alone_s > count:
+        is_idle = cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and not self._lacks_cpu(now)
+        if is_idle and now.rate * alone_s > count:
             return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
         if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
             return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"
         return ""
 
+    def _lacks_cpu(self, summary: Summary) -> bool:
+        """Return whether other programs took so much CPU time that a server that computes looks like one that waits."""
+        rounds = self.comparison.rounds[self.comparison.cases.index(summary)]
+        return any(taken_by_others(each) > MOST_TAKEN for each in rounds)
+
 
 def notes_on(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note that says what the moved cases are."""
-    if route_of(comparison) is None:
+    """Yield a note for each server with a moved route that says what it is."""
+    route = route_of(comparison)
+    if route is None:
         return
-    moved = [each for each in comparison.cases if is_what_if(each.server)]
-    names = ", ".join(dict.fromkeys(each.server for each in moved))
-    text = (
-        f"what if: a wrapper, {WRAPPER}, answers the requests for the route elsewhere; all others stay where they are"
-    )
-    if any(each.server == PREFIX + PROCESSES for each in moved):
-        text += "; each process of the pool imports the application, runs its lifespan, and has its own memory"
-    yield names, text
+    for server in dict.fromkeys(each.server for each in comparison.cases if is_what_if(each.server)):
+        is_pool = server == PREFIX + PROCESSES
+        place, to = ("a process pool", "the pool") if is_pool else ("threads", "threads")
+        moved = f"A wrapper, {WRAPPER}, hands its requests to {to}; the server answers all others"
+        own = ". Each process of the pool imports the application, runs its lifespan, and has its own memory"
+        yield server, f"what if {route.path} ran in {place}? {moved}{own if is_pool else ''}"
 
 
 def _without_remark(text: str) -> str:
@@ -232,7 +244,10 @@ def _workers(summary: Summary) -> int:
 
 
 def _rate(summary: Summary) -> str:
-    return f"{formatting.rate(summary.rate)} trans/s" if summary.rate_per_s else "unknown"
+    if not summary.rate_per_s:
+        return "unknown"
+    rate = formatting.with_margin(formatting.rate(summary.rate), summary.rate, half_width(summary))
+    return f"{rate} trans/s{'' if summary.verdict == OK else f' ({summary.verdict})'}"
 
 
 def _ping(summary: Summary) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 from simulated_profile import RENDER, THREAD, profile_of
-from simulated_record import TASK_S, record_of, result_of
+from simulated_record import CPUS, TASK_S, TIME_S, record_of, result_of
 
 from under_siege.formatting import capitalized
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Failure, PacedRun, Record
-from under_siege.record.requests import CORRECT, LOAD, PING, Requests
+from under_siege.record.record import Failure, Machine, PacedRun, Record
+from under_siege.record.requests import CORRECT, LOAD, LOST, PING, Requests
 from under_siege.record.result import MeasuredSuite, MovedRoute, Result
 from under_siege.report import formatted
 from under_siege.run.view import view
@@ -121,6 +121,40 @@ def test_a_route_that_waits_is_slower_in_a_pool_and_the_conclusion_says_why() ->
     assert "because it mostly waits, and 2 processes answer only 2 requests at a time" in text(result)
 
 
+@pytest.mark.parametrize("verdict", ["other programs", "suspect"])
+def test_a_route_that_lacks_cpu_time_is_not_said_to_wait(verdict: str) -> None:
+    result = of([("uvicorn", 1, 4.0, 0.01), (POOL, 2, 0.9, 0.01)])
+    for record in result.records:
+        record.samples.cpu_s[:] = [value / 20 for value in record.samples.cpu_s]
+        record.idle_answer_s = TASK_S
+        if verdict == "other programs":
+            record.machine = Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0, idle_s=0.0)
+        elif record.server == POOL:
+            record.requests.outcome[record.requests.sender.index(LOAD)] = LOST
+    assert "In a process pool, /report has " in text(result)
+    assert "mostly waits" not in text(result)
+
+
+def test_the_rate_of_a_row_that_is_not_recommended_has_its_margin_and_its_verdict() -> None:
+    result = of([*AS_IS, (POOL, 2, 0.5, 0.010)])
+    (remark,) = [each for each in shown(result).headline[0].remarks if each.startswith("In a process pool")]
+    assert " ± " in remark
+    assert "suspect" not in remark
+    for record in result.records:
+        if record.server == POOL:
+            record.requests.outcome[record.requests.sender.index(LOAD)] = LOST
+    (remark,) = [each for each in shown(result).headline[0].remarks if each.startswith("In a process pool")]
+    assert "trans/s (suspect)" in remark
+
+
+def test_a_strategy_without_a_baseline_is_described_once_with_the_option_that_adds_one() -> None:
+    main = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline[0]
+    assert main.text.startswith("Measured: a process pool for /report")
+    assert not any(remark.startswith("In a process pool") for remark in main.remarks)
+    assert any("--strategy as-is" in remark for remark in main.remarks)
+    assert "--strategy as-is" not in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+
+
 @pytest.mark.parametrize(("is_chosen", "exit_code"), [(False, 0), (True, 1)])
 def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen: bool, exit_code: int) -> None:
     result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], is_chosen=is_chosen)
@@ -133,7 +167,10 @@ def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen
 
 
 def test_the_wrapper_is_named_below_the_table() -> None:
-    assert "under_siege_what_if" in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+    notes = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010), ("what-if-threads", 1, 1.0, 0.5)])).notes
+    texts = {note.subject: note.text for note in notes if "under_siege_what_if" in note.text}
+    assert "/report ran in a process pool?" in texts[POOL]
+    assert "/report ran in threads?" in texts["what-if-threads"]
     assert "under_siege_what_if" not in text(of(AS_IS))
 
 
