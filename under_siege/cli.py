@@ -176,6 +176,8 @@ def run(
     moves = against is None and not wanted  # requirements are for what is deployed
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
+    if rate is not None and suite.application is not None:
+        _refuse_options_without_strategies(options.target.strategies, against, wanted)
     after_run = _at_rate(suite, rate)
     suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
@@ -185,6 +187,23 @@ def run(
     adapted = user_ladder.with_fitting_users if user_ladder.is_open(suite, plan, options.axes) else None
     measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers, adapted=adapted)
     _measure(count, measure, options, wide=wide, after_run=after_run)
+
+
+def _refuse_options_without_strategies(
+    strategies: tuple[str, ...], against: str | None, wanted: tuple[str, ...]
+) -> None:
+    """Raise BadInputError for options that leave out the strategies for a route, which --rate compares."""
+    from under_siege.suite.what_if import NONE
+
+    omitting = {f"--strategy {NONE}": NONE in strategies}
+    if not strategies:
+        omitting |= {"--against": against is not None, "--require": bool(wanted)}
+    for option in (each for each, is_used in omitting.items() if is_used):
+        addition = "" if NONE in strategies else ", or add --strategy processes"
+        raise BadInputError(
+            f"--rate with {option}: --rate compares strategies for a route, but {option} omits them; remove one of "
+            f"them{addition}"
+        )
 
 
 def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:

@@ -103,7 +103,7 @@ class StepMetrics:
             due_s.append(np.full(len(waited_s), row.due_s[0]))
         return np.concatenate([*due_s, np.empty(0)]), np.concatenate([*gaps_s, np.empty(0)])
 
-    def _samples(self, kind: str) -> tuple[Floats, Floats]:
+    def samples(self, kind: str) -> tuple[Floats, Floats]:
         """Return when each request of a kind of latency was due, and its latency."""
         if kind == "response":
             return self.rows.due_s, self.waits_s
@@ -132,7 +132,7 @@ class StepMetrics:
         Args:
             kind: `response`, `ping` or, of streams, `first_event` or `gap`.
         """
-        waits = self._samples(kind)[1]
+        waits = self.samples(kind)[1]
         return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(percent)
 
     def value(self, goal: Goal) -> float | None:
@@ -164,7 +164,7 @@ class StepMetrics:
     def _log_excesses(self, goal: Goal) -> Floats:
         kind, percent = percentile_of(goal)
         if kind:
-            due_s, values = self._samples(kind)
+            due_s, values = self.samples(kind)
             logs = self._resampled(due_s, values / goal.limit, percent / 100)
             if (measured_s := self.percentile_s(kind, percent)) is not None:
                 logs[0] = math.log(measured_s / goal.limit)  # what is shown decides whether the goal is met

@@ -116,6 +116,7 @@ class AtRate:
     per_s: float
     response_s: float
     ping_s: float | None
+    metrics: StepMetrics
 
 
 def paced(result: Result) -> list[AtRate]:
@@ -125,5 +126,6 @@ def paced(result: Result) -> list[AtRate]:
         metrics = StepMetrics(step)
         response_s = None if metrics.failure or metrics.is_limited else metrics.percentile_s("response", 99.0)
         if response_s is not None:
-            found.append(AtRate(step.case, step.arrivals_per_s, response_s, metrics.percentile_s("ping", 99.0)))
+            ping_s = metrics.percentile_s("ping", 99.0)
+            found.append(AtRate(step.case, step.arrivals_per_s, response_s, ping_s, metrics))
     return found

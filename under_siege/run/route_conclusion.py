@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from under_siege import formatting
+from under_siege.judge.case_names import without_capital
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import VISIBLE_S, Summary
-from under_siege.judge.verdict_rules import FAILED
+from under_siege.judge.speed_correction import taken_by_others
+from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import PROGRAM
 from under_siege.profile.diagnosis import Diagnosis
 from under_siege.profile.hotspots import LOCK, WAITS, Hotspot
@@ -23,6 +25,7 @@ from under_siege.record.case import WORKERS
 from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
+from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
 
@@ -31,6 +34,7 @@ MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
 BUSY = 0.5  # CPUs; a route waits if its server uses less, although it works on more requests at a time than a pool
+MOST_TAKEN = 0.2  # of a server's possible CPU time by other programs; with more, whether its route waits is unknown
 Facts = Sequence[tuple[str, str]]
 
 
@@ -54,11 +58,10 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     answer, conclusion = found[0], RouteConclusion(comparison, route)
     chosen = next((each for each in comparison.cases if each.case == answer.case), None)
     remarks = [*conclusion.at_rate(chosen), *conclusion.remarks(chosen), *answer.remarks]
-    if chosen is None or not is_what_if(chosen.server):
-        return [replace(answer, remarks=remarks)]
-    return [
-        replace(answer, headline=conclusion.headline(chosen), facts=conclusion.facts(answer.facts), remarks=remarks)
-    ]
+    headline, facts = answer.headline, answer.facts
+    if chosen is not None and is_what_if(chosen.server):
+        headline, facts = conclusion.headline(chosen), conclusion.facts(facts)
+    return [replace(answer, headline=conclusion.with_rate(headline, chosen), facts=facts, remarks=remarks)]
 
 
 def route_as_data(comparison: Comparison) -> dict[str, Any]:
@@ -81,7 +84,7 @@ def route_as_data(comparison: Comparison) -> dict[str, Any]:
 def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
     """Yield how to move the route, if moving it to a process pool is recommended."""
     route, pool = route_of(comparison), PREFIX + PROCESSES
-    if route is None or not any(answer.case and answer.case.server == pool for answer in found):
+    if route is None or not any(pool in _recommended(comparison, route, answer) for answer in found):
         return
     place = f"{route.file}:{route.line}, `{route.function}`" if route.function else f"the function for {route.path}"
     if route.diff:
@@ -91,6 +94,14 @@ def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragrap
         yield Paragraph(
             f"How to do it: {place}. It can't move as it is: {route.unmovable}. {lines}; the recipes are in {RECIPES}."
         )
+
+
+def _recommended(comparison: Comparison, route: MovedRoute, answer: Answer) -> list[str]:
+    """Return the servers that an answer recommends, under full load or at the rate of practice."""
+    chosen = next((each for each in comparison.cases if each.case == answer.case), None)
+    at_rate = RouteConclusion(comparison, route).compared_at_rate(chosen)
+    better = [at_rate.moved.case.server] if at_rate is not None and at_rate.outcome == BETTER else []
+    return [*([chosen.server] if chosen else []), *better]
 
 
 def _lines_that_compute(result: Result) -> str:
@@ -142,29 +153,63 @@ class RouteConclusion:
             texts.append(f"with {_workers(more[0])} workers: {describe(more[0])}")
         return ", ".join(texts)
 
-    def at_rate(self, chosen: Summary | None) -> Iterator[str]:
-        """Yield what users and health checks would notice at the rate of practice."""
+    def compared_at_rate(self, chosen: Summary | None) -> RateComparison | None:
+        """Return the comparison at the rate of practice: with as many workers as recommended, or else the fewest."""
         measured = {each.case: each for each in paced(self.comparison.result)}
         moved = [each for each in self.comparison.cases if is_what_if(each.server) and each.case in measured]
-        now = next((measured[each.case] for each in self.as_is if each.case in measured), None)
-        best = next((each for each in moved if chosen is not None and each.case == chosen.case), None)
-        best = best or next((each for each in moved if each.server == PREFIX + PROCESSES), next(iter(moved), None))
-        if now is None or best is None:
-            return
-        then, place = measured[best.case], "in the pool" if best.server == PREFIX + PROCESSES else "in threads"
-        at, responses = f"At {now.per_s:g}/s", (_time(then.response_s), _time(now.response_s))
-        if now.ping_s is not None and then.ping_s is not None:
-            pings = f"health checks {_time(then.ping_s)} p99 {place}, {_time(now.ping_s)} as it is"
-            yield f"{at}: {pings}; responses {' and '.join(responses)}."
+        kept = [each for each in self.as_is if each.case in measured]
+        if not moved or not kept:
+            return None
+        now = measured[kept[0].case]
+        if chosen is not None and is_what_if(chosen.server):
+            moved = [chosen] if chosen in moved else moved
+        elif chosen is not None:
+            now = next((measured[each.case] for each in kept if _workers(each) == _workers(chosen)), now)
+        pool_first = sorted(moved, key=lambda each: each.server != PREFIX + PROCESSES)
+        compared = [RateComparison(measured[each.case], now) for each in pool_first]
+        return next((each for each in compared if each.outcome == BETTER), compared[0])
+
+    def with_rate(self, headline: str, chosen: Summary | None) -> str:
+        """Return the headline, also with the recommendation at the rate of practice if it is another one."""
+        at_rate = self.compared_at_rate(chosen)
+        if at_rate is None:
+            return headline
+        moves = chosen is not None and is_what_if(chosen.server)
+        if at_rate.outcome == BETTER and not moves:
+            best = next(each for each in self.comparison.cases if each.case == at_rate.moved.case)
+            other = without_capital(self.headline(best))
+        elif at_rate.outcome in (WORSE, SAME) and moves:
+            other = "leave it as it is."
         else:
-            yield f"{at}: responses {responses[0]} p99 {place}, {responses[1]} as it is."
-        slower_s = [now.response_s - then.response_s, (now.ping_s or 0.0) - (then.ping_s or 0.0)]
-        if all(math.isfinite(each) and each < VISIBLE_S for each in slower_s):
-            yield f"{at} it doesn't matter: leave it as it is."
+            return headline
+        at = f"t {at_rate.now.per_s:g}/s, {other}"
+        if chosen is None:
+            return f"{headline} A{at}"
+        return f"Under full load, {without_capital(headline).removesuffix('.')}; a{at}"
+
+    def at_rate(self, chosen: Summary | None) -> Iterator[str]:
+        """Yield what users and health checks would notice at the rate of practice."""
+        at_rate = self.compared_at_rate(chosen)
+        if at_rate is None:
+            return
+        moved, now = at_rate.moved, at_rate.now
+        place = "the pool" if moved.case.server == PREFIX + PROCESSES else "threads"
+        workers = int(now.case.get(WORKERS) or 1)
+        as_it_is = "as it is" if workers == 1 else f"as it is with {workers} workers"
+        responses = [_time(each.response_s) for each in (moved, now)]
+        if now.ping_s is not None and moved.ping_s is not None:
+            pings = f"health checks {_time(moved.ping_s)} in {place}, {_time(now.ping_s)} {as_it_is}"
+            yield f"At {now.per_s:g}/s (p99): {pings}; responses {' and '.join(responses)}."
+        else:
+            yield f"At {now.per_s:g}/s (p99): responses {responses[0]} in {place}, {responses[1]} {as_it_is}."
+        yield at_rate.sentence(place)
 
     def remarks(self, chosen: Summary | None) -> Iterator[str]:
-        """Yield a sentence for each moved case that is not recommended, or that could not be measured."""
-        for each in self.comparison.cases:
+        """Yield a sentence for each moved case that is not recommended, and one if there is no baseline."""
+        cases = self.comparison.cases
+        if all(is_what_if(each.server) for each in cases):
+            yield "Not compared with the application as it is: to measure it, too, add --strategy as-is."
+        for each in cases if len(cases) > 1 else ():  # the facts are those of a single case
             if not is_what_if(each.server) or (chosen is not None and each.case == chosen.case):
                 continue
             name = "In a process pool" if each.server == PREFIX + PROCESSES else "In threads"
@@ -176,30 +221,37 @@ class RouteConclusion:
 
     def _why_slower(self, moved: Summary) -> str:
         """Return why a route is slower in a pool, or an empty string if it isn't, or if the reason is unknown."""
-        if moved.server != PREFIX + PROCESSES or not self.as_is or moved.rate >= SLOWER * self.as_is[0].rate:
+        if moved.server != PREFIX + PROCESSES or moved.verdict != OK or not self.as_is:
             return ""
         now, count = self.as_is[0], _workers(moved)
+        if now.verdict != OK or moved.rate >= SLOWER * now.rate:
+            return ""
         alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
         cpu_s, moved_cpu_s = now.cpu_s_per_transaction, moved.cpu_s_per_transaction
-        if cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and now.rate * alone_s > count:
+        is_idle = cpu_s is not None and cpu_s * (now.measured_per_s or 0.0) < BUSY and not self._lacks_cpu(now)
+        if is_idle and now.rate * alone_s > count:
             return f", because it mostly waits, and {count} processes answer only {count} requests at a time"
         if cpu_s is not None and moved_cpu_s is not None and moved_cpu_s > MUCH_MORE * cpu_s:
             return f", because moving a request uses {formatting.seconds(moved_cpu_s - cpu_s)} of CPU time"
         return ""
 
+    def _lacks_cpu(self, summary: Summary) -> bool:
+        """Return whether other programs took so much CPU time that a server that computes looks like one that waits."""
+        rounds = self.comparison.rounds[self.comparison.cases.index(summary)]
+        return any(taken_by_others(each) > MOST_TAKEN for each in rounds)
+
 
 def notes_on(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note that says what the moved cases are."""
-    if route_of(comparison) is None:
+    """Yield a note for each server with a moved route that says what it is."""
+    route = route_of(comparison)
+    if route is None:
         return
-    moved = [each for each in comparison.cases if is_what_if(each.server)]
-    names = ", ".join(dict.fromkeys(each.server for each in moved))
-    text = (
-        f"what if: a wrapper, {WRAPPER}, answers the requests for the route elsewhere; all others stay where they are"
-    )
-    if any(each.server == PREFIX + PROCESSES for each in moved):
-        text += "; each process of the pool imports the application, runs its lifespan, and has its own memory"
-    yield names, text
+    for server in dict.fromkeys(each.server for each in comparison.cases if is_what_if(each.server)):
+        is_pool = server == PREFIX + PROCESSES
+        place, to = ("a process pool", "the pool") if is_pool else ("threads", "threads")
+        moved = f"A wrapper, {WRAPPER}, hands its requests to {to}; the server answers all others"
+        own = ". Each process of the pool imports the application, runs its lifespan, and has its own memory"
+        yield server, f"what if {route.path} ran in {place}? {moved}{own if is_pool else ''}"
 
 
 def _without_remark(text: str) -> str:
@@ -212,7 +264,10 @@ def _workers(summary: Summary) -> int:
 
 
 def _rate(summary: Summary) -> str:
-    return f"{formatting.rate(summary.rate)} trans/s" if summary.rate_per_s else "unknown"
+    if not summary.rate_per_s:
+        return "unknown"
+    rate = formatting.with_margin(formatting.rate(summary.rate), summary.rate, half_width(summary))
+    return f"{rate} trans/s{'' if summary.verdict == OK else f' ({summary.verdict})'}"
 
 
 def _ping(summary: Summary) -> str:

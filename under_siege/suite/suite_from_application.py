@@ -118,8 +118,8 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     if moved is not None:
         data["servers"] |= what_if.server_tables(moved, first.application, data)
     suite = suite_from(data, folder / "suite.toml", app)
-    suite = replace(suite, application=_user_application(first, data, folder))
-    return suite if moved is None else what_if.with_strategies(suite, moved)
+    suite = suite if moved is None else what_if.with_strategies(suite, moved)
+    return replace(suite, application=_user_application(first, suite, data, folder))
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
@@ -161,6 +161,8 @@ def _path_for(method: str, options: TargetOptions, application: Application) -> 
             besides = " besides the health check" if application.ping() else ""
             why = f"no route accepts GET without parameters{besides}"
             raise _unchosen(application, f"{why}; use --path, and --method or --body if the request is not a GET")
+        if {*options.strategies} - {what_if.NONE} and len(paths) > 1:
+            options.tell(f"--strategy without --path: {paths[0]} is measured; use --path for another route")
         return paths[0] if paths else "/"
     if len(paths) != 1:
         raise _unchosen(application, f"{len(paths) or 'no'} routes accept {method} without parameters; use --path")
@@ -234,12 +236,10 @@ def _endings(apps: Sequence[str]) -> list[str]:
     return ["-".join(word for word in each if word not in shared) for each in words]
 
 
-def _user_application(first: GeneratedSuite, data: Mapping[str, Any], folder: Path) -> UserApplication:
+def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, Any], folder: Path) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
     application, notes = first.application, []
-    if additions := list(
-        dict.fromkeys(name for each in data["servers"].values() for name in each.get("additions", ()))
-    ):
+    if additions := list(dict.fromkeys(name for target in suite.targets for name in target.additions)):
         notes.append(
             f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
             f"{first.environment.found}, without changing them"

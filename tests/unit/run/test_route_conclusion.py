@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 import pytest
 from simulated_profile import RENDER, THREAD, profile_of
-from simulated_record import TASK_S, record_of, result_of
+from simulated_record import CPUS, TASK_S, TIME_S, record_of, result_of
 
+from under_siege.formatting import capitalized
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Failure, PacedRun, Record
-from under_siege.record.requests import CORRECT, LOAD, PING, Requests
+from under_siege.record.record import Failure, Machine, PacedRun, Record
+from under_siege.record.requests import CORRECT, LOAD, LOST, PING, Requests
 from under_siege.record.result import MeasuredSuite, MovedRoute, Result
 from under_siege.report import formatted
 from under_siege.run.view import view
@@ -121,6 +122,40 @@ def test_a_route_that_waits_is_slower_in_a_pool_and_the_conclusion_says_why() ->
     assert "because it mostly waits, and 2 processes answer only 2 requests at a time" in text(result)
 
 
+@pytest.mark.parametrize("verdict", ["other programs", "suspect"])
+def test_a_route_that_lacks_cpu_time_is_not_said_to_wait(verdict: str) -> None:
+    result = of([("uvicorn", 1, 4.0, 0.01), (POOL, 2, 0.9, 0.01)])
+    for record in result.records:
+        record.samples.cpu_s[:] = [value / 20 for value in record.samples.cpu_s]
+        record.idle_answer_s = TASK_S
+        if verdict == "other programs":
+            record.machine = Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0, idle_s=0.0)
+        elif record.server == POOL:
+            record.requests.outcome[record.requests.sender.index(LOAD)] = LOST
+    assert "In a process pool, /report has " in text(result)
+    assert "mostly waits" not in text(result)
+
+
+def test_the_rate_of_a_row_that_is_not_recommended_has_its_margin_and_its_verdict() -> None:
+    result = of([*AS_IS, (POOL, 2, 0.5, 0.010)])
+    (remark,) = [each for each in shown(result).headline[0].remarks if each.startswith("In a process pool")]
+    assert " ± " in remark
+    assert "suspect" not in remark
+    for record in result.records:
+        if record.server == POOL:
+            record.requests.outcome[record.requests.sender.index(LOAD)] = LOST
+    (remark,) = [each for each in shown(result).headline[0].remarks if each.startswith("In a process pool")]
+    assert "trans/s (suspect)" in remark
+
+
+def test_a_strategy_without_a_baseline_is_described_once_with_the_option_that_adds_one() -> None:
+    main = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline[0]
+    assert main.text.startswith("Measured: a process pool for /report")
+    assert not any(remark.startswith("In a process pool") for remark in main.remarks)
+    assert any("--strategy as-is" in remark for remark in main.remarks)
+    assert "--strategy as-is" not in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+
+
 @pytest.mark.parametrize(("is_chosen", "exit_code"), [(False, 0), (True, 1)])
 def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen: bool, exit_code: int) -> None:
     result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], is_chosen=is_chosen)
@@ -133,16 +168,23 @@ def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen
 
 
 def test_the_wrapper_is_named_below_the_table() -> None:
-    assert "under_siege_what_if" in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
+    notes = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010), ("what-if-threads", 1, 1.0, 0.5)])).notes
+    texts = {note.subject: note.text for note in notes if "under_siege_what_if" in note.text}
+    assert "/report ran in a process pool?" in texts[POOL]
+    assert "/report ran in threads?" in texts["what-if-threads"]
     assert "under_siege_what_if" not in text(of(AS_IS))
 
 
+MOVES: list[Row] = [*AS_IS, (POOL, 2, 1.0, 0.010)]
+STAYS: list[Row] = [("uvicorn", 1, 1.0, 0.010), ("uvicorn", 2, 1.0, 0.010), (POOL, 2, 1.0, 0.010)]
+USE_POOL = "use a process pool for /report (uvicorn, 2 processes beside it)"
+
+
 def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None:
-    rows = [*AS_IS, (POOL, 2, 1.0, 0.010)]
     paced = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     assert (
-        "At 10/s: health checks 9.0 ms p99 in the pool, 240 ms as it is; responses 70 ms and 310 ms."
-        in shown(of(rows, paced)).headline[0].remarks
+        "At 10/s (p99): health checks 9.0 ms in the pool, 240 ms as it is; responses 70 ms and 310 ms."
+        in shown(of(MOVES, paced)).headline[0].remarks
     )
     data = json.loads(formatted(of(rows, paced), "json"))["route"]
     assert (data["file"], data["line"], data["diff"]) == ("shop/main.py", 14, DIFF)
@@ -151,8 +193,40 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
     without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     for step in without_pings:
         step.record.requests = step.record.requests.only(LOAD)
-    seen = shown(of(rows, without_pings)).headline[0].remarks
-    assert "At 10/s: responses 70 ms p99 in the pool, 310 ms as it is." in seen
-    alike = [at("uvicorn", 1, 1.0, 0.08, 0.03), at(POOL, 2, 1.0, 0.07, 0.009)]
-    assert "At 1/s it doesn't matter: leave it as it is." in shown(of(rows, alike)).headline[0].remarks
-    assert not any("doesn't matter" in remark for remark in shown(of(rows, paced)).headline[0].remarks)
+    seen = shown(of(MOVES, without_pings)).headline[0].remarks
+    assert "At 10/s (p99): responses 70 ms in the pool, 310 ms as it is." in seen
+
+
+@pytest.mark.parametrize(
+    ("response_s", "ping_s", "decision", "if_pool", "if_as_is"),
+    [
+        pytest.param((0.31, 0.07), (0.24, 0.009), "use the pool: ", "", USE_POOL, id="better"),
+        pytest.param((0.31, 0.32), (0.24, 0.009), "use the pool: ", "", USE_POOL, id="better for health checks"),
+        pytest.param(
+            (0.43, 1.17), (0.41, 0.33), "leave it as it is: responses are ", "leave it as it is", "", id="worse"
+        ),
+        pytest.param((0.08, 0.07), (0.03, 0.009), "it doesn't matter: ", "leave it as it is", "", id="the same"),
+        pytest.param((0.31, 0.61), (0.24, 0.009), "choose by which matters more", "", "", id="mixed"),
+    ],
+)
+def test_the_headline_agrees_with_the_decision_at_the_rate_of_practice(
+    response_s: tuple[float, float], ping_s: tuple[float, float], decision: str, if_pool: str, if_as_is: str
+) -> None:
+    paced = [at("uvicorn", 2, 3.0, response_s[0], ping_s[0]), at(POOL, 2, 3.0, response_s[1], ping_s[1])]
+    for rows, under_load, otherwise in ((MOVES, USE_POOL, if_pool), (STAYS, "use uvicorn with 2 workers", if_as_is)):
+        main, *rest = shown(of(rows, paced)).headline
+        assert sum(remark.startswith("At 3/s") and "p99" not in remark for remark in main.remarks) == 1
+        assert any(remark.startswith("At 3/s") and decision in remark for remark in main.remarks)
+        expected = f"Under full load, {under_load}; at 3/s, {otherwise}." if otherwise else f"{under_load}."
+        assert main.text == capitalized(expected)
+        assert any(paragraph.code for paragraph in rest) == ("a process pool" in main.text)
+
+
+def test_latencies_at_the_rate_of_practice_that_vary_too_much_decide_nothing() -> None:
+    uncertain = at(POOL, 2, 3.0, 0.07, 0.009)
+    slow = [number for number, sender in enumerate(uncertain.record.requests.sender) if sender == LOAD][-2:]
+    for number in slow:
+        uncertain.record.requests.ended_s[number] = uncertain.record.requests.sent_s[number] + 1.0
+    main = shown(of(STAYS, [at("uvicorn", 2, 3.0, 0.08, 0.01), uncertain])).headline[0]
+    assert main.text == "Use uvicorn with 2 workers."
+    assert "At 3/s, it can't be decided which is better: responses varied too much." in main.remarks

@@ -40,7 +40,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
             is_async=False,
             framework=framework,
             version="",
-            routes=ROUTES,
+            routes=options.pop("routes", ROUTES),
             host="",
             twin="",
             import_from="",
@@ -189,3 +189,32 @@ def test_numbers_that_count_requests_are_told_from_other_numbers() -> None:
     assert expected.repeated([b"4 a", b"5 b", b"6 c"]) is None
     assert expected.repeated([b"4 a", b"5 b", b"4 c"]) == 4
     assert Expectation(b"", 0.1, 0.0).repeated([b"4", b"4"]) is None
+
+
+def test_only_packages_that_measured_servers_need_are_said_to_be_added(planned: Planned) -> None:
+    notes = {chosen: " ".join(planned(*chosen).suite.application.notes) for chosen in ((), ("processes",))}
+    assert "gunicorn" in notes[()]
+    assert "uvicorn" in notes["processes",]
+    assert "gunicorn" not in notes["processes",]
+
+
+def test_a_strategy_for_a_route_without_a_path_names_the_route_that_is_measured(planned: Planned) -> None:
+    told: list[str] = []
+    routes = [("GET", "/health"), ("GET", "/hello"), ("GET", "/report")]
+    planned("processes", path=None, routes=routes, tell=told.append)
+    (message,) = told
+    assert "/hello" in message
+    assert "--path" in message
+    planned("processes", path="/report", routes=routes, tell=told.append)
+    planned(path=None, routes=routes, tell=told.append)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("options", [["--against", "HEAD"], ["--require", "rate >= 1/s"], ["--strategy", "none"]])
+def test_a_rate_with_an_option_that_omits_the_strategies_names_this_option(
+    options: list[str], planned: Planned, run_cli: Callable[..., CommandResult]
+) -> None:
+    planned()
+    result = run_cli("run", "shop:app", "--path", "/report", "--rate", "5/s", *options)
+    assert result.returncode == 2
+    assert f"--rate with {' '.join(options) if 'none' in options else options[0]}" in result.stderr
