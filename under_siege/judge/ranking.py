@@ -133,13 +133,17 @@ class Comparison:
         return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
-        """Return the cases sorted by load, rank and ping p99 (failed cases last in each load), then the ceilings."""
-        loads = self.loads()
+        """Return the cases sorted by load, rank and ping p99 (failed cases last in each load), then the ceilings.
+
+        If no case of a load has a rank, its cases are sorted by their rates.
+        """
+        loads, ranked = self.loads(), {self.load(summary) for summary in self.cases if summary.rank}
 
         def order(summary: Summary) -> tuple[float, ...]:
-            ping = summary.ping_s
+            ping, load = summary.ping_s, self.load(summary)
             ping_s = math.inf if ping is None else ping.p99 or ping.max
-            return loads.index(self.load(summary)), summary.verdict == FAILED, summary.rank or math.inf, ping_s
+            rank = summary.rank or math.inf
+            return loads.index(load), summary.verdict == FAILED, rank, ping_s if load in ranked else -summary.rate
 
         return [*sorted(self.cases, key=order), *self.ceilings]
 

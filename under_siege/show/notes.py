@@ -368,6 +368,8 @@ def _order(cases: Sequence[Summary]) -> str:
     """Return how the rows of the table are sorted, or an empty string for a matrix or fewer than two cases."""
     if len(cases) < 2 or across(cases_of(cases)):
         return ""
+    if not any(case.rank for case in cases):
+        return "sorted by throughput"
     return "sorted by rank, then by ping p99" if any(case.ping_s for case in cases) else "sorted by rank"
 
 

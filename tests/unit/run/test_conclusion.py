@@ -86,7 +86,9 @@ def test_all_cases_not_significantly_worse_than_the_best_are_marked_as_best() ->
 def test_after_one_round_no_case_has_a_rank_and_the_conclusion_says_why(golden) -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95), ("3_c", 2, 1.0))
     result.records[:] = [record for record in result.records if record.round == 1]
-    assert [(case.rank, case.best) for case in summarize(result).cases] == [(None, [])] * 3
+    comparison = summarize(result)
+    assert [(case.rank, case.best) for case in comparison.by_rank()[:3]] == [(None, [])] * 3
+    assert [case.server for case in comparison.by_rank()] == ["3_c", "1_a", "2_b", "bare"]
     answer = answer_to(result)
     assert answer.case is None
     golden(answer.headline, *answer.remarks)
