@@ -181,10 +181,10 @@ USE_POOL = "use a process pool for /report (uvicorn, 2 processes beside it)"
 
 
 def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None:
-    paced = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
+    rows, paced = MOVES, [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     assert (
         "At 10/s (p99): health checks 9.0 ms in the pool, 240 ms as it is; responses 70 ms and 310 ms."
-        in shown(of(MOVES, paced)).headline[0].remarks
+        in shown(of(rows, paced)).headline[0].remarks
     )
     data = json.loads(formatted(of(rows, paced), "json"))["route"]
     assert (data["file"], data["line"], data["diff"]) == ("shop/main.py", 14, DIFF)
@@ -193,7 +193,7 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
     without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     for step in without_pings:
         step.record.requests = step.record.requests.only(LOAD)
-    seen = shown(of(MOVES, without_pings)).headline[0].remarks
+    seen = shown(of(rows, without_pings)).headline[0].remarks
     assert "At 10/s (p99): responses 70 ms in the pool, 310 ms as it is." in seen
 
 
