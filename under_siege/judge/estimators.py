@@ -313,6 +313,7 @@ LEAST_CYCLES = 1.5  # minimum length of the steady part, as a multiple of the me
 MOST_AT_ONCE = 3.0
 # If the first requests of nine of ten users end within this range, relative to the last of them, tasks share the CPUs.
 TOGETHER = 0.5
+MANY_UNEVEN = 120  # this number of responses shows the rate even if the machine's noise makes them uneven
 UNSETTLED_DEVIATION = 0.05  # standard deviation of the logarithm of a rate without a steady part
 FEWEST_ANSWERS = 4  # minimum number of responses for a rate
 LEAST_LONGEST = 2.0  # minimum length of a window in which responses are counted, as a multiple of the longest one
@@ -414,7 +415,8 @@ def saturated_rate(
     if is_together and np.count_nonzero(~spans.first) >= FEWEST_ANSWERS:
         return SteadyRate(_work_done(spans, besides, 0.0, end_s), 0.0, variance=UNSETTLED_DEVIATION**2)
     if _covers(answers, end_s):
-        return SteadyRate(_slope(answers), 0.0, is_settled=math.isfinite(settled_s))
+        is_settled = math.isfinite(settled_s) or (len(answers) >= MANY_UNEVEN and begins_early(answers))
+        return SteadyRate(_slope(answers), 0.0, is_settled=is_settled)
     return too_short(len(answers), end_s)
 
 

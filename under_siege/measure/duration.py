@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 
 from common.workers import usable_cpus
-from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, SETTLED_USERS, begins_early, is_even
+from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, MANY_UNEVEN, SETTLED_USERS, begins_early, is_even
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.suite.expected_response import Expectation, Expectations
@@ -76,12 +76,13 @@ class Length:
             self._screen(at_s)
 
     def _screen(self, at_s: float) -> None:
-        """End a screening siege once nine of ten users had a response, or all responses arrive evenly."""
+        """End a screening siege once nine of ten users had a response, or enough responses came one after the other."""
         self._answers_s.append(at_s)
         if len(self._answers_s) < SCREENING_ANSWERS:
             return
         answers_s = np.sort(self._answers_s)
-        if len(self._last_s) >= self._needed or (is_even(answers_s) and begins_early(answers_s)):
+        is_enough = len(answers_s) >= MANY_UNEVEN or is_even(answers_s)
+        if len(self._last_s) >= self._needed or (is_enough and begins_early(answers_s)):
             self.last_until(min(self.end_s, max(self._least_s, at_s)))
 
     def is_over(self, now_s: float) -> bool:

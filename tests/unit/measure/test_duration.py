@@ -56,6 +56,15 @@ def test_a_screening_siege_of_tasks_that_share_the_cpus_lasts_until_nine_of_ten_
     assert screened_s(answers, users=60) == pytest.approx(9.0 + 0.1 * 53)
 
 
+def test_a_screening_siege_with_many_users_ends_after_120_responses_even_if_noise_makes_them_uneven() -> None:
+    """After the first responses, the machine is slow in every second period of three seconds."""
+    at_s, uneven = 0.0, []
+    for user in range(400):
+        at_s += 0.05 if user < 3 or int(at_s / 3) % 2 else 0.4
+        uneven.append((user, at_s))
+    assert screened_s(uneven, users=400) == pytest.approx(uneven[119][1])
+
+
 def test_a_screening_siege_of_a_few_users_is_no_longer_than_another_siege() -> None:
     answers = [(number % 2, 5.0 * (number + 1)) for number in range(40)]
     assert screened_s(answers, users=2, task_s=5.0) == pytest.approx(2.75 * 10.0)
