@@ -278,7 +278,7 @@ CHANGED = {  # name: files, the path of the route
 def apply(route: MovedRoute, folder: Path, *command: str) -> None:
     """Apply the printed change in a folder."""
     assert route.diff, route.unmovable
-    text = "\n".join([*route.diff, ""]).encode()
+    text = "".join(f"{line.rstrip()}\n" for line in route.diff).encode()  # as it is printed
     applied = subprocess.run(command, input=text, cwd=folder, check=False, capture_output=True)
     assert applied.returncode == 0, applied.stderr
 

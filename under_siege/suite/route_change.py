@@ -71,6 +71,8 @@ def change_of(function: RouteFunction, framework: str, folder: Path) -> Change:
         return Change(node.lineno, (), why)
     assert isinstance(node, ast.FunctionDef)
     diff = _diff(function.file, source, _changed(node, framework, source, tree))
+    if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
+        return Change(node.lineno, (), f"lines of {function.file} near it end with spaces")
     if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
         return Change(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
     return Change(node.lineno, diff)

@@ -106,6 +106,7 @@ def test_a_body_on_the_line_of_its_def_moves_too(tmp_path: Path) -> None:
         ),
         ("@app.get\n@limit('1/s')\ndef report(): return 1\n", {}, "it has another decorator (limit)"),
         ("@app.get\ndef report():\r\n    return 1\r\n", {}, "ends of lines"),
+        ("@app.get\ndef report():\n    return 1  \n", {}, "end with spaces"),
         ("@app.get\nclass Report: pass\n", {}, "defines no function"),
         ("@app.get\ndef report(:\n", {}, "can't be read"),
     ],
