@@ -88,7 +88,9 @@ def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragrap
         return
     place = f"{route.file}:{route.line}, `{route.function}`" if route.function else f"the function for {route.path}"
     if route.diff:
-        yield Paragraph(f"How to do it: {place}. Recipes and pitfalls: {RECIPES}", code="\n".join(route.diff))
+        yield Paragraph(
+            f"How to do it: {place}. Recipes and pitfalls: {RECIPES}", code="\n".join(route.diff), is_diff=True
+        )
     else:
         lines = _lines_that_compute(comparison.result) or f"{PROGRAM} profile names the lines that compute"
         yield Paragraph(

@@ -87,6 +87,12 @@ def test_the_pool_is_recommended_if_it_ties_and_only_its_health_checks_are_short
     assert how.code.splitlines() == DIFF
 
 
+def test_a_diff_is_printed_so_that_it_can_be_applied() -> None:
+    lines = ["--- a/shop.py", "+++ b/shop.py", "@@ -1 +1 @@", f"-\t{'long ' * 60}end", "+\tshort", ""]
+    printed = formatted(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=lines), "table")
+    assert f"\n{chr(10).join(lines)}\n" in printed
+
+
 def test_the_pool_is_recommended_although_it_is_perhaps_somewhat_slower() -> None:
     noisy = [("uvicorn", 2, 1.0, 0.614, (0.9, 1.0, 1.1)), (POOL, 2, 0.87, 0.010, (1.1, 1.0, 0.9))]
     assert shown(of(noisy)).headline[0].text.startswith("Use a process pool for /report")
