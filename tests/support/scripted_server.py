@@ -178,7 +178,7 @@ async def response_to(request: Request, steps: deque[str]) -> Response:
             case "text":
                 response.body = steps.popleft().encode()
             case "echo":
-                told = {"method": request.method, "path": request.path, "headers": request.headers}
+                told: dict[str, object] = {"method": request.method, "path": request.path, "headers": request.headers}
                 told |= {"body": request.body.decode("latin-1"), "number": request.number}
                 response.body = json.dumps(told).encode()
                 response.content_type = "application/json"
@@ -333,6 +333,7 @@ def running(folder: Path) -> Iterator[Running]:
     """Start the server on a free port, with its log in `folder`; kill it at the end."""
     command = [sys.executable, __file__, "0", str(folder / LOG)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
             yield Running(int(process.stdout.readline()), folder / LOG)
         finally:
