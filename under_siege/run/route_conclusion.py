@@ -258,7 +258,7 @@ def _ping(summary: Summary) -> str:
 
 
 def _time(seconds: float) -> str:
-    return formatting.seconds(seconds) if math.isfinite(seconds) else "without an end"
+    return formatting.seconds(seconds) if math.isfinite(seconds) else "unbounded (requests failed)"
 
 
 def _memory(summary: Summary) -> str:

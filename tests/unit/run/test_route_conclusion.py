@@ -224,4 +224,23 @@ def test_latencies_at_the_rate_of_practice_that_vary_too_much_decide_nothing() -
         uncertain.record.requests.ended_s[number] = uncertain.record.requests.sent_s[number] + 1.0
     main = shown(of(STAYS, [at("uvicorn", 2, 3.0, 0.08, 0.01), uncertain])).headline[0]
     assert main.text == "Use uvicorn with 2 workers."
-    assert "At 3/s, it can't be decided which is better: responses varied too much." in main.remarks
+    assert any("it can't be decided which is better: responses varied too much" in remark for remark in main.remarks)
+
+
+def test_threads_are_recommended_at_the_rate_of_practice_if_only_they_are_better() -> None:
+    threads = "what-if-threads"
+    rows: list[Row] = [*STAYS, (threads, 1, 1.0, 0.010)]
+    paced = [at("uvicorn", 2, 3.0, 0.3, 0.3), at(POOL, 2, 3.0, 0.3, 0.3), at(threads, 1, 3.0, 0.3, 0.01)]
+    main = shown(of(rows, paced)).headline[0]
+    assert main.text == "Under full load, use uvicorn with 2 workers; at 3/s, use threads for /report (uvicorn)."
+    assert any(remark.startswith("At 3/s, use threads: health checks are ") for remark in main.remarks)
+
+
+def test_a_moved_route_whose_requests_fail_at_the_rate_of_practice_is_worse() -> None:
+    failing = at(POOL, 2, 3.0, 0.07, 0.009)
+    for number, sender in enumerate(failing.record.requests.sender):
+        if sender == LOAD:
+            failing.record.requests.outcome[number] = LOST
+    main = shown(of(MOVES, [at("uvicorn", 1, 3.0, 0.08, 0.009), failing])).headline[0]
+    assert main.text.endswith("; at 3/s, leave it as it is.")
+    assert any("responses are significantly longer in the pool" in remark for remark in main.remarks)
