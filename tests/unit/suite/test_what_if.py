@@ -185,7 +185,7 @@ def test_only_packages_that_measured_servers_need_are_said_to_be_added(planned: 
 
 def test_a_strategy_for_a_route_without_a_path_names_the_route_that_is_measured(planned: Planned) -> None:
     told: list[str] = []
-    routes = [("GET", "/health"), ("GET", "/hello"), ("GET", "/report")]
+    routes = [("GET", "/health"), ("GET", "/hello"), ("GET", "/report/{number}")]
     planned("processes", path=None, routes=routes, tell=told.append)
     (message,) = told
     assert "/hello" in message
