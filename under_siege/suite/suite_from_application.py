@@ -161,8 +161,6 @@ def _path_for(method: str, options: TargetOptions, application: Application) -> 
             besides = " besides the health check" if application.ping() else ""
             why = f"no route accepts GET without parameters{besides}"
             raise _unchosen(application, f"{why}; use --path, and --method or --body if the request is not a GET")
-        if {*options.strategies} - {what_if.NONE} and paths:
-            options.tell(f"--strategy without --path: {paths[0]} is measured; use --path for another route")
         return paths[0] if paths else "/"
     if len(paths) != 1:
         raise _unchosen(application, f"{len(paths) or 'no'} routes accept {method} without parameters; use --path")

@@ -40,7 +40,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
             is_async=False,
             framework=framework,
             version="",
-            routes=options.pop("routes", ROUTES),
+            routes=ROUTES,
             host="",
             twin="",
             import_from="",
@@ -181,18 +181,6 @@ def test_only_packages_that_measured_servers_need_are_said_to_be_added(planned: 
     assert "gunicorn" in notes[()]
     assert "uvicorn" in notes["processes",]
     assert "gunicorn" not in notes["processes",]
-
-
-def test_a_strategy_for_a_route_without_a_path_names_the_route_that_is_measured(planned: Planned) -> None:
-    told: list[str] = []
-    routes = [("GET", "/health"), ("GET", "/hello"), ("GET", "/report/{number}")]
-    planned("processes", path=None, routes=routes, tell=told.append)
-    (message,) = told
-    assert "/hello" in message
-    assert "--path" in message
-    planned("processes", path="/report", routes=routes, tell=told.append)
-    planned(path=None, routes=routes, tell=told.append)
-    assert len(told) == 1
 
 
 @pytest.mark.parametrize("options", [["--against", "HEAD"], ["--require", "rate >= 1/s"], ["--strategy", "none"]])
