@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from simulated_profile import RENDER, THREAD, profile_of
+from simulated_profile import LOOP, MAIN, RENDER, THREAD, profile_of
 from simulated_record import TASK_S, record_of, result_of
 
 from under_siege.judge.ranking import summarize
@@ -110,6 +110,26 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     how = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")).headline[1]
     assert (how.code, "`session` can't be pickled" in how.text) == ("", True)
     assert "docs/questions/02-process-pool.md" in how.text
+
+
+IN_THREADS: list[Row] = [*AS_IS, ("what-if-threads", 1, 4.0, 0.010)]
+
+
+def test_a_coroutine_function_that_should_run_in_threads_gets_a_diff() -> None:
+    main, how = shown(of(IN_THREADS, def_diff=["-async def slow():", "+def slow():"])).headline
+    assert main.text == "Use threads for /report (uvicorn)."
+    assert "shop/main.py:14, `report`. Write `def` instead of `async def`" in how.text
+    assert how.code == "-async def slow():\n+def slow():"
+
+
+def test_the_lines_that_block_are_named_if_a_plain_def_is_not_enough() -> None:
+    result = of(IN_THREADS, needs_await="`report` awaits")
+    result.profiles.append(profile_of((1, MAIN, [LOOP, RENDER], (90, 10, 10))))
+    how = shown(result).headline[1]
+    assert not how.code
+    assert "shop/main.py:14, `report`. A plain def is not enough: `report` awaits." in how.text
+    assert "`await asyncio.to_thread(function)`" in how.text
+    assert "These lines block: shop/report.py:23 (`render`)" in how.text
 
 
 def test_the_lines_that_compute_are_named_if_they_were_sampled() -> None:
