@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 from command import invoke
 from conftest import Answer, receive, wait_until
@@ -18,6 +20,8 @@ from sample_applications import DJANGO_APPS, write
 
 from under_siege.record.record import Record
 from under_siege.record.result import MovedRoute, load
+from under_siege.suite.application import RouteFunction
+from under_siege.suite.route_change import change_of
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_from_application import TargetOptions
 
@@ -73,6 +77,13 @@ def route_of(app: str, path: str) -> MovedRoute:
 @contextlib.contextmanager
 def served(app: str, path: str, strategy: str) -> Iterator[int]:
     """Start the server that the bench starts for this strategy in the current folder, and yield its port."""
+    with serving(app, path, strategy) as (_, port):
+        yield port
+
+
+@contextlib.contextmanager
+def serving(app: str, path: str, strategy: str) -> Iterator[tuple[psutil.Popen, int]]:
+    """Yield the process and the port of the server."""
     (target,) = suite_of([app], TargetOptions(path=path, strategies=(strategy,))).targets
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
@@ -80,13 +91,14 @@ def served(app: str, path: str, strategy: str) -> Iterator[int]:
     values = {"python": sys.executable, "host": "127.0.0.1", "port": port, "workers": workers, "threads": 8}
     environment = {name: text.format(**values) for name, text in target.environment}
     command = [word.format(**values) for word in target.command]
-    process = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
+    process = psutil.Popen(command, env={**os.environ, **environment}, start_new_session=True)
     try:
         wait_until(lambda: process.poll() is not None or listens(port), limit_s=LIMIT_S)
         assert process.poll() is None
-        yield port
+        yield process, port
     finally:
-        process.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
         process.wait(LIMIT_S)
 
 
@@ -263,6 +275,14 @@ CHANGED = {  # name: files, the path of the route
 }
 
 
+def apply(route: MovedRoute, folder: Path, *command: str) -> None:
+    """Apply the printed change in a folder."""
+    assert route.diff, route.unmovable
+    text = "".join(f"{line.rstrip()}\n" for line in route.diff).encode()  # as it is printed
+    applied = subprocess.run(command, input=text, cwd=folder, check=False, capture_output=True)
+    assert applied.returncode == 0, applied.stderr
+
+
 @pytest.mark.parametrize("app", CHANGED, ids=["fastapi", "starlette", "litestar", "flask", "django", "django-asgi"])
 def test_the_printed_change_keeps_the_responses_and_health_checks_no_longer_wait(
     app: str, shop: Path, gate: Gate
@@ -273,15 +293,58 @@ def test_the_printed_change_keeps_the_responses_and_health_checks_no_longer_wait
     with served(app, path, "as-is") as port:
         right = get(port, path)
     route = route_of(app, path)
-    assert route.diff, route.unmovable
-    assert len(route.diff) <= 12
-    patch = ("patch", "--strip=0", "--fuzz=0")
-    subprocess.run(patch, input="\n".join([*route.diff, ""]), text=True, check=True, cwd=shop, stdout=subprocess.PIPE)
+    apply(route, shop, "patch", "-p1", "--fuzz=0")
     with served(app, path, "as-is") as port, asking(port, path) as (response,):
         assert get(port, "/health").status == 200
         assert not response.done()  # its process still holds a GIL
         gate.let_through()
         assert (response.result().status, response.result().body) == (right.status, right.body)
+
+
+SOURCES = {
+    "plain": 'import json\n\n\n@app.get("/")\ndef report(year: int):\n    """Return it."""\n    return year\n',
+    "two-spaces": 'from web import app\n@app.get("/")\ndef report(year: int):\n  """Return it."""\n  return year\n',
+    "no-last-end": '"""Docstring."""\nimport os, threading\n@app.get("/")\ndef report(year): return year',
+    "directly-below": "from __future__ import annotations\napp = made()\n# a\n@app.get\ndef report(a):\n    return a\n",
+    "tabs": 'first = 1\n@app.get("/")\ndef report(name):\n\treturn name\n\n\nlast = "\u2028"\n',
+}
+
+
+@pytest.mark.parametrize("command", [("git", "apply"), ("patch", "-p1", "--fuzz=0")], ids=["git", "patch"])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_git_and_patch_apply_the_printed_change_and_the_file_is_still_valid(
+    source: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "web" / "shop.py"
+    file.parent.mkdir()
+    file.write_text(source)
+    line = 1 + source[: source.index("@app")].count("\n")
+    function = RouteFunction(name="report", file="web/shop.py", line=line, is_async=False)
+    change = change_of(function, "fastapi", tmp_path)
+    route = MovedRoute(path="/", server="uvicorn", diff=list(change.diff), unmovable=change.unmovable)
+    apply(route, tmp_path, *command)
+    changed = file.read_text()
+    compile(changed, "shop.py", "exec")
+    assert "def compute_report(" in changed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("app", ["shop:app", "lite:app", "config.asgi:application"])
+def test_the_processes_of_a_printed_pool_end_with_their_server(
+    app: str, number: signal.Signals, shop: Path, gate: Gate
+) -> None:
+    files, path = CHANGED[app]
+    write(shop, files)
+    apply(route_of(app, path), shop, "git", "apply")
+    with serving(app, path, "as-is") as (server, port):
+        with asking(port, *[path] * 4) as responses:
+            wait_until(lambda: len(server.children(recursive=True)) >= 3, LIMIT_S)  # also the resource tracker
+            gate.let_through(4)
+            assert {response.result().status for response in responses} == {200}
+        started = server.children(recursive=True)
+        server.send_signal(number)
+        assert server.wait(LIMIT_S) == -number
+        wait_until(lambda: not any(each.is_running() for each in started), LIMIT_S)
 
 
 def measured(app: str, *words: str) -> tuple[dict[str, Record], str]:
@@ -361,3 +424,29 @@ def test_a_route_that_can_not_move_says_why_and_the_other_rows_are_measured(sour
     failure = records["what-if-processes"].failure
     assert failure is not None
     assert why in failure.message
+
+
+OTHER_ORDER = """\
+import pathlib, sys
+is_server = "uvicorn" in sys.modules or "multiprocessing.spawn" in sys.modules
+if is_server and pathlib.Path("asked").exists():
+    BODY = b'{"two": 2, "one": 1}'
+else:
+    BODY = b'{"one": 1, "two": 2}'
+if is_server:
+    pathlib.Path("asked").touch()
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": BODY})
+"""
+
+
+def test_processes_that_order_the_keys_of_their_json_differently_are_measured(shop: Path) -> None:
+    write(shop, {"shop.py": OTHER_ORDER})
+    records, output = measured("shop:app", "--path", "/", "--strategy", "as-is", "--strategy", "processes")
+    assert {server: record.failure for server, record in records.items()} == {
+        "uvicorn": None,
+        "what-if-processes": None,
+    }
+    assert "compared as JSON, not byte for byte" in output

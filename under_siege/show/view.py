@@ -93,6 +93,7 @@ class Paragraph:
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
     code: str = ""  # lines of source code
+    is_diff: bool = False  # whether the code is a diff, which programs refuse if it is indented or wrapped
     is_main: bool = False  # whether it answers the question of the view
     tone: Tone = Tone.PLAIN
 

@@ -2,27 +2,50 @@
 
 import ast
 import difflib
-from collections.abc import Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.record.files import read_limited
 from under_siege.suite.application import RouteFunction
+from under_siege.suite.function_uses import MOST_BYTES, Code, imported_names, reached, use_elsewhere
 
-MOST_LINES = 12  # of a diff
-_MOST_BYTES = 2_000_000  # of a source file
-_LOOPS = ("fastapi", "starlette", "litestar", "quart")  # frameworks whose routes may be coroutines
-_THREADS = ("flask", "django")
+MOST_LINES = 12  # that a diff adds or removes, except empty lines
+_FRAMEWORKS = ("fastapi", "starlette", "litestar", "quart", "flask", "django")
 _CONTEXTS = ("flask", "quart")  # their functions need the request or the application, except these
 _WITHOUT_CONTEXT = ("abort", "redirect", "Response")
 _STREAMS = ("StreamingResponse", "StreamingHttpResponse", "FileResponse", "EventSourceResponse", "Stream", "File")
-# Uvicorn ends by a signal after its shutdown, so no handler of `atexit` stops the processes of a pool.
-_WITH_SERVER = (
-    "if {0} := multiprocessing.parent_process(): "
-    "threading.Thread(target=lambda: ({0}.join(), os._exit(0)), daemon=True).start()"
-)
-_SPAWN = 'concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")'
+IN_THREADS = ("fastapi", "starlette", "django", "quart")  # frameworks that run `def` routes in threads
+_ON_LOOP = ("asyncio", "anyio", "trio", "contextvars")  # modules that a coroutine function may need its event loop for
+_ROUTES = {  # decorators that register a function for a route
+    *("get", "post", "put", "patch", "delete", "head", "options", "trace", "route", "api_route", "handler"),
+}
+_APPLICATIONS = ("FastAPI", "Starlette", "Litestar", "Quart", "Flask")
+_CHANGING = {  # methods that change their object
+    *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "put"),
+    *("remove", "setdefault", "update"),
+}
+# A server may end by a signal, so no handler of `atexit` stops the processes of a pool. An initializer runs in each.
+_END = """\
+def {end}():  # a process of the pool ends with its server, even if a signal ends the server
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(0)), daemon=True).start()
+"""
+_POOL = """\
+{pool} = concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer={start})
+"""
+# Servers that import the application before they fork must not share the queues of a pool.
+_LAZY_POOL = """\
+@functools.cache
+def {pool}():
+    return concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer={start})
+"""
+# To import the views of Django, each process must set it up first, so it can't get one of their functions before.
+_START = """\
+{start} = f"import django; django.setup(); import {{__name__}} as views; views.{end}()"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +59,90 @@ class Change:
 
 def change_of(function: RouteFunction, framework: str, folder: Path) -> Change:
     """Return the change with which a process pool computes what this function returns."""
+    found = _found(function, folder)
+    if isinstance(found, Change):
+        return found
+    node, source, tree = found
+    if why := next(_obstacles(node, function, framework, tree, folder), ""):
+        return Change(node.lineno, (), why)
+    assert isinstance(node, ast.FunctionDef)
+    return _change(node, function.file, source, lambda: _changed(node, framework, source, tree))
+
+
+def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Change:
+    """Return the change that makes a coroutine function, if it awaits nothing, a `def`, which runs in a thread."""
+    found = _found(function, folder)
+    if isinstance(found, Change):
+        return found
+    node, source, tree = found
+    nodes = [each for statement in node.body for each in ast.walk(statement)]
+    waits = ast.Await | ast.AsyncFor | ast.AsyncWith | ast.Yield | ast.YieldFrom
+    used = {each.id for each in nodes if isinstance(each, ast.Name)}
+    names, line = imported_names(tree), source.split("\n")[node.lineno - 1]
+    comprehensions = (each for each in nodes if isinstance(each, ast.comprehension))
+    why = ""
+    if not isinstance(node, ast.AsyncFunctionDef):
+        why = f"`{node.name}` is a plain def already"
+    elif framework not in IN_THREADS:
+        why = f"{framework or 'its framework'} doesn't run a plain def in a thread"
+    elif any(isinstance(each, waits) for each in nodes) or any(each.is_async for each in comprehensions):
+        why = f"`{node.name}` awaits"
+    elif name := next((each for each in sorted(used) if names.get(each, ("", 0))[0].split(".")[0] in _ON_LOOP), ""):
+        why = f"it uses `{name}`, which needs the event loop"
+    elif not line[node.col_offset :].startswith("async def "):
+        why = f"line {node.lineno} has no `async def`"
+    else:
+        changed = list(_changed_globals(node, tree))
+        why = f"it changes `{changed[0]}`, and threads would change it at the same time" if changed else ""
+    why = why or next(_other_decorators(node, framework, tree), "") or use_elsewhere(node, tree, function.file, folder)
+    if why:
+        return Change(node.lineno, (), why)
+    plain = line[: node.col_offset] + line[node.col_offset :].removeprefix("async ")
+    lines = source.split("\n")
+    return _change(node, function.file, source, lambda: [*lines[: node.lineno - 1], plain, *lines[node.lineno :]])
+
+
+def _found(
+    function: RouteFunction, folder: Path
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str, ast.Module] | Change:
+    """Return the function, its file and the parsed file; if it can't be found, the reason why there is no change."""
     try:
-        source = read_limited(folder / function.file, most_bytes=_MOST_BYTES).decode()
+        source = read_limited(folder / function.file, most_bytes=MOST_BYTES).decode()
         tree = ast.parse(source)
     except (OSError, BadInputError, ValueError, SyntaxError, RecursionError, MemoryError):
         return Change(function.line, (), f"{function.file} can't be read")
     node = next((each for each in ast.walk(tree) if _first_line(each) == function.line), None)
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return Change(function.line, (), f"line {function.line} of {function.file} defines no function")
-    if why := next(_obstacles(node, function, framework, tree), ""):
+    return node, source, tree
+
+
+def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequence[str]]) -> Change:
+    if why := _why_no_diff(file, source):
         return Change(node.lineno, (), why)
-    assert isinstance(node, ast.FunctionDef)
-    changed = _changed(node, framework, source, tree)
-    lines = difflib.unified_diff(source.splitlines(), changed, function.file, function.file, lineterm="", n=0)
-    diff = tuple(line.rstrip() if line.startswith(("---", "+++")) else line for line in lines)
-    if len(diff) > MOST_LINES:
+    diff = _diff(file, source, changed())
+    if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
+        return Change(node.lineno, (), f"lines of {file} near it end with spaces")
+    if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
         return Change(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
     return Change(node.lineno, diff)
+
+
+def _why_no_diff(file: str, source: str) -> str:
+    """Return why `git apply` and `patch` could not apply a diff of this file, or an empty string."""
+    if Path(file).is_absolute():
+        return f"{file} is outside this folder"
+    return f"{file} has other ends of lines than LF" if re.search("[\r\f\v]", source) else ""
+
+
+def _diff(file: str, source: str, changed: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of a diff for `git apply` and `patch -p1`."""
+    before, after = source.split("\n"), "\n".join(changed).split("\n")
+    end = "\n\\ No newline at end of file" * bool(before[-1])
+    before, after = ([*lines[:-1], *([lines[-1] + end] if end else [])] for lines in (before, after))
+    lines = list(difflib.unified_diff(before, after, f"a/{file}", f"b/{file}", lineterm=""))
+    lines[:2] = [line.rstrip() for line in lines[:2]]
+    return tuple("\n".join(lines).split("\n"))
 
 
 def _first_line(node: ast.AST) -> int:
@@ -63,13 +153,17 @@ def _first_line(node: ast.AST) -> int:
 
 
 def _obstacles(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, function: RouteFunction, framework: str, tree: ast.Module
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    function: RouteFunction,
+    framework: str,
+    tree: ast.Module,
+    folder: Path,
 ) -> Iterator[str]:
     """Yield the reasons why the body of the function can't simply run in another process."""
     name = function.name
     if isinstance(node, ast.AsyncFunctionDef):
         yield f"`{name}` is a coroutine function, which can't be pickled: move the lines that compute"
-    if framework not in (*_LOOPS, *_THREADS):
+    if framework not in _FRAMEWORKS:
         yield f"there is no recipe for {framework or 'this framework'}"
     if function.is_method or node.col_offset or "<locals>" in name:
         yield f"`{name}` is not at the top level of its module, so it can't be pickled"
@@ -85,13 +179,49 @@ def _obstacles(
     for parameter in (*request, *function.unmovable):
         if parameter in used:
             yield f"`{parameter}` can't be pickled: move the lines that compute, with plain values"
-    yield from _contexts(used, framework, tree)
     for each in nodes:
-        if isinstance(each, ast.Raise) and "HTTPException" in ast.unparse(each):
-            yield "it raises HTTPException, which can't be pickled: raise it in the route"
         if isinstance(each, ast.Name) and each.id in _STREAMS:
             yield f"it returns a {each.id}, which can't be pickled"
-    yield from (f"it changes `{name}`, and each process would have its own" for name in _changed_globals(node, nodes))
+    yield from _other_decorators(node, framework, tree)
+    for code in reached(node, tree, folder / function.file, folder):
+        for why in _obstacles_in(code, framework):
+            yield why if code.node is node else f"it calls `{getattr(code.node, 'name', '')}`: {why}"
+    if why := use_elsewhere(node, tree, function.file, folder):
+        yield why
+
+
+def _obstacles_in(code: Code, framework: str) -> Iterator[str]:
+    """Yield why code of the application can't run in another process."""
+    used = {each.id for each in code.nodes if isinstance(each, ast.Name)}
+    yield from _contexts(used, framework, code.tree)
+    for each in code.nodes:
+        if isinstance(each, ast.Raise) and "HTTPException" in ast.unparse(each):
+            yield "it raises HTTPException, which can't be pickled: raise it in the route"
+    yield from (
+        f"it changes `{name}`, and each process would have its own" for name in _changed_globals(code.node, code.tree)
+    )
+    own = _own_names(code.node)
+    for each in code.tree.body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each is not code.node:
+            for name in sorted((used - own).intersection(_changed_globals(each, code.tree))):
+                yield f"it uses `{name}`, which `{each.name}` changes, and each process would have its own"
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call):
+            kind = ast.unparse(each.value.func).rpartition(".")[2]
+            for target in each.targets:
+                if isinstance(target, ast.Name) and target.id in used - own and kind in _APPLICATIONS:
+                    yield f"it uses `{target.id}`, and each process would have its own"
+
+
+def _other_decorators(node: ast.FunctionDef | ast.AsyncFunctionDef, framework: str, tree: ast.Module) -> Iterator[str]:
+    """Yield that the function has a decorator other than that of a route; nobody knows what it does."""
+    names = imported_names(tree)
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        text = ast.unparse(called)
+        package = names.get(text.partition(".")[0], ("", 0))[0].partition(".")[0]
+        is_route = isinstance(called, ast.Attribute) and called.attr in _ROUTES
+        if not (is_route or package == "litestar" or (package == framework == "django")):
+            yield f"it has another decorator ({text.rpartition('.')[2]})"
 
 
 def _contexts(used: set[str], framework: str, tree: ast.Module) -> Iterator[str]:
@@ -111,54 +241,106 @@ def _contexts(used: set[str], framework: str, tree: ast.Module) -> Iterator[str]
         )
 
 
-def _changed_globals(node: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Yield the names of objects outside the function that its body changes, such as a cache or a counter."""
+def _own_names(node: ast.AST) -> set[str]:
+    """Return the parameters and the local names of a function."""
+    nodes = [each for statement in getattr(node, "body", ()) for each in ast.walk(statement)]
     own = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
-    own |= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    for each in nodes:
+    return own | {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def _changed_globals(node: ast.AST, tree: ast.Module) -> Iterator[str]:
+    """Yield the names of objects outside the function that its body changes, such as a cache or a counter."""
+    own = _own_names(node) | {
+        alias.asname or alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names
+    }
+    for each in [each for statement in getattr(node, "body", ()) for each in ast.walk(statement)]:
         if isinstance(each, ast.Global):
             yield from each.names
+        target: ast.expr | None = None
         if isinstance(each, ast.Subscript | ast.Attribute) and isinstance(each.ctx, ast.Store | ast.Del):
-            target: ast.expr = each
-            while isinstance(target, ast.Subscript | ast.Attribute):
-                target = target.value
-            if isinstance(target, ast.Name) and target.id not in own:
-                yield target.id
+            target = each
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _CHANGING:
+            target = each.func
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "next" and each.args:
+            target = each.args[0]
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+        if isinstance(target, ast.Name) and target.id not in own:
+            yield target.id
 
 
 def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Module) -> list[str]:
-    """Return the lines of the file, in which a new function has the body of this one, which awaits its result."""
-    lines = source.splitlines()
+    """Return the lines of the file, in which a new function has the body of this one, which waits for its result."""
+    lines = source.split("\n")
     taken = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} | {
         each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    pool, server, compute = (_free(name, taken) for name in ("pool", "server", f"compute_{node.name}"))
+    taken |= set(imported_names(tree))
+    wanted = ("pool", "watch_server", "start", f"compute_{node.name}")
+    pool, end, start, compute = (_free(name, taken) for name in wanted)
     is_documented = ast.get_docstring(node) is not None and len(node.body) > 1
     first = node.body[is_documented]
     used = {each.id for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Name)}
     names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if each.arg in used]
     arguments, header = ", ".join([compute, *names]), f"def {compute}({', '.join(names)}):"
-    modules = "concurrent.futures, multiprocessing, os, threading"
-    if framework in _LOOPS:
-        modules = f"asyncio, {modules}"
-        call = f"    return await asyncio.get_running_loop().run_in_executor({pool}, {arguments})"
-    else:
-        call = f"    return {pool}.submit({arguments}).result()"
-    setup = ""
-    if framework == "django":
-        modules, setup = f"{modules}, django", ", initializer=django.setup"
-    start = _first_line(node) - 1
-    before, definition = lines[start : node.lineno - 1], lines[node.lineno - 1 : first.lineno - 1]
+    begin, modules = _first_line(node) - 1, ["concurrent.futures", "multiprocessing", "os", "threading"]
+    above, definition = lines[begin : node.lineno - 1], lines[node.lineno - 1 : first.lineno - 1]
     rest = lines[first.lineno - 1 :]
+    indent = lines[first.lineno - 1][: first.col_offset]
     if first.lineno == node.lineno:  # the body is on the same line
-        line = lines[node.lineno - 1].encode()
+        line, indent = lines[node.lineno - 1].encode(), "    "
         definition = [line[: first.col_offset].decode().rstrip()]
         header, rest = f"{header} {line[first.col_offset :].decode()}", lines[node.lineno :]
-    if framework in _LOOPS:
+    parts = [_END.format(end=end)]
+    if framework == "litestar":  # which would run a plain def on the event loop
+        modules.append("asyncio")
         definition[0] = f"async {definition[0]}"
-    added = [f"import {modules}", _WITH_SERVER.format(server), f"{pool} = {_SPAWN}{setup})"]
-    space = [] if is_documented and framework in _LOOPS else [""]  # otherwise, the diff would have one line too many
-    return [*lines[:start], *added, *before, *definition, call, *space, header, *rest]
+        call = f"return await asyncio.get_running_loop().run_in_executor({pool}, {arguments})"
+        parts.append(_POOL.format(pool=pool, start=end))
+    elif framework == "django":
+        call = f"return {pool}.submit({arguments}).result()"
+        parts.append(_START.format(start=start, end=end) + _POOL.format(pool=pool, start=f"exec, initargs=({start},)"))
+    else:
+        modules.append("functools")
+        call = f"return {pool}().submit({arguments}).result()"
+        parts.append(_LAZY_POOL.format(pool=pool, start=end))
+    begin = begin - _comments_above(lines[:begin])
+    before, comments = lines[:begin], lines[begin : _first_line(node) - 1]
+    empty = len(before) - len("\n".join(before).rstrip("\n").split("\n")) if "".join(before) else 2
+    added = [*[""] * max(0, 2 - empty), *"\n\n".join(parts).split("\n"), ""]
+    body = [*comments, *above, *definition, indent + call, "", "", header, *rest]
+    return [*_with_imports(before, modules, tree), *added, *body]
+
+
+def _comments_above(lines: Sequence[str]) -> int:
+    """Return how many of the last lines are comments."""
+    return next((number for number, line in enumerate(reversed(lines)) if not line.startswith("#")), len(lines))
+
+
+def _with_imports(lines: list[str], modules: list[str], tree: ast.Module) -> list[str]:
+    """Return the lines with imports of those modules that they don't import, in front of the first other import."""
+    known = {
+        alias.name
+        for each in tree.body
+        if isinstance(each, ast.Import) and each.lineno <= len(lines)
+        for alias in each.names
+        if not alias.asname
+    }
+    added = [f"import {module}" for module in sorted(modules) if module not in known]
+    imports = [
+        each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom) and each.lineno <= len(lines)
+    ]
+    future = [each for each in imports if isinstance(each, ast.ImportFrom) and each.module == "__future__"]
+    others = [each for each in imports if each not in future]
+    if others:
+        line = others[0].lineno - 1
+        name = others[0].module if isinstance(others[0], ast.ImportFrom) else others[0].names[0].name
+        is_standard = (name or "").partition(".")[0] in sys.stdlib_module_names and not getattr(others[0], "level", 0)
+        return [*lines[:line], *added, *([] if is_standard else [""]), *lines[line:]]
+    line = future[-1].end_lineno or 0 if future else 0
+    if not future and ast.get_docstring(tree) is not None:
+        line = tree.body[0].end_lineno or 0
+    return [*lines[:line], *([""] if line else []), *added, *([] if line else [""]), *lines[line:]]
 
 
 def _free(name: str, taken: set[str]) -> str:

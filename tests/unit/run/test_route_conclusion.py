@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from simulated_profile import RENDER, THREAD, profile_of
+from simulated_profile import LOOP, MAIN, RENDER, THREAD, profile_of
 from simulated_record import CPUS, TASK_S, TIME_S, record_of, result_of
 
 from under_siege.formatting import capitalized
@@ -86,6 +86,12 @@ def test_the_pool_is_recommended_if_it_ties_and_only_its_health_checks_are_short
     assert how.code.splitlines() == DIFF
 
 
+def test_a_diff_is_printed_so_that_it_can_be_applied() -> None:
+    lines = ["--- a/shop.py", "+++ b/shop.py", "@@ -1 +1 @@", f"-\t{'long ' * 60}end", "+\tshort", ""]
+    printed = formatted(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=lines), "table")
+    assert f"\n{chr(10).join(lines)}\n" in printed
+
+
 def test_the_pool_is_recommended_although_it_is_perhaps_somewhat_slower() -> None:
     noisy = [("uvicorn", 2, 1.0, 0.614, (0.9, 1.0, 1.1)), (POOL, 2, 0.87, 0.010, (1.1, 1.0, 0.9))]
     assert shown(of(noisy)).headline[0].text.startswith("Use a process pool for /report")
@@ -105,6 +111,33 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     how = shown(of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")).headline[1]
     assert (how.code, "`session` can't be pickled" in how.text) == ("", True)
     assert "docs/questions/02-process-pool.md" in how.text
+
+
+def test_the_figures_of_a_pool_that_is_measured_alone_occur_once() -> None:
+    (main,) = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline
+    assert dict(main.facts)["throughput"]
+    assert not any("trans/s" in remark for remark in main.remarks)
+    assert any("--strategy as-is" in remark for remark in main.remarks)
+
+
+IN_THREADS: list[Row] = [*AS_IS, ("what-if-threads", 1, 4.0, 0.010)]
+
+
+def test_a_coroutine_function_that_should_run_in_threads_gets_a_diff() -> None:
+    main, how = shown(of(IN_THREADS, def_diff=["-async def slow():", "+def slow():"])).headline
+    assert main.text == "Use threads for /report (uvicorn)."
+    assert "shop/main.py:14, `report`. Write `def` instead of `async def`" in how.text
+    assert how.code == "-async def slow():\n+def slow():"
+
+
+def test_the_lines_that_block_are_named_if_a_plain_def_is_not_enough() -> None:
+    result = of(IN_THREADS, needs_await="`report` awaits")
+    result.profiles.append(profile_of((1, MAIN, [LOOP, RENDER], (90, 10, 10))))
+    how = shown(result).headline[1]
+    assert not how.code
+    assert "shop/main.py:14, `report`. A plain def is not enough: `report` awaits." in how.text
+    assert "`await asyncio.to_thread(function)`" in how.text
+    assert "These lines block: shop/report.py:23 (`render`)" in how.text
 
 
 def test_the_lines_that_compute_are_named_if_they_were_sampled() -> None:

@@ -99,6 +99,18 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     }
 
 
+def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
+    assert planned(path='/report?filter={1,2}').suite.axes["path"] == ('/report?filter={1,2}',)
+
+
+def test_the_route_that_is_measured_without_a_path_is_named(planned: Planned) -> None:
+    def notes(plan: Plan) -> str:
+        return " ".join(plan.suite.application.notes) if plan.suite.application else ""
+
+    assert "/report was chosen" in notes(planned("processes", path=None))
+    assert "was chosen" not in notes(planned("processes"))
+
+
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
 def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_measured(
     server: str, planned: Planned
@@ -118,6 +130,8 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
         (("processes",), {"stream": "sse"}, "a stream can't be moved"),
         (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
+        ((), {"path": "/items/{number}"}, r"\{number\} stands for a value; put one in, such as /items/20"),
+        ((), {"path": "/a/<int:number>?b={b}"}, r"<int:number> stands for .* such as /a/20\?b=20"),
         (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
     ],
 )

@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -39,14 +40,14 @@ def show(view: View) -> None:
 def show_renderable(shown: RenderableType) -> None:
     console = Console()
     if console.is_terminal:
-        console.print(shown)
+        console.print(shown, crop=False)
     else:
         print(_plain(shown))  # noqa: T201
 
 
 def _plain(shown: RenderableType) -> str:
     output = io.StringIO()
-    Console(file=output, width=WIDTH, color_system=None).print(shown)
+    Console(file=output, width=WIDTH, color_system=None).print(shown, crop=False)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
@@ -90,7 +91,9 @@ def _paragraph(paragraph: Paragraph) -> RenderableType:
         for label, text in paragraph.facts:
             facts.add_row(Text(label, no_wrap=True), Text(text))
         parts.append(Padding(facts, (0, 0, 0, 2), style=style, expand=False))
-    if paragraph.code:
+    if paragraph.is_diff:
+        parts.append(_Verbatim(paragraph.code))
+    elif paragraph.code:
         parts.append(Padding(Text(paragraph.code), (0, 0, 0, 4), style=style, expand=False))
     if paragraph.remarks:
         parts.append(Text("\n".join(paragraph.remarks), style))
@@ -103,6 +106,17 @@ def _notes(notes: Iterable[Note]) -> RichTable:
         label = Text(note.label, STYLES[note.tone] if note.tone else "cyan", no_wrap=True)
         table.add_row(label, Text(": ".join(filter(None, [note.subject, note.text]))))
     return table
+
+
+class _Verbatim:
+    """A text with all its tabs, and without line breaks of the terminal."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines."""
+        yield Segment(f"{self._text}\n")
 
 
 class _Grid:
