@@ -125,13 +125,13 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
 @pytest.mark.parametrize(
     ("strategies", "options", "why"),
     [
+        ((), {"path": "/items/{number}"}, r"\{number\} stands for a value; put one in, such as /items/20"),
+        ((), {"path": "/a/<int:number>?b={b}"}, r"<int:number> stands for .* such as /a/20\?b=20"),
         (("threads",), {}, "fastapi runs `report` in a thread already"),
         (("threads",), {"kind": "wsgi", "framework": "flask"}, "in threads already"),
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
         (("processes",), {"stream": "sse"}, "a stream can't be moved"),
         (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
-        ((), {"path": "/items/{number}"}, r"\{number\} stands for a value; put one in, such as /items/20"),
-        ((), {"path": "/a/<int:number>?b={b}"}, r"<int:number> stands for .* such as /a/20\?b=20"),
         (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
     ],
 )
