@@ -180,14 +180,6 @@ def test_the_rate_of_a_row_that_is_not_recommended_has_its_margin_and_its_verdic
     assert "trans/s (suspect)" in remark
 
 
-def test_a_strategy_without_a_baseline_is_described_once_with_the_option_that_adds_one() -> None:
-    main = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline[0]
-    assert main.text.startswith("Measured: a process pool for /report")
-    assert not any(remark.startswith("In a process pool") for remark in main.remarks)
-    assert any("--strategy as-is" in remark for remark in main.remarks)
-    assert "--strategy as-is" not in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
-
-
 @pytest.mark.parametrize(("is_chosen", "exit_code"), [(False, 0), (True, 1)])
 def test_a_row_that_failed_fails_the_run_only_if_the_user_asked_for_it(is_chosen: bool, exit_code: int) -> None:
     result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], is_chosen=is_chosen)
