@@ -508,3 +508,29 @@ def test_a_route_that_can_not_move_says_why_and_the_other_rows_are_measured(sour
     failure = records["what-if-processes"].failure
     assert failure is not None
     assert why in failure.message
+
+
+OTHER_ORDER = """\
+import pathlib, sys
+is_server = "uvicorn" in sys.modules or "multiprocessing.spawn" in sys.modules
+if is_server and pathlib.Path("asked").exists():
+    BODY = b'{"two": 2, "one": 1}'
+else:
+    BODY = b'{"one": 1, "two": 2}'
+if is_server:
+    pathlib.Path("asked").touch()
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": BODY})
+"""
+
+
+def test_processes_that_order_the_keys_of_their_json_differently_are_measured(shop: Path) -> None:
+    write(shop, {"shop.py": OTHER_ORDER})
+    records, output = measured("shop:app", "--path", "/", "--strategy", "as-is", "--strategy", "processes")
+    assert {server: record.failure for server, record in records.items()} == {
+        "uvicorn": None,
+        "what-if-processes": None,
+    }
+    assert "compared as JSON, not byte for byte" in output

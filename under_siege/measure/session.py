@@ -289,6 +289,13 @@ def _choices(suite: Suite) -> list[str]:
     return choices
 
 
+def _note_rule(plan: Plan, expectations: Expectations, result: Result) -> None:
+    """Note how bodies are compared, if this depends on the responses."""
+    if plan.suite.finds_rule and result.suite:
+        rule = next(iter(expectations.values())).rule
+        result.suite = made_legible(msgspec.structs.replace(result.suite, checked=rule.checked()))
+
+
 @contextlib.asynccontextmanager
 async def _prepared(
     plan: Plan, result: Result, watcher: ProgressListener, meanwhile: Meanwhile | None
@@ -307,7 +314,6 @@ async def _prepared(
                 package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
             )
             result.environment = made_legible(msgspec.structs.replace(result.environment, packages_of=versions))
-            if ready.suite.finds_rule and result.suite:  # the rule depends on the responses
-                rule = next(iter(expectations.values())).rule
-                result.suite = made_legible(msgspec.structs.replace(result.suite, checked=rule.checked()))
+            _note_rule(ready, expectations, result)
             yield ready, expectations, needed
+            _note_rule(ready, expectations, result)  # a process may have returned another order of keys

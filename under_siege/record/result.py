@@ -103,6 +103,8 @@ class MovedRoute(msgspec.Struct, frozen=True, kw_only=True):
     line: Count = 0  # of its `def`
     diff: list[str] = []  # a change of the source code that moves it to a process pool
     unmovable: str = ""  # why there is no such change
+    def_diff: list[str] = []  # a change of the source code with which the framework runs it in a thread
+    needs_await: str = ""  # why there is no such change
 
 
 class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from under_siege.record.record import PacedRun, Profile
 from under_siege.record.result import Result
 from under_siege.run.conclusion import answers
 from under_siege.suite.expected_response import Expectations
-from under_siege.suite.what_if import PREFIX, PROCESSES, is_what_if
+from under_siege.suite.what_if import PREFIX, PROCESSES, THREADS, is_what_if
 
 SHARE = 0.4  # of the rate of the application as it is, if the user knows no rate
 REQUESTS = 60  # in each measurement, if they fit into its time
@@ -52,7 +52,8 @@ async def _profile_as_is(
     route = plan.suite.route
     as_is = [case for case in plan.cases if route is not None and case.server == route.server]
     chosen = [answer.case.server for answer in answers(summarize(result)) if answer.case]
-    if route is None or route.diff or not as_is or PREFIX + PROCESSES not in chosen:
+    diff_of = {PREFIX + PROCESSES: route.diff, PREFIX + THREADS: route.def_diff} if route else {}
+    if not as_is or not any(server in chosen and not diff for server, diff in diff_of.items()):
         return
 
     def keep_unless_failed(profile: Profile) -> None:

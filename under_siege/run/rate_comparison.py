@@ -92,7 +92,10 @@ class RateComparison:
         if outcome == SAME:
             return f"{at} it doesn't matter: leave it as it is."
         undecided = [each.name for each in self.differences if not (each.is_shorter or each.is_same)]
-        return f"{at}, it can't be decided which is better: {formatting.listed(undecided)} varied too much."
+        return (
+            f"{at}, it can't be decided which is better: {formatting.listed(undecided)} varied too much; close other "
+            "programs and measure again."
+        )
 
     def _names(self, property_name: str) -> list[str]:
         return [each.name for each in self.differences if getattr(each, property_name)]

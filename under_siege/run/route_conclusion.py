@@ -30,6 +30,7 @@ from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
 
 RECIPES = "docs/questions/02-process-pool.md"
+THREAD_RECIPES = "docs/questions/01-def-or-async-def.md"
 MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
@@ -82,17 +83,23 @@ def route_as_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
-    """Yield how to move the route, if moving it to a process pool is recommended."""
-    route, pool = route_of(comparison), PREFIX + PROCESSES
-    if route is None or not any(pool in _recommended(comparison, route, answer) for answer in found):
+    """Yield how to move the route, if moving it to a process pool or to threads is recommended."""
+    route = route_of(comparison)
+    if route is None:
+        return
+    recommended = [server for answer in found for server in _recommended(comparison, route, answer)]
+    moved = next(filter(is_what_if, recommended), "")
+    if not moved:
         return
     place = f"{route.file}:{route.line}, `{route.function}`" if route.function else f"the function for {route.path}"
-    if route.diff:
+    if moved != PREFIX + PROCESSES:
+        yield _how_to_use_threads(comparison.result, route, place)
+    elif route.diff:
         yield Paragraph(
             f"How to do it: {place}. Recipes and pitfalls: {RECIPES}", code="\n".join(route.diff), is_diff=True
         )
     else:
-        lines = _lines_that_compute(comparison.result) or f"{PROGRAM} profile names the lines that compute"
+        lines = _lines_that("compute", comparison.result) or f"{PROGRAM} profile names the lines that compute"
         yield Paragraph(
             f"How to do it: {place}. It can't move as it is: {route.unmovable}. {lines}; the recipes are in {RECIPES}."
         )
@@ -106,16 +113,29 @@ def _recommended(comparison: Comparison, route: MovedRoute, answer: Answer) -> l
     return [*([chosen.server] if chosen else []), *better]
 
 
-def _lines_that_compute(result: Result) -> str:
-    """Return the lines in which the application as it is spends most of its CPU time, if they are known."""
-    spots = [spot for profile in result.profiles for spot in _spots(Diagnosis(profile))]
+def _how_to_use_threads(result: Result, route: MovedRoute, place: str) -> Paragraph:
+    if route.def_diff:
+        text = f"How to do it: {place}. Write `def` instead of `async def`, because it awaits nothing."
+        return Paragraph(text, code="\n".join(route.def_diff), is_diff=True)
+    why = f" A plain def is not enough: {route.needs_await}." if route.needs_await else ""
+    lines = _lines_that("block", result) or f"{PROGRAM} profile --strategy as-is names the lines that block"
+    return Paragraph(
+        f"How to do it: {place}.{why} Move the lines that block to a function, and "
+        f"`await asyncio.to_thread(function)`. {lines}; the recipes are in {THREAD_RECIPES}."
+    )
+
+
+def _lines_that(verb: str, result: Result) -> str:
+    """Return the lines in which the application as it is computes or blocks most, if they are known."""
+    excluded = (WAITS, LOCK) if verb == "compute" else ()
+    spots = [spot for profile in result.profiles for spot in _spots(Diagnosis(profile), excluded)]
     lines = [f"{spot.frame.place} (`{spot.frame.name}`)" for spot in spots if spot.frame.kind != "library"]
-    return f"These lines compute: {formatting.listed(lines[:MOST_LINES])}" if lines else ""
+    return f"These lines {verb}: {formatting.listed(lines[:MOST_LINES])}" if lines else ""
 
 
-def _spots(diagnosis: Diagnosis) -> list[Hotspot]:
-    spots = [*diagnosis.loop_hotspots, *diagnosis.thread_hotspots]
-    return sorted((spot for spot in spots if spot.state not in (WAITS, LOCK)), key=lambda spot: -spot.wall)
+def _spots(diagnosis: Diagnosis, excluded: Sequence[str]) -> list[Hotspot]:
+    spots = [*diagnosis.loop_hotspots, *(diagnosis.thread_hotspots if excluded else ())]
+    return sorted((spot for spot in spots if spot.state not in excluded), key=lambda spot: -spot.wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +230,8 @@ class RouteConclusion:
         """Yield a sentence for each moved case that is not recommended, and one if there is no baseline."""
         cases = self.comparison.cases
         if all(is_what_if(each.server) for each in cases):
-            yield "Not compared with the application as it is: to measure it, too, add --strategy as-is."
-        for each in cases if len(cases) > 1 else ():  # the facts are those of a single case
+            yield f"To see what it changes, also measure {self.route.path} as it is: --strategy as-is."
+        for each in cases if len(cases) > 1 else ():  # the facts above are those of a single case
             if not is_what_if(each.server) or (chosen is not None and each.case == chosen.case):
                 continue
             name = "In a process pool" if each.server == PREFIX + PROCESSES else "In threads"
@@ -280,7 +300,7 @@ def _ping(summary: Summary) -> str:
 
 
 def _time(seconds: float) -> str:
-    return formatting.seconds(seconds) if math.isfinite(seconds) else "without an end"
+    return formatting.seconds(seconds) if math.isfinite(seconds) else "unbounded (requests failed)"
 
 
 def _memory(summary: Summary) -> str:

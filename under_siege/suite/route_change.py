@@ -4,7 +4,7 @@ import ast
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ _FRAMEWORKS = ("fastapi", "starlette", "litestar", "quart", "flask", "django")
 _CONTEXTS = ("flask", "quart")  # their functions need the request or the application, except these
 _WITHOUT_CONTEXT = ("abort", "redirect", "Response")
 _STREAMS = ("StreamingResponse", "StreamingHttpResponse", "FileResponse", "EventSourceResponse", "Stream", "File")
+IN_THREADS = ("fastapi", "starlette", "django", "quart")  # frameworks that run `def` routes in threads
+_ON_LOOP = ("asyncio", "anyio", "trio", "contextvars")  # modules that a coroutine function may need its event loop for
 _ROUTES = {  # decorators that register a function for a route
     *("get", "post", "put", "patch", "delete", "head", "options", "trace", "route", "api_route", "handler"),
 }
@@ -57,6 +59,53 @@ class Change:
 
 def change_of(function: RouteFunction, framework: str, folder: Path) -> Change:
     """Return the change with which a process pool computes what this function returns."""
+    found = _found(function, folder)
+    if isinstance(found, Change):
+        return found
+    node, source, tree = found
+    if why := next(_obstacles(node, function, framework, tree, folder), ""):
+        return Change(node.lineno, (), why)
+    assert isinstance(node, ast.FunctionDef)
+    return _change(node, function.file, source, lambda: _changed(node, framework, source, tree))
+
+
+def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Change:
+    """Return the change that makes a coroutine function, if it awaits nothing, a `def`, which runs in a thread."""
+    found = _found(function, folder)
+    if isinstance(found, Change):
+        return found
+    node, source, tree = found
+    nodes = [each for statement in node.body for each in ast.walk(statement)]
+    waits = ast.Await | ast.AsyncFor | ast.AsyncWith | ast.Yield | ast.YieldFrom
+    used = {each.id for each in nodes if isinstance(each, ast.Name)}
+    names, line = imported_names(tree), source.split("\n")[node.lineno - 1]
+    comprehensions = (each for each in nodes if isinstance(each, ast.comprehension))
+    why = ""
+    if not isinstance(node, ast.AsyncFunctionDef):
+        why = f"`{node.name}` is a plain def already"
+    elif framework not in IN_THREADS:
+        why = f"{framework or 'its framework'} doesn't run a plain def in a thread"
+    elif any(isinstance(each, waits) for each in nodes) or any(each.is_async for each in comprehensions):
+        why = f"`{node.name}` awaits"
+    elif name := next((each for each in sorted(used) if names.get(each, ("", 0))[0].split(".")[0] in _ON_LOOP), ""):
+        why = f"it uses `{name}`, which needs the event loop"
+    elif not line[node.col_offset :].startswith("async def "):
+        why = f"line {node.lineno} has no `async def`"
+    else:
+        changed = list(_changed_globals(node, tree))
+        why = f"it changes `{changed[0]}`, and threads would change it at the same time" if changed else ""
+    why = why or next(_other_decorators(node, framework, tree), "") or use_elsewhere(node, tree, function.file, folder)
+    if why:
+        return Change(node.lineno, (), why)
+    plain = line[: node.col_offset] + line[node.col_offset :].removeprefix("async ")
+    lines = source.split("\n")
+    return _change(node, function.file, source, lambda: [*lines[: node.lineno - 1], plain, *lines[node.lineno :]])
+
+
+def _found(
+    function: RouteFunction, folder: Path
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str, ast.Module] | Change:
+    """Return the function, its file and the parsed file; if it can't be found, the reason why there is no change."""
     try:
         source = read_limited(folder / function.file, most_bytes=MOST_BYTES).decode()
         tree = ast.parse(source)
@@ -65,14 +114,15 @@ def change_of(function: RouteFunction, framework: str, folder: Path) -> Change:
     node = next((each for each in ast.walk(tree) if _first_line(each) == function.line), None)
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return Change(function.line, (), f"line {function.line} of {function.file} defines no function")
-    if why := next(_obstacles(node, function, framework, tree, folder), ""):
+    return node, source, tree
+
+
+def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequence[str]]) -> Change:
+    if why := _why_no_diff(file, source):
         return Change(node.lineno, (), why)
-    if why := _why_no_diff(function.file, source):
-        return Change(node.lineno, (), why)
-    assert isinstance(node, ast.FunctionDef)
-    diff = _diff(function.file, source, _changed(node, framework, source, tree))
+    diff = _diff(file, source, changed())
     if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
-        return Change(node.lineno, (), f"lines of {function.file} near it end with spaces")
+        return Change(node.lineno, (), f"lines of {file} near it end with spaces")
     if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
         return Change(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
     return Change(node.lineno, diff)

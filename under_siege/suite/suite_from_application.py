@@ -43,6 +43,8 @@ from under_siege.suite.suite_file import suite_from
 _LISTED_ROUTES = 5
 _REFUSED_ROUTES = 12  # maximum number of routes in an error
 _WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests have a body by default
+_PARAMETER = r"(?<!\$)\{\w+(?::\w+)?\}|<(?:\w+:)?\w+>"  # in the path of a route, but not a variable such as ${TOKEN}
+_AXES = ("{users}", "{workers}", "{threads}")  # placeholders of a suite, which are replaced
 _BARE_KEY = re.compile(r"[\w-]+", re.ASCII)  # in TOML
 # A server may take this many times as long to start as the import took alone, because workers share CPUs.
 SLOWEST_START = 3
@@ -119,7 +121,11 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
         data["servers"] |= what_if.server_tables(moved, first.application, data)
     suite = suite_from(data, folder / "suite.toml", app)
     suite = suite if moved is None else what_if.with_strategies(suite, moved)
-    return replace(suite, application=_user_application(first, suite, data, folder))
+    described = _user_application(first, suite, data, folder)
+    if moved is not None and moved.route.is_chosen and options.path is None:
+        note = f"{moved.route.path} was chosen, because it needs no parameters; to measure another route, use --path"
+        described = replace(described, notes=(*described.notes, note))
+    return replace(suite, application=described)
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
@@ -161,8 +167,6 @@ def _path_for(method: str, options: TargetOptions, application: Application) -> 
             besides = " besides the health check" if application.ping() else ""
             why = f"no route accepts GET without parameters{besides}"
             raise _unchosen(application, f"{why}; use --path, and --method or --body if the request is not a GET")
-        if {*options.strategies} - {what_if.NONE} and len(paths) > 1:
-            options.tell(f"--strategy without --path: {paths[0]} is measured; use --path for another route")
         return paths[0] if paths else "/"
     if len(paths) != 1:
         raise _unchosen(application, f"{len(paths) or 'no'} routes accept {method} without parameters; use --path")
@@ -262,6 +266,11 @@ def generated_suite(
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
     if ".py:" in app:
         raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
+    if options.path is not None and (
+        names := [each for each in re.findall(_PARAMETER, options.path) if each not in _AXES]
+    ):
+        example = re.sub(_PARAMETER, lambda found: found[0] if found[0] in _AXES else "20", options.path)
+        raise BadInputError(f"--path {options.path}: {names[0]} stands for a value; put one in, such as {example}")
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
     environment = user_environment(folder, options.pythons)

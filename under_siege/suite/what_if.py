@@ -17,7 +17,7 @@ from under_siege.load.request import GET
 from under_siege.paths import PACKAGE
 from under_siege.record.result import MovedRoute
 from under_siege.suite.application import DEPLOYMENTS, Application, Deployment, RouteFunction, completed
-from under_siege.suite.route_change import change_of
+from under_siege.suite.route_change import IN_THREADS, change_of, plain_def_of
 from under_siege.suite.suite import Suite, Target
 
 AS_IS, THREADS, PROCESSES, NONE = STRATEGIES = ("as-is", "threads", "processes", "none")
@@ -31,7 +31,6 @@ _BASES = {
     "tornado": "listen",
 }  # the server for each kind of application
 _WAITING_THREADS = 40  # of a server whose threads only wait for a pool
-_WITH_THREADS = ("fastapi", "starlette", "django", "quart")  # frameworks that run `def` routes in threads
 _IN_WORDS = {THREADS: "Threads", PROCESSES: "A process pool"}
 
 
@@ -98,7 +97,10 @@ def _route(
     if function is None:
         unmovable = "the function that answers it is unknown"
         return MovedRoute(path=path, server=base.name, is_chosen=is_chosen, unmovable=unmovable)
-    change = change_of(function, application.framework, folder)
+    change, plain = (
+        change_of(function, application.framework, folder),
+        plain_def_of(function, application.framework, folder),
+    )
     return MovedRoute(
         path=path,
         server=base.name,
@@ -108,6 +110,8 @@ def _route(
         line=change.line,
         diff=list(change.diff),
         unmovable=change.unmovable,
+        def_diff=list(plain.diff),
+        needs_await=plain.unmovable,
     )
 
 
@@ -124,7 +128,7 @@ def _why_no_threads(application: Application, function: RouteFunction | None) ->
         return f"handlers of {application.kind} need the event loop of their server"
     if application.kind == "wsgi":
         return "its servers run every route in threads already"
-    if function is not None and not function.is_async and application.framework in _WITH_THREADS:
+    if function is not None and not function.is_async and application.framework in IN_THREADS:
         return f"{application.framework} runs `{function.name}` in a thread already, because it is a plain def"
     return ""
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from simulated_profile import RENDER, THREAD, profile_of
+from simulated_profile import LOOP, MAIN, RENDER, THREAD, profile_of
 from simulated_record import CPUS, TASK_S, TIME_S, record_of, result_of
 
 from under_siege.formatting import capitalized
@@ -114,6 +114,33 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     assert "docs/questions/02-process-pool.md" in how.text
 
 
+def test_the_figures_of_a_pool_that_is_measured_alone_occur_once() -> None:
+    (main,) = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline
+    assert dict(main.facts)["throughput"]
+    assert not any("trans/s" in remark for remark in main.remarks)
+    assert any("--strategy as-is" in remark for remark in main.remarks)
+
+
+IN_THREADS: list[Row] = [*AS_IS, ("what-if-threads", 1, 4.0, 0.010)]
+
+
+def test_a_coroutine_function_that_should_run_in_threads_gets_a_diff() -> None:
+    main, how = shown(of(IN_THREADS, def_diff=["-async def slow():", "+def slow():"])).headline
+    assert main.text == "Use threads for /report (uvicorn)."
+    assert "shop/main.py:14, `report`. Write `def` instead of `async def`" in how.text
+    assert how.code == "-async def slow():\n+def slow():"
+
+
+def test_the_lines_that_block_are_named_if_a_plain_def_is_not_enough() -> None:
+    result = of(IN_THREADS, needs_await="`report` awaits")
+    result.profiles.append(profile_of((1, MAIN, [LOOP, RENDER], (90, 10, 10))))
+    how = shown(result).headline[1]
+    assert not how.code
+    assert "shop/main.py:14, `report`. A plain def is not enough: `report` awaits." in how.text
+    assert "`await asyncio.to_thread(function)`" in how.text
+    assert "These lines block: shop/report.py:23 (`render`)" in how.text
+
+
 def test_the_lines_that_compute_are_named_if_they_were_sampled() -> None:
     result = of([*AS_IS, (POOL, 2, 1.0, 0.010)], diff=[], unmovable="`session` can't be pickled")
     result.profiles.append(profile_of((1, "Thread-1", [THREAD, RENDER], (90, 80, 80))))
@@ -152,14 +179,6 @@ def test_the_rate_of_a_row_that_is_not_recommended_has_its_margin_and_its_verdic
             record.requests.outcome[record.requests.sender.index(LOAD)] = LOST
     (remark,) = [each for each in shown(result).headline[0].remarks if each.startswith("In a process pool")]
     assert "trans/s (suspect)" in remark
-
-
-def test_a_strategy_without_a_baseline_is_described_once_with_the_option_that_adds_one() -> None:
-    main = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline[0]
-    assert main.text.startswith("Measured: a process pool for /report")
-    assert not any(remark.startswith("In a process pool") for remark in main.remarks)
-    assert any("--strategy as-is" in remark for remark in main.remarks)
-    assert "--strategy as-is" not in text(of([*AS_IS, (POOL, 2, 1.0, 0.010)]))
 
 
 @pytest.mark.parametrize(("is_chosen", "exit_code"), [(False, 0), (True, 1)])
@@ -235,4 +254,23 @@ def test_latencies_at_the_rate_of_practice_that_vary_too_much_decide_nothing() -
         uncertain.record.requests.ended_s[number] = uncertain.record.requests.sent_s[number] + 1.0
     main = shown(of(STAYS, [at("uvicorn", 2, 3.0, 0.08, 0.01), uncertain])).headline[0]
     assert main.text == "Use uvicorn with 2 workers."
-    assert "At 3/s, it can't be decided which is better: responses varied too much." in main.remarks
+    assert any("it can't be decided which is better: responses varied too much" in remark for remark in main.remarks)
+
+
+def test_threads_are_recommended_at_the_rate_of_practice_if_only_they_are_better() -> None:
+    threads = "what-if-threads"
+    rows: list[Row] = [*STAYS, (threads, 1, 1.0, 0.010)]
+    paced = [at("uvicorn", 2, 3.0, 0.3, 0.3), at(POOL, 2, 3.0, 0.3, 0.3), at(threads, 1, 3.0, 0.3, 0.01)]
+    main = shown(of(rows, paced)).headline[0]
+    assert main.text == "Under full load, use uvicorn with 2 workers; at 3/s, use threads for /report (uvicorn)."
+    assert any(remark.startswith("At 3/s, use threads: health checks are ") for remark in main.remarks)
+
+
+def test_a_moved_route_whose_requests_fail_at_the_rate_of_practice_is_worse() -> None:
+    failing = at(POOL, 2, 3.0, 0.07, 0.009)
+    for number, sender in enumerate(failing.record.requests.sender):
+        if sender == LOAD:
+            failing.record.requests.outcome[number] = LOST
+    main = shown(of(MOVES, [at("uvicorn", 1, 3.0, 0.08, 0.009), failing])).headline[0]
+    assert main.text.endswith("; at 3/s, leave it as it is.")
+    assert any("responses are significantly longer in the pool" in remark for remark in main.remarks)

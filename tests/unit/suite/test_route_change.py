@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from under_siege.suite.application import RouteFunction
-from under_siege.suite.route_change import MOST_LINES, Change, change_of
+from under_siege.suite.route_change import MOST_LINES, Change, change_of, plain_def_of
 
 LONG = '''\
 from somewhere import app, slow
@@ -176,3 +176,35 @@ def test_a_request_that_the_body_ignores_does_not_move(tmp_path: Path) -> None:
         "@app.route\ndef report(request, year):\n    return PlainTextResponse(str(year))\n", tmp_path, "starlette"
     )
     assert added(found)[-1] == "def compute_report(year):"
+
+
+SLOW = '@app.get("/slow")\nasync def slow():\n    time.sleep(0.2)\n    return 1\n'
+
+
+def plain_def(source: str, folder: Path, framework: str = "fastapi") -> Change:
+    (folder / "shop.py").write_text(source)
+    line = 1 + source[: source.index("@app")].count("\n")
+    return plain_def_of(RouteFunction(name="slow", file="shop.py", line=line, is_async=True), framework, folder)
+
+
+def test_a_coroutine_function_that_awaits_nothing_becomes_a_plain_def(tmp_path: Path) -> None:
+    found = plain_def(SLOW, tmp_path)
+    assert [line for line in found.diff[2:] if line[0] in "+-"] == ["-async def slow():", "+def slow():"]
+
+
+@pytest.mark.parametrize(
+    ("source", "framework", "why"),
+    [
+        (SLOW.replace("time.sleep", "await sleep"), "fastapi", "`slow` awaits"),
+        (SLOW.replace("return 1", "return [a async for a in b]"), "fastapi", "`slow` awaits"),
+        ("import asyncio\n" + SLOW.replace("time.sleep", "asyncio.create_task"), "fastapi", "uses `asyncio`"),
+        (SLOW + "\nasync def other(): return await slow()\n", "fastapi", "called elsewhere (shop.py:6)"),
+        (SLOW.replace("async def", "@cached\nasync def"), "fastapi", "another decorator (cached)"),
+        (SLOW.replace("time.sleep(0.2)", "seen.append(1)"), "fastapi", "changes `seen`"),
+        (SLOW.replace("async ", ""), "fastapi", "plain def already"),
+        (SLOW, "sanic", "sanic doesn't run a plain def in a thread"),
+    ],
+)
+def test_other_coroutine_functions_have_a_reason(source: str, framework: str, why: str, tmp_path: Path) -> None:
+    found = plain_def(source, tmp_path, framework)
+    assert (found.diff, why in found.unmovable) == ((), True), found.unmovable

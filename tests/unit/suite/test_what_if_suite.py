@@ -40,7 +40,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
             is_async=False,
             framework=framework,
             version="",
-            routes=options.pop("routes", ROUTES),
+            routes=ROUTES,
             host="",
             twin="",
             import_from="",
@@ -98,6 +98,18 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     assert cases(planned(stream="sse")) == AS_IS
 
 
+def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
+    assert planned(path='/report?filter={1,2}').suite.axes["path"] == ('/report?filter={1,2}',)
+
+
+def test_the_route_that_is_measured_without_a_path_is_named(planned: Planned) -> None:
+    def notes(plan: Plan) -> str:
+        return " ".join(plan.suite.application.notes) if plan.suite.application else ""
+
+    assert "/report was chosen" in notes(planned("processes", path=None))
+    assert "was chosen" not in notes(planned("processes"))
+
+
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
 def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_measured(
     server: str, planned: Planned
@@ -112,6 +124,8 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
 @pytest.mark.parametrize(
     ("strategies", "options", "why"),
     [
+        ((), {"path": "/items/{number}"}, r"\{number\} stands for a value; put one in, such as /items/20"),
+        ((), {"path": "/a/<int:number>?b={b}"}, r"<int:number> stands for .* such as /a/20\?b=20"),
         (("threads",), {}, "fastapi runs `report` in a thread already"),
         (("threads",), {"kind": "wsgi", "framework": "flask"}, "in threads already"),
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
@@ -196,18 +210,6 @@ def test_only_packages_that_measured_servers_need_are_said_to_be_added(planned: 
     assert "gunicorn" in notes[()]
     assert "uvicorn" in notes["processes",]
     assert "gunicorn" not in notes["processes",]
-
-
-def test_a_strategy_for_a_route_without_a_path_names_the_route_that_is_measured(planned: Planned) -> None:
-    told: list[str] = []
-    routes = [("GET", "/health"), ("GET", "/hello"), ("GET", "/report")]
-    planned("processes", path=None, routes=routes, tell=told.append)
-    (message,) = told
-    assert "/hello" in message
-    assert "--path" in message
-    planned("processes", path="/report", routes=routes, tell=told.append)
-    planned(path=None, routes=routes, tell=told.append)
-    assert len(told) == 1
 
 
 @pytest.mark.parametrize("options", [["--against", "HEAD"], ["--require", "rate >= 1/s"], ["--strategy", "none"]])
