@@ -163,9 +163,6 @@ class RouteConclusion:
 
     def remarks(self, chosen: Summary | None) -> Iterator[str]:
         """Yield a sentence for each moved case that is not recommended, or that could not be measured."""
-        if len(self.comparison.cases) == 1:  # the facts above are its own
-            yield f"To see what it changes, also measure {self.route.path} as it is: --strategy as-is."
-            return
         for each in self.comparison.cases:
             if not is_what_if(each.server) or (chosen is not None and each.case == chosen.case):
                 continue

@@ -120,11 +120,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     if moved is not None:
         data["servers"] |= what_if.server_tables(moved, first.application, data)
     suite = suite_from(data, folder / "suite.toml", app)
-    described = _user_application(first, data, folder)
-    if moved is not None and moved.route.is_chosen and options.path is None:
-        note = f"{moved.route.path} was chosen, because it needs no parameters; to measure another route, use --path"
-        described = replace(described, notes=(*described.notes, note))
-    suite = replace(suite, application=described)
+    suite = replace(suite, application=_user_application(first, data, folder))
     return suite if moved is None else what_if.with_strategies(suite, moved)
 
 

@@ -112,13 +112,6 @@ def test_a_function_that_can_not_move_as_it_is_is_named_with_the_reason_and_the_
     assert "docs/questions/02-process-pool.md" in how.text
 
 
-def test_the_figures_of_a_pool_that_is_measured_alone_occur_once() -> None:
-    (main,) = shown(of([(POOL, 2, 1.0, 0.010)], is_chosen=True)).headline
-    assert dict(main.facts)["throughput"]
-    assert not any("trans/s" in remark for remark in main.remarks)
-    assert any("--strategy as-is" in remark for remark in main.remarks)
-
-
 IN_THREADS: list[Row] = [*AS_IS, ("what-if-threads", 1, 4.0, 0.010)]
 
 

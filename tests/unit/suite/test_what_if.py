@@ -100,15 +100,19 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
 
 
 def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
-    assert planned(path='/report?filter={1,2}').suite.axes["path"] == ('/report?filter={1,2}',)
+    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
 
 
-def test_the_route_that_is_measured_without_a_path_is_named(planned: Planned) -> None:
-    def notes(plan: Plan) -> str:
-        return " ".join(plan.suite.application.notes) if plan.suite.application else ""
-
-    assert "/report was chosen" in notes(planned("processes", path=None))
-    assert "was chosen" not in notes(planned("processes"))
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/items/{number}", r"\{number\} stands for a value; put one in, such as /items/20"),
+        ("/a/<int:number>?b={b}", r"<int:number> stands for .* such as /a/20\?b=20"),
+    ],
+)
+def test_a_parameter_in_the_path_is_refused(path: str, why: str, planned: Planned) -> None:
+    with pytest.raises(BadInputError, match=why):
+        planned(path=path)
 
 
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
@@ -130,8 +134,6 @@ def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_
         (("none", "processes"), {}, "--strategy none with --strategy processes"),
         (("processes",), {"stream": "sse"}, "a stream can't be moved"),
         (("processes",), {"kind": "tornado", "framework": "tornado"}, "neither an ASGI nor a WSGI application"),
-        ((), {"path": "/items/{number}"}, r"\{number\} stands for a value; put one in, such as /items/20"),
-        ((), {"path": "/a/<int:number>?b={b}"}, r"<int:number> stands for .* such as /a/20\?b=20"),
         (("as-is",), {"kind": "aiohttp", "framework": "aiohttp"}, "neither an ASGI nor a WSGI application"),
     ],
 )
@@ -144,6 +146,18 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
     ran = run_cli("run", "2", "--strategy", "processes")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "--strategy needs an application" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--strategy", "none"), ("--against", "HEAD"), ("--require", "rate >= 5/s"), ("--stream", "sse")]
+)
+def test_the_option_that_conflicts_with_a_rate_is_named(
+    words: tuple[str, str], planned: Planned, run_cli: Callable[..., CommandResult]
+) -> None:
+    planned()  # from now on, this is the application
+    ran = run_cli("run", "shop:app", "--path", "/report", "--rate", "5/s", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert f"--rate with {' '.join(words) if words[1] == 'none' else words[0]}, " in ran.stderr
 
 
 def test_the_wrapper_gets_the_application_the_route_and_its_modules(
