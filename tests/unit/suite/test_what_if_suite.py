@@ -99,7 +99,7 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
 
 
 def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
-    assert planned(path='/report?filter={1,2}').suite.axes["path"] == ('/report?filter={1,2}',)
+    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
 
 
 def test_the_route_that_is_measured_without_a_path_is_named(planned: Planned) -> None:
