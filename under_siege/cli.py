@@ -176,13 +176,12 @@ def run(
     moves = against is None and not wanted  # requirements are for what is deployed
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
-    others = {
-        "--against": against,
-        "--require": wanted,
-        "--style jobs": style == "jobs",
-        "--stream": options.target.stream,
-    }
-    after_run = _at_rate(suite, rate, options.target.strategies, [name for name, value in others.items() if value])
+    if rate is not None:
+        chosen, stream = options.target.strategies, options.target.stream
+        given = {"--against": against, "--require": wanted, "--style jobs": style == "jobs", "--stream": stream}
+        others = [name for name, value in given.items() if value]
+        _refuse_rate_with([*(f"--strategy {each}" for each in chosen), *others], suite)
+    after_run = _at_rate(suite, rate)
     suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
@@ -193,22 +192,18 @@ def run(
     _measure(count, measure, options, wide=wide, after_run=after_run)
 
 
-def _at_rate(
-    suite: "Suite", rate: str | None, strategies: Sequence[str], others: Sequence[str]
-) -> Callable[["ProgressListener"], Any] | None:
-    """Return what measures the strategies for a route at a rate, or None if there are no strategies.
+def _refuse_rate_with(options: Sequence[str], suite: "Suite") -> None:
+    """Raise BadInputError if --rate has nothing to measure, because of the first of these options."""
+    if options and suite.route is None and suite.application is not None:
+        why = "so no strategies for a route are compared, which --rate would measure"
+        raise BadInputError(f"--rate with {options[0]}, {why}: remove one of them")
 
-    Args:
-        strategies: the values of --strategy.
-        others: the given options without which there would be strategies, unless the user chooses them.
-    """
+
+def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
+    """Return what measures the strategies for a route at a rate, or None if there are no strategies."""
     from under_siege.load.request import parse_rate_per_s
 
     if suite.route is None:
-        if rate is not None and suite.application is not None and (strategies or others):
-            conflict = f"--strategy {strategies[0]}" if strategies else others[0]
-            why = "so no strategies for a route are compared, which --rate would measure"
-            raise BadInputError(f"--rate with {conflict}, {why}: remove one of them")
         if rate is not None:
             raise BadInputError(
                 "--rate needs strategies for a route of an application; for other loads, use --arrivals"

@@ -99,22 +99,6 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     }
 
 
-def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
-    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
-
-
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("/items/{number}", r"\{number\} stands for a value; put one in, such as /items/20"),
-        ("/a/<int:number>?b={b}", r"<int:number> stands for .* such as /a/20\?b=20"),
-    ],
-)
-def test_a_parameter_in_the_path_is_refused(path: str, why: str, planned: Planned) -> None:
-    with pytest.raises(BadInputError, match=why):
-        planned(path=path)
-
-
 @pytest.mark.parametrize("server", [THREADS, PROCESSES])
 def test_the_application_as_it_is_gives_the_expected_response_even_if_it_is_not_measured(
     server: str, planned: Planned
@@ -146,6 +130,22 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
     ran = run_cli("run", "2", "--strategy", "processes")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "--strategy needs an application" in ran.stderr
+
+
+def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
+    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/items/{number}", r"\{number\} stands for a value; put one in, such as /items/20"),
+        ("/a/<int:number>?b={b}", r"<int:number> stands for .* such as /a/20\?b=20"),
+    ],
+)
+def test_a_parameter_in_the_path_is_refused(path: str, why: str, planned: Planned) -> None:
+    with pytest.raises(BadInputError, match=why):
+        planned(path=path)
 
 
 @pytest.mark.parametrize(
