@@ -132,6 +132,28 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
     assert "--strategy needs an application" in ran.stderr
 
 
+def test_the_wrapper_gets_the_application_the_route_and_its_modules(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "theirs")
+    (target,) = planned("processes").suite.targets
+    given = dict(target.environment)
+    assert given["UNDER_SIEGE_APP"] == "shop:app"
+    assert given["UNDER_SIEGE_ROUTE"] == "/report"
+    folder, theirs = given["PYTHONPATH"].split(os.pathsep)
+    assert theirs == "theirs"
+    assert [path.name for path in Path(folder).glob("*.py")] == [f"{what_if.WRAPPER}.py"]  # nothing that hides a module
+
+
+def test_a_secret_in_the_path_is_given_to_the_wrapper_only_by_its_name(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "sesame-sesame")
+    suite = planned("processes", path="/report/${SHOP_TOKEN}?key=${SHOP_TOKEN}").suite
+    assert dict(suite.targets[0].environment)["UNDER_SIEGE_ROUTE"] == "/report/${SHOP_TOKEN}"
+    assert "sesame" not in f"{suite.route} {suite.targets[0].title}"
+
+
 def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
     assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
 
@@ -158,28 +180,6 @@ def test_the_option_that_conflicts_with_a_rate_is_named(
     ran = run_cli("run", "shop:app", "--path", "/report", "--rate", "5/s", *words)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert f"--rate with {' '.join(words) if words[1] == 'none' else words[0]}, " in ran.stderr
-
-
-def test_the_wrapper_gets_the_application_the_route_and_its_modules(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", "theirs")
-    (target,) = planned("processes").suite.targets
-    given = dict(target.environment)
-    assert given["UNDER_SIEGE_APP"] == "shop:app"
-    assert given["UNDER_SIEGE_ROUTE"] == "/report"
-    folder, theirs = given["PYTHONPATH"].split(os.pathsep)
-    assert theirs == "theirs"
-    assert [path.name for path in Path(folder).glob("*.py")] == [f"{what_if.WRAPPER}.py"]  # nothing that hides a module
-
-
-def test_a_secret_in_the_path_is_given_to_the_wrapper_only_by_its_name(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHOP_TOKEN", "sesame-sesame")
-    suite = planned("processes", path="/report/${SHOP_TOKEN}?key=${SHOP_TOKEN}").suite
-    assert dict(suite.targets[0].environment)["UNDER_SIEGE_ROUTE"] == "/report/${SHOP_TOKEN}"
-    assert "sesame" not in f"{suite.route} {suite.targets[0].title}"
 
 
 def test_the_function_of_a_route_is_found_if_only_one_answers_the_path() -> None:
