@@ -183,6 +183,34 @@ def test_a_secret_in_the_path_is_given_to_the_wrapper_only_by_its_name(
     assert "sesame" not in f"{suite.route} {suite.targets[0].title}"
 
 
+def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
+    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/items/{number}", r"\{number\} stands for a value; put one in, such as /items/20"),
+        ("/a/<int:number>?b={b}", r"<int:number> stands for .* such as /a/20\?b=20"),
+    ],
+)
+def test_a_parameter_in_the_path_is_refused(path: str, why: str, planned: Planned) -> None:
+    with pytest.raises(BadInputError, match=why):
+        planned(path=path)
+
+
+@pytest.mark.parametrize(
+    "words", [("--strategy", "none"), ("--against", "HEAD"), ("--require", "rate >= 5/s"), ("--stream", "sse")]
+)
+def test_the_option_that_conflicts_with_a_rate_is_named(
+    words: tuple[str, str], planned: Planned, run_cli: Callable[..., CommandResult]
+) -> None:
+    planned()  # from now on, this is the application
+    ran = run_cli("run", "shop:app", "--path", "/report", "--rate", "5/s", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert f"--rate with {' '.join(words) if words[1] == 'none' else words[0]}, " in ran.stderr
+
+
 def test_the_function_of_a_route_is_found_if_only_one_answers_the_path() -> None:
     functions = [RouteFunction(name, "shop.py", 1, is_async=False) for name in ("item", "items", "new")]
     routes = [("GET", "/items/{number}"), ("GET", "/items"), ("GET", "/items/new")]
