@@ -176,8 +176,11 @@ def run(
     moves = against is None and not wanted  # requirements are for what is deployed
     suite = suite_of(servers, options.target, quick=quick, style=style, command=command, with_strategies=moves)
     suite = with_required(suite, wanted, has_base=against is not None)
-    if rate is not None and suite.application is not None:
-        _refuse_options_without_strategies(options.target.strategies, against, wanted)
+    if rate is not None:
+        chosen, stream = options.target.strategies, options.target.stream
+        given = {"--against": against, "--require": wanted, "--style jobs": style == "jobs", "--stream": stream}
+        others = [name for name, value in given.items() if value]
+        _refuse_rate_with([*(f"--strategy {each}" for each in chosen), *others], suite)
     after_run = _at_rate(suite, rate)
     suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
@@ -189,21 +192,11 @@ def run(
     _measure(count, measure, options, wide=wide, after_run=after_run)
 
 
-def _refuse_options_without_strategies(
-    strategies: tuple[str, ...], against: str | None, wanted: tuple[str, ...]
-) -> None:
-    """Raise BadInputError for options that leave out the strategies for a route, which --rate compares."""
-    from under_siege.suite.what_if import NONE
-
-    omitting = {f"--strategy {NONE}": NONE in strategies}
-    if not strategies:
-        omitting |= {"--against": against is not None, "--require": bool(wanted)}
-    for option in (each for each, is_used in omitting.items() if is_used):
-        addition = "" if NONE in strategies else ", or add --strategy processes"
-        raise BadInputError(
-            f"--rate with {option}: --rate compares strategies for a route, but {option} omits them; remove one of "
-            f"them{addition}"
-        )
+def _refuse_rate_with(options: Sequence[str], suite: "Suite") -> None:
+    """Raise BadInputError if --rate has nothing to measure, because of the first of these options."""
+    if options and suite.route is None and suite.application is not None:
+        why = "so no strategies for a route are compared, which --rate would measure"
+        raise BadInputError(f"--rate with {options[0]}, {why}: remove one of them")
 
 
 def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:

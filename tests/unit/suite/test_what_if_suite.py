@@ -98,10 +98,6 @@ def test_other_commands_and_loads_move_nothing_unless_the_user_asks(planned: Pla
     assert cases(planned(stream="sse")) == AS_IS
 
 
-def test_braces_that_are_no_parameter_stay_in_the_path(planned: Planned) -> None:
-    assert planned(path="/report?filter={1,2}").suite.axes["path"] == ("/report?filter={1,2}",)
-
-
 def test_the_route_that_is_measured_without_a_path_is_named(planned: Planned) -> None:
     def notes(plan: Plan) -> str:
         return " ".join(plan.suite.application.notes) if plan.suite.application else ""
@@ -238,13 +234,3 @@ def test_only_packages_that_measured_servers_need_are_said_to_be_added(planned: 
     assert "gunicorn" in notes[()]
     assert "uvicorn" in notes["processes",]
     assert "gunicorn" not in notes["processes",]
-
-
-@pytest.mark.parametrize("options", [["--against", "HEAD"], ["--require", "rate >= 1/s"], ["--strategy", "none"]])
-def test_a_rate_with_an_option_that_omits_the_strategies_names_this_option(
-    options: list[str], planned: Planned, run_cli: Callable[..., CommandResult]
-) -> None:
-    planned()
-    result = run_cli("run", "shop:app", "--path", "/report", "--rate", "5/s", *options)
-    assert result.returncode == 2
-    assert f"--rate with {' '.join(options) if 'none' in options else options[0]}" in result.stderr
