@@ -37,9 +37,8 @@ class Decision(NamedTuple):
     """Which cases to measure in the next round, the most urgent first; none if no round is needed."""
 
     cases: Sequence[Case]
-    undecided: Sequence[
-        Case
-    ] = ()  # those of them for which the run may take longer, because the answer depends on them
+    # Those of them for which the run may take longer, because the answer depends on them.
+    undecided: Sequence[Case] = ()
 
 
 def wanted(result: Result) -> Decision:

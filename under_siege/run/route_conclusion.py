@@ -1,7 +1,7 @@
 """Conclude whether a route should move to threads or to a process pool, and say how to do it.
 
-A case with a moved route shows what if: its server runs the wrapper `subprocess_scripts/what_if`, so that nobody had to
-change the application. To have it, somebody has to.
+A case with a moved route shows what would happen if the route moved: its server runs the wrapper
+`subprocess_scripts/what_if`, so the application is unchanged. In production, the code of the application must change.
 """
 
 import math
