@@ -15,7 +15,7 @@ AFTERWARDS = {
     "wrong": f"/text/three/after/{FIRST}/text/four",
     "lost": f"/text/five/after/{FIRST}/drop",
 }
-RIGHT = "/queue/0.05/text/right"
+RIGHT = "/queue/0.01/text/right"
 
 
 def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_path: Path) -> None:
