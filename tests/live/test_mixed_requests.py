@@ -61,6 +61,20 @@ def test_a_load_tool_sends_all_requests_on_kept_connections_and_counts_each(name
     assert bool(counted) is (name == "locust")
 
 
+@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.sends_mixes])
+def test_users_send_different_parts_of_a_long_order(name: str, tmp_path: Path) -> None:
+    needed(name)
+    each, users = 200, 20
+    mix = tuple((path, Request()) for path in ("/slow/0.05/text/one", "/slow/0.05/text/two"))
+    with running(tmp_path) as server, isolated_tool(DRIVERS[name]) as tool:
+        driver, order = DRIVERS[name], (*[0] * each, *[1] * each)
+        requests = each if driver.counts_requests else None
+        threads = 2 if name == "wrk" else 1
+        output_of(tool, LoadSpec(users, 0.5, f"{server.url}/", requests, threads=threads, mix=mix, order=order))
+        arrived = Counter(one["path"] for one in server.received())
+    assert min(arrived[path] for path, _ in mix) > 0.1 * arrived.total()
+
+
 @pytest.fixture
 def mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     skip_version_lookup(monkeypatch)

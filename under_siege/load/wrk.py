@@ -157,14 +157,14 @@ def _request(request: Request, path: str) -> str:
 
 
 def _mix(spec: LoadSpec) -> str:
-    """Return Lua code that returns the requests of the mix and their order."""
+    """Return Lua code that returns the requests of the mix, their order, and the number of threads."""
     requests = []
     for index, (path, request) in enumerate(spec.mix):
         headers = ", ".join(_headers(request))
         words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_body(request, index)}"
         requests.append(f"{{{words}}}")
     order = ", ".join(str(index + 1) for index in spec.order)
-    return f"return {{{', '.join(requests)}}}, {{{order}}}\n"
+    return f"return {{{', '.join(requests)}}}, {{{order}}}, {spec.threads}\n"
 
 
 def _body(request: Request, index: int) -> str:

@@ -101,7 +101,8 @@ class Load:
 
     async def _visit(self, user: int) -> None:
         """Send one request after the other on a connection of this user."""
-        draw, begin = random.Random(f"{self._given['seed']} {user}"), user % len(self._order)  # noqa: S311
+        draw = random.Random(f"{self._given['seed']} {user}")  # noqa: S311
+        begin = user * len(self._order) // self._given["users"]  # neighbours would send almost the same requests
         async with _client(self._given["keep_alive"]) as session:
             first_s = draw.random() * self._given["stagger_s"]
             if self._pause:  # users who began together would all send their next requests together, too
