@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from under_siege.load.http_client import HttpResponse, case_fails, open_request
 from under_siege.formatting import legible
+from under_siege.load.http_client import HttpResponse, case_fails, open_request
 from under_siege.load.request import (
     ANY,
     CHUNKS,
