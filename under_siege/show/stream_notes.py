@@ -37,7 +37,7 @@ def _early(rounds: Sequence[Round], _: float | None) -> str:
     if not early_s:
         return ""
     return (
-        f"the first event comes {formatting.seconds(early_s)} before the others, even if no other stream is in "
+        f"the first event comes about {formatting.seconds(float(f'{early_s:.1g}'))} before the others, even if no other stream is in "
         "progress: it may contain no text yet, so the time to it is not the time to the first text"
     )
 
