@@ -308,3 +308,21 @@ def test_a_pool_with_shorter_health_checks_is_not_recommended_if_its_responses_m
     main = shown(of(STAYS, paced)).headline[0]
     assert main.text == "Use uvicorn with 2 workers."
     assert any(why in remark for remark in main.remarks), main.remarks
+
+
+def test_a_moved_route_is_compared_with_the_application_as_it_is_on_the_same_python() -> None:
+    rows: list[Row] = [("uvicorn", 1, 0.5, 1.06), (POOL, 2, 0.5, 0.01)]
+    rows += [(server, workers, 1.0, ping_s) for server, workers, _, ping_s in rows]
+    paced = [at("uvicorn", 1, 3.0, 0.9, 0.5), at(POOL, 2, 3.0, 0.5, 0.01)]
+    paced += [at("uvicorn", 1, 3.0, 0.4, 0.3), at(POOL, 2, 3.0, 0.07, 0.01)]
+    result = of(rows, paced)
+    for own in (result.records[len(result.records) // 2 :], [step.record for step in paced[2:]]):
+        for record in own:
+            record.values["python"] = "3.14.0"
+    main = shown(result).headline[0]
+    assert main.text == "Use a process pool for /report (uvicorn on 3.14.0, 2 processes beside it)."
+    assert dict(main.facts)["throughput"].endswith("; as it is: 10.0 ± 0.13 trans/s")
+    assert dict(main.facts)["health check"] == "10 ms p99 under full load; as it is: 1.06 s"
+    expected = "At 3/s (p99): health checks 10 ms in the pool, 300 ms as it is; responses 70 ms and 400 ms."
+    assert expected in main.remarks
+    assert not any(remark.startswith("In a process pool") for remark in main.remarks)
