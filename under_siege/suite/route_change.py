@@ -165,7 +165,8 @@ def _first_line(node: ast.AST) -> int:
 
 def _begin(node: ast.stmt) -> int:
     """Return the first line of a statement, with its decorators."""
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _obstacles(
