@@ -75,6 +75,8 @@ async def _measure_at(per_s: float | None, measurement: "_Measurement", result: 
     cases = [case for case in plan.cases if case in known and (case.server == route.server or is_what_if(case.server))]
     has_one_load = len({case.load for case in cases}) == 1 and not any(case.get(ARRIVALS) for case in cases)
     if not has_one_load or not any(is_what_if(case.server) for case in cases) or len(cases) < 2:
+        if per_s is not None:
+            measurement.watcher.warn(f"nothing was measured at {per_s:g}/s, because too few strategies have a rate")
         return
     if per_s is None:
         as_is = min((case for case in cases if not is_what_if(case.server)), key=_workers, default=None)
