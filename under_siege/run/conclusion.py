@@ -32,6 +32,7 @@ from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
 FASTEST = "it was the fastest"  # the reason for a recommendation that needs no other
+FASTEST_VERIFIED = "it was the fastest of those that could be verified"
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
@@ -261,7 +262,8 @@ class _SameLoad:
         fast = self._fast()
         preferred = self._preferred(fast)
         if preferred == fast and len(fast) == 1:
-            return FASTEST
+            is_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear)
+            return FASTEST_VERIFIED if is_above else FASTEST
         reasons = []
         if preferred != fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"

@@ -192,6 +192,7 @@ def test_no_unclear_case_prevents_the_recommendation_of_a_case_that_is_near_the_
     answer = beside_an_unclear_case(0.94)
     assert answer.case.server == "1_a"
     assert answer.facts[0][1].endswith("94 % of the ceiling, so nothing can be much faster")
+    assert answer.remarks[0] == "Recommended because it was the fastest of those that could be verified."
 
 
 def test_several_strategies_of_a_kind_that_are_equally_good_are_recommended_together(golden) -> None:
