@@ -262,8 +262,10 @@ class _SameLoad:
         fast = self._fast()
         preferred = self._preferred(fast)
         if preferred == fast and len(fast) == 1:
-            is_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear)
-            return FASTEST_VERIFIED if is_above else FASTEST
+            may_be_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear) or any(
+                summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
+            )
+            return FASTEST_VERIFIED if may_be_above else FASTEST
         reasons = []
         if preferred != fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
