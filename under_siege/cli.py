@@ -181,9 +181,9 @@ def run(
         given = {"--against": against, "--require": wanted, "--style jobs": style == "jobs", "--stream": stream}
         others = [name for name, value in given.items() if value]
         _refuse_rate_with([*(f"--strategy {each}" for each in chosen), *others], suite)
-    after_run = _at_rate(suite, rate)
     suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
+    after_run = _at_rate(plan, rate)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
     decide, limits_s = _decision(plan, rounds)
@@ -199,11 +199,13 @@ def _refuse_rate_with(options: Sequence[str], suite: "Suite") -> None:
         raise BadInputError(f"--rate with {options[0]}, {why}: remove one of them")
 
 
-def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
+def _at_rate(plan: "Plan", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
     """Return what measures the strategies for a route at a rate, or None if there are no strategies."""
     from under_siege.load.request import parse_rate_per_s
-    from under_siege.suite.what_if import is_what_if
+    from under_siege.record.case import ARRIVALS
+    from under_siege.suite.what_if import AS_IS, is_what_if
 
+    suite = plan.suite
     if suite.route is None or not any(is_what_if(target.name) for target in suite.targets):
         if rate is not None:
             raise BadInputError(
@@ -213,6 +215,12 @@ def _at_rate(suite: "Suite", rate: str | None) -> Callable[["ProgressListener"],
         return None
     if rate is not None and parse_rate_per_s(rate) is None:
         raise BadInputError(f"--rate {rate!r}: expected a rate such as 5/s or 90/min, up to 10,000/s")
+    if rate is not None and suite.route.server not in {target.name for target in suite.targets}:
+        raise BadInputError(f"--rate compares strategies with the application as it is: add --strategy {AS_IS}")
+    if rate is not None and (len({case.load for case in plan.cases}) > 1 or plan.cases[0].get(ARRIVALS)):
+        raise BadInputError(
+            "--rate with several loads, or with --arrivals: use one value of each axis, and --rate alone"
+        )
     from under_siege.run.at_rate import after_run  # loads scipy
 
     return partial(after_run, parse_rate_per_s(rate) if rate else None)

@@ -15,6 +15,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Request
 from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.record.result import load
 
 USERS, REQUESTS = 2, 60
 BODIES = {
@@ -104,6 +105,14 @@ def test_each_request_of_a_run_has_a_row(mix: Path) -> None:
         assert 0 <= arrived[request.path] - counted <= len(record.requests.only("check")), request
     told = json.loads(invoke("report", "r.json", "--format", "json", folder=mix).stdout)["cases"][0]["requests"]
     assert [(one["method"], one["path"]) for one in told] == [(one.method, one.path) for one in case.requests]
+
+
+def test_users_send_other_requests_in_each_round(mix: Path) -> None:
+    ran = invoke("run", "suite.toml", "--rounds", "2", "--out", "r.json", folder=mix)
+    rows = [record.requests.only("load") for record in load(mix / "r.json").records]
+    sent = [[request for user, request in zip(one.user, one.request, strict=True) if user == 0] for one in rows]
+    assert len(sent) == 2, ran.stderr
+    assert sent[0][:20] != sent[1][:20]
 
 
 @pytest.mark.parametrize("words", [("trace",), ("drill", "--fault", "leave", "--rounds", "1")], ids=" ".join)

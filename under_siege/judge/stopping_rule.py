@@ -75,7 +75,8 @@ class _Race:
         }
         self._rates = {index: rate for index in self._field if (rate := rates[index]) is not None}
         unbeaten = sorted(self._unbeaten(), key=lambda index: -self._rates[index].log)
-        self.contenders: Sequence[Summary] = [self._field[index] for index in unbeaten]
+        unknown = [self._field[index] for index in self._unknown(comparison)]
+        self.contenders: Sequence[Summary] = [*(self._field[index] for index in unbeaten), *unknown]
         self._of_contenders = [self._rates[index] for index in unbeaten]
 
     def _unbeaten(self) -> Iterator[int]:
@@ -89,6 +90,18 @@ class _Race:
                 else any(is_worse(rate, other, OUT) for other in self._rates.values())
             )
             if not is_out:
+                yield index
+
+    def _unknown(self, comparison: Comparison) -> Iterator[int]:
+        """Yield the cases without a rate that answered nearly as many requests per second as the best one, or more.
+
+        Their siege was too short because a few requests took much longer than most, for example those of a mix.
+        """
+        best = max((rate.log for rate in self._rates.values()), default=-math.inf)
+        for index in self._field.keys() - self._rates.keys():
+            rounds = comparison.rounds[index]
+            completed, load_s = sum(run.completed for run in rounds), sum(run.load_s for run in rounds)
+            if completed > load_s * math.exp(best - SCREENED_OUT):
                 yield index
 
     def doubtful(self) -> list[Summary]:

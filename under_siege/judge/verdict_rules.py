@@ -153,7 +153,9 @@ def no_ceiling(limits: Limits) -> str | None:
 
 def busy_machine(limits: Limits) -> str | None:
     """Report that other programs had most of the CPU time, so that a rate without them can't be known."""
-    shares = [other_work(run) for run in limits.rounds if run.server_cpu_s() is not None or run.record.is_ceiling]
+    known = [run for run in limits.rounds if run.server_cpu_s() is not None or run.record.is_ceiling]
+    # A used-up quota leaves a server the same CPU time, whatever others do on the machine, which may be a large host.
+    shares = [0.0 if run.is_limited_by_its_quota() else other_work(run) for run in known]
     if not shares or median(shares) <= MOST_OF_OTHERS:
         return None
     return "other programs used more than half of the CPU time: close them, and run again"

@@ -146,7 +146,7 @@ def _shown(value: object) -> str:
 
 
 RANDOM = "random"  # the order in which a mix is sent, unless it is that of its file
-DRAWN = 1000  # the random order of a mix repeats after this many requests
+DRAWN = 1000  # the random order of a mix repeats after about this many requests
 DEFAULT_TOOL = "siege"
 CLIENT = "client"  # load tool: the bench's own client
 SSE, LINES, CHUNKS = "sse", "lines", "chunks"  # kinds of streams
@@ -356,12 +356,17 @@ class Load:
     mix: tuple[MixedRequest, ...] = ()  # different requests to send; they replace `path` and `request`
     has_random_order: bool = True  # whether the mix is sent in random order, by weight
 
-    def order(self, seed: int) -> list[int]:
-        """Return the order in which each user repeatedly sends the requests of the mix."""
-        indexes, weights = range(len(self.mix)), [one.weight for one in self.mix]
+    def order(self, seed: int, number: int = 0) -> list[int]:
+        """Return the order in which each user repeatedly sends the requests of the mix.
+
+        In random order, their shares are exactly those of their weights. Draw another order, with another `number`, for
+        each round: a siege sends only a part of it, in which these shares differ by chance.
+        """
+        once = [index for index, one in enumerate(self.mix) for _ in range(one.weight)]
         if not self.has_random_order:
-            return [index for index in indexes for _ in range(weights[index])]
-        return random.Random(seed).choices(indexes, weights, k=DRAWN)  # noqa: S311 (not for secrets)
+            return once
+        several = once * max(1, DRAWN // len(once))
+        return random.Random(f"{seed} {number}").sample(several, len(several))  # noqa: S311 (not for secrets)
 
     def described(self) -> str:
         """Describe the requests; return an empty string if they are GET requests for a single path."""

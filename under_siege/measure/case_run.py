@@ -185,7 +185,7 @@ class CaseRun:
             paths=paths,
             folder=server.folder,
             timeout_s=self.expected.timeout_s(users),
-            order=tuple(self.expected.mix.order) if self.expected.mix else (),
+            order=tuple(self.plan.load.order(self.plan.seed, self.record.round)) if self.expected.mix else (),
             seed=self.record.round,
             rights=tuple(each.right for _, each in self.expected.each("")),
             stagger_s=min(self.expected.task_s, length.end_s / 3) if load.stream else 0.0,

@@ -33,9 +33,9 @@ from under_siege.secrets import masked, masked_code
 T = TypeVar("T")
 
 SCHEMA = 6
-_MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
+_MULTILINE_FIELDS = frozenset({"tool_report", "server_said", "diff", "def_diff"})  # they keep their tabs
 _IDENTITIES = frozenset({"server", "values"})  # fields that identify a case
-_SOURCE_CODE = frozenset({"function", "file", "source", "diff"})  # fields with code such as `key=len`
+_SOURCE_CODE = frozenset({"function", "file", "source", "diff", "def_diff"})  # fields with code such as `key=len`
 _INTEGER_AXES = ("users", "workers")
 _TEXT_AXES = ("task", "python", *PACES)
 _OPTIONAL_COLUMNS = (
@@ -191,7 +191,7 @@ def made_legible(value: T, *, lines: bool = False, mask: Callable[[str], str] = 
     elif isinstance(value, dict):
         copy = {made_legible(key, mask=mask): made_legible(item, mask=mask) for key, item in value.items()}
     elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # skip millions of numbers
-        copy = [made_legible(item, mask=mask) for item in value]
+        copy = [made_legible(item, lines=lines, mask=mask) for item in value]
     elif _is_struct(copy):
         fields = {name: getattr(copy, name) for name in copy.__struct_fields__}
         copy = type(copy)(**{name: _legible_field(name, field, mask) for name, field in fields.items()})

@@ -1,7 +1,10 @@
 """Measure more about a route after a run under full load: at the rate of practice, and which lines of it compute."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from under_siege.capacity.step import Offer, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
@@ -72,6 +75,8 @@ async def _measure_at(per_s: float | None, measurement: "_Measurement", result: 
     cases = [case for case in plan.cases if case in known and (case.server == route.server or is_what_if(case.server))]
     has_one_load = len({case.load for case in cases}) == 1 and not any(case.get(ARRIVALS) for case in cases)
     if not has_one_load or not any(is_what_if(case.server) for case in cases) or len(cases) < 2:
+        if per_s is not None:
+            measurement.watcher.warn(f"nothing was measured at {per_s:g}/s, because too few strategies have a rate")
         return
     if per_s is None:
         as_is = min((case for case in cases if not is_what_if(case.server)), key=_workers, default=None)
@@ -111,7 +116,7 @@ class _Measurement:
 
 @dataclass(frozen=True, slots=True)
 class AtRate:
-    """The latencies of a case at a rate, in seconds; infinite if requests failed."""
+    """The latencies of a case at a rate, in seconds; infinite if any request failed."""
 
     case: Case
     per_s: float
@@ -119,14 +124,24 @@ class AtRate:
     ping_s: float | None
     metrics: StepMetrics
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a request or a health check failed."""
+        return math.isinf(self.response_s) or math.isinf(self.ping_s or 0.0)
+
 
 def paced(result: Result) -> list[AtRate]:
     """Return the latencies (p99) of the cases that were measured at a rate."""
     found = []
     for step in result.paced:
         metrics = StepMetrics(step)
-        response_s = None if metrics.failure or metrics.is_limited else metrics.percentile_s("response", 99.0)
+        response_s = None if metrics.failure or metrics.is_limited else _p99_s(metrics, "response")
         if response_s is not None:
-            ping_s = metrics.percentile_s("ping", 99.0)
+            ping_s = _p99_s(metrics, "ping")
             found.append(AtRate(step.case, step.arrivals_per_s, response_s, ping_s, metrics))
     return found
+
+
+def _p99_s(metrics: StepMetrics, kind: str) -> float | None:
+    has_failed = np.isinf(metrics.samples(kind)[1]).any()
+    return math.inf if has_failed else metrics.percentile_s(kind, 99.0)

@@ -32,6 +32,7 @@ from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
 FASTEST = "it was the fastest"  # the reason for a recommendation that needs no other
+FASTEST_VERIFIED = "it was the fastest of those that could be verified"
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
@@ -229,7 +230,7 @@ class _SameLoad:
     def _chosen(self) -> _Candidate | None:
         """Return the recommended case, if any.
 
-        Among the fastest cases, prefer short pings, then no change of the code, then the least memory.
+        Among the fastest cases, prefer short pings, then no change of the code, then the least memory if it is known.
 
         Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
         then the least memory. Gaps alone would favour servers that let most streams wait.
@@ -237,10 +238,10 @@ class _SameLoad:
         fast = self._fast()
         if not fast or self._shared_limit or self._perhaps_faster():
             return None
-        return min(
-            self._preferred(fast),
-            key=lambda candidate: (candidate.changes_code, candidate.memory_bytes, candidate.ping_s),
-        )
+        preferred = self._preferred(fast)
+        easy = [candidate for candidate in preferred if not candidate.changes_code] or preferred
+        is_known = _have_known_memory(easy)
+        return min(easy, key=lambda candidate: (candidate.memory_bytes if is_known else 0, candidate.ping_s))
 
     def _fast(self) -> list[_Candidate]:
         """Return the cases with the first rank that are about as fast as the fastest of them."""
@@ -261,7 +262,10 @@ class _SameLoad:
         fast = self._fast()
         preferred = self._preferred(fast)
         if preferred == fast and len(fast) == 1:
-            return FASTEST
+            may_be_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear) or any(
+                summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
+            )
+            return FASTEST_VERIFIED if may_be_above else FASTEST
         reasons = []
         if preferred != fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
@@ -451,12 +455,17 @@ def _least(chosen: _Candidate, others: Sequence[_Candidate]) -> str:
     if not chosen.changes_code and any(other.changes_code for other in others):
         rest = [other for other in others if not other.changes_code]
         return " and ".join(["it needs no change of the code", *([_least(chosen, rest)] if rest else [])])
-    if all(chosen.memory_bytes < other.memory_bytes for other in others):
+    is_known = _have_known_memory([chosen, *others])
+    if is_known and all(chosen.memory_bytes < other.memory_bytes for other in others):
         return "it needs the least memory"
-    rest = [other for other in others if other.memory_bytes == chosen.memory_bytes]
+    rest = [other for other in others if not is_known or other.memory_bytes == chosen.memory_bytes]
     if all(chosen.ping_s < other.ping_s for other in rest):
         return "its health checks are the quickest"
     return "the others are no better"
+
+
+def _have_known_memory(candidates: Sequence[_Candidate]) -> bool:
+    return all(candidate.memory_bytes for candidate in candidates)
 
 
 def _of_waiting_requests(summary: Summary) -> Iterator[str]:

@@ -41,7 +41,8 @@ class _Difference:
 
     @property
     def may_be_longer(self) -> bool:
-        return not (self.is_shorter or self.is_same or self.p99_s <= -VISIBLE_S)
+        is_p99_shorter = self.p99_s <= -VISIBLE_S and self.high_s < VISIBLE_S
+        return not (self.is_shorter or self.is_same or is_p99_shorter)
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,14 @@ class RateComparison:
             return f"{at}, {what}: choose by which matters more to you."
         if outcome == SAME:
             return f"{at} it doesn't matter: leave it as it is."
+        if failed := [
+            where for each, where in ((self.moved, f"in {place}"), (self.now, "as it is")) if each.has_failed
+        ]:
+            return f"{at}, it can't be decided which is better, because requests failed {' and '.join(failed)}."
         undecided = [each.name for each in self.differences if not (each.is_shorter or each.is_same)]
         return (
-            f"{at}, it can't be decided which is better: {formatting.listed(undecided)} varied too much; close other "
-            "programs and measure again."
+            f"{at}, it can't be decided which is better: {formatting.listed(undecided)} varied too much or were too "
+            "few; close other programs and measure again."
         )
 
     def _names(self, property_name: str) -> list[str]:

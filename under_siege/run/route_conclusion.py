@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from under_siege import formatting
-from under_siege.judge.case_names import without_capital
+from under_siege.judge.case_names import cases_of, name_of, without_capital
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.speed_correction import taken_by_others
@@ -61,7 +61,7 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     remarks = [*conclusion.at_rate(chosen), *conclusion.remarks(chosen), *answer.remarks]
     headline, facts = answer.headline, answer.facts
     if chosen is not None and is_what_if(chosen.server):
-        headline, facts = conclusion.headline(chosen), conclusion.facts(facts)
+        headline, facts = conclusion.headline(chosen), conclusion.facts(chosen, facts)
     return [replace(answer, headline=conclusion.with_rate(headline, chosen), facts=facts, remarks=remarks)]
 
 
@@ -159,51 +159,43 @@ class RouteConclusion:
     comparison: Comparison
     route: MovedRoute
 
-    @property
-    def as_is(self) -> list[Summary]:
-        """Return the cases of the same server with the application as it is; first, the one with fewest workers."""
+    def as_is(self, beside: Summary) -> list[Summary]:
+        """Return the cases with the application as it is, to compare a case with; first, the one with fewest workers.
+
+        They have the same server as the moved route, and the values of the case, such as its Python.
+        """
         own = [each for each in self.comparison.cases if each.server == self.route.server and each.rate_per_s]
-        return sorted(own, key=_workers)
+        return sorted((each for each in own if _is_comparable(each, beside)), key=_workers)
 
     def headline(self, chosen: Summary) -> str:
         """Return the recommendation to move the route."""
-        server, count = self.route.server, _workers(chosen)
+        case, count = replace(chosen.case, server=self.route.server), _workers(chosen)
+        server = name_of(case, cases_of(self.comparison.cases), [WORKERS])
         if chosen.server != PREFIX + PROCESSES:
             return f"Use threads for {self.route.path} ({server})."
         processes = f"{count} {'process' if count == 1 else 'processes'} beside it"
         return f"Use a process pool for {self.route.path} ({server}, {processes})."
 
-    def facts(self, facts: Facts) -> list[tuple[str, str]]:
+    def facts(self, chosen: Summary, facts: Facts) -> list[tuple[str, str]]:
         """Return the facts about a moved route, each with that of the application as it is."""
+        as_is = self.as_is(chosen)
         return [
-            (label, "; ".join(filter(None, [_without_remark(text), self._as_it_is(label)]))) for label, text in facts
+            (label, "; ".join(filter(None, [_without_remark(text), _as_it_is(as_is, label)]))) for label, text in facts
         ]
-
-    def _as_it_is(self, label: str) -> str:
-        describe = {"throughput": _rate, "health check": _ping, "memory": _memory}.get(label)
-        if describe is None or not self.as_is:
-            return ""
-        first, *more = self.as_is
-        texts = [f"as it is: {describe(first)}"]
-        if more and label == "health check":
-            texts.append(f"with {_workers(more[0])} workers: {describe(more[0])}")
-        return ", ".join(texts)
 
     def compared_at_rate(self, chosen: Summary | None) -> RateComparison | None:
         """Return the comparison at the rate of practice: with as many workers as recommended, or else the fewest."""
         measured = {each.case: each for each in paced(self.comparison.result)}
         moved = [each for each in self.comparison.cases if is_what_if(each.server) and each.case in measured]
-        kept = [each for each in self.as_is if each.case in measured]
-        if not moved or not kept:
-            return None
-        now = measured[kept[0].case]
-        if chosen is not None and is_what_if(chosen.server):
-            moved = [chosen] if chosen in moved else moved
-        elif chosen is not None:
-            now = next((measured[each.case] for each in kept if _workers(each) == _workers(chosen)), now)
-        pool_first = sorted(moved, key=lambda each: each.server != PREFIX + PROCESSES)
-        compared = [RateComparison(measured[each.case], now) for each in pool_first]
-        return next((each for each in compared if each.outcome == BETTER), compared[0])
+        if chosen is not None:
+            moved = [chosen] if chosen in moved else [each for each in moved if _is_comparable(each, chosen)]
+        workers = _workers(chosen) if chosen is not None and not is_what_if(chosen.server) else None
+        compared = []
+        for each in sorted(moved, key=lambda each: each.server != PREFIX + PROCESSES):
+            if kept := [other for other in self.as_is(each) if other.case in measured]:
+                now = next((other for other in kept if _workers(other) == workers), kept[0])
+                compared.append(RateComparison(measured[each.case], measured[now.case]))
+        return next((each for each in compared if each.outcome == BETTER), next(iter(compared), None))
 
     def with_rate(self, headline: str, chosen: Summary | None) -> str:
         """Return the headline, also with the recommendation at the rate of practice if it is another one."""
@@ -246,7 +238,9 @@ class RouteConclusion:
         if all(is_what_if(each.server) for each in cases):
             yield f"To see what it changes, also measure {self.route.path} as it is: --strategy as-is."
         for each in cases if len(cases) > 1 else ():  # the facts above are those of a single case
-            if not is_what_if(each.server) or (chosen is not None and each.case == chosen.case):
+            if not is_what_if(each.server):
+                continue
+            if chosen is not None and (each.case == chosen.case or not _is_comparable(each, chosen)):
                 continue
             name = "In a process pool" if each.server == PREFIX + PROCESSES else "In threads"
             if each.verdict == FAILED:
@@ -257,9 +251,10 @@ class RouteConclusion:
 
     def _why_slower(self, moved: Summary) -> str:
         """Return why a route is slower in a pool, or an empty string if it isn't, or if the reason is unknown."""
-        if moved.server != PREFIX + PROCESSES or moved.verdict != OK or not self.as_is:
+        as_is = self.as_is(moved)
+        if moved.server != PREFIX + PROCESSES or moved.verdict != OK or not as_is:
             return ""
-        now, count = self.as_is[0], _workers(moved)
+        now, count = as_is[0], _workers(moved)
         if now.verdict != OK or moved.rate >= SLOWER * now.rate:
             return ""
         alone_s = alone_wall_s(self.comparison.rounds_of(moved.case.work)) or 0.0
@@ -293,6 +288,22 @@ def notes_on(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _without_remark(text: str) -> str:
     """Return a fact without its comparison with other cases."""
     return text.partition(";")[0].partition(", longer than")[0]
+
+
+def _as_it_is(as_is: Sequence[Summary], label: str) -> str:
+    describe = {"throughput": _rate, "health check": _ping, "memory": _memory}.get(label)
+    if describe is None or not as_is:
+        return ""
+    first, *more = as_is
+    texts = [f"as it is: {describe(first)}"]
+    if more and label == "health check":
+        texts.append(f"with {_workers(more[0])} workers: {describe(more[0])}")
+    return ", ".join(texts)
+
+
+def _is_comparable(one: Summary, other: Summary) -> bool:
+    """Return whether two cases differ at most in their server, in their workers, and in axes that one of them lacks."""
+    return all(other.case.get(name) in (None, value) for name, value in one.case.values if name != WORKERS)
 
 
 def _workers(summary: Summary) -> int:

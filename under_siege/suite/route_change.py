@@ -10,6 +10,8 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.record.files import read_limited
+from under_siege.record.result import made_legible
+from under_siege.secrets import masked_code
 from under_siege.suite.application import RouteFunction
 from under_siege.suite.function_uses import MOST_BYTES, Code, imported_names, reached, use_elsewhere
 
@@ -80,8 +82,7 @@ def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Chang
     node, source, tree = found
     nodes = [each for statement in node.body for each in ast.walk(statement)]
     waits = ast.Await | ast.AsyncFor | ast.AsyncWith | ast.Yield | ast.YieldFrom
-    used = {each.id for each in nodes if isinstance(each, ast.Name)}
-    names, line = imported_names(tree), source.split("\n")[node.lineno - 1]
+    line = source.split("\n")[node.lineno - 1]
     comprehensions = (each for each in nodes if isinstance(each, ast.comprehension))
     why = ""
     if not isinstance(node, ast.AsyncFunctionDef):
@@ -90,19 +91,29 @@ def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Chang
         why = f"{framework or 'its framework'} doesn't run a plain def in a thread"
     elif any(isinstance(each, waits) for each in nodes) or any(each.is_async for each in comprehensions):
         why = f"`{node.name}` awaits"
-    elif name := next((each for each in sorted(used) if names.get(each, ("", 0))[0].split(".")[0] in _ON_LOOP), ""):
-        why = f"it uses `{name}`, which needs the event loop"
     elif not line[node.col_offset :].startswith("async def "):
         why = f"line {node.lineno} has no `async def`"
-    else:
-        changed = list(_changed_globals(node, tree))
-        why = f"it changes `{changed[0]}`, and threads would change it at the same time" if changed else ""
+    why = why or next(_obstacles_to_threads(node, tree, folder / function.file, folder), "")
     why = why or next(_other_decorators(node, framework, tree), "") or use_elsewhere(node, tree, function.file, folder)
     if why:
         return Change(node.lineno, (), why)
     plain = line[: node.col_offset] + line[node.col_offset :].removeprefix("async ")
     lines = source.split("\n")
     return _change(node, function.file, source, lambda: [*lines[: node.lineno - 1], plain, *lines[node.lineno :]])
+
+
+def _obstacles_to_threads(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module, file: Path, folder: Path
+) -> Iterator[str]:
+    """Yield the reasons why the function, or code of the application that it calls, can't run in threads."""
+    for code in reached(node, tree, file, folder):
+        calls = "" if code.node is node else f"it calls `{getattr(code.node, 'name', '')}`: "
+        names = imported_names(code.tree)
+        for used in sorted({each.id for each in code.nodes if isinstance(each, ast.Name)}):
+            if names.get(used, ("", 0))[0].partition(".")[0] in _ON_LOOP:
+                yield f"{calls}it uses `{used}`, which needs the event loop"
+        for changed in _changed_globals(code.node, code.tree):
+            yield f"{calls}it changes `{changed}`, and threads would change it at the same time"
 
 
 def _found(
@@ -126,6 +137,8 @@ def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequen
     diff = _diff(file, source, changed())
     if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
         return Change(node.lineno, (), f"lines of {file} near it end with spaces")
+    if made_legible(list(diff), lines=True, mask=masked_code) != list(diff):
+        return Change(node.lineno, (), f"lines of {file} near it have invisible characters or a secret")
     if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
         return Change(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
     return Change(node.lineno, diff)
@@ -150,9 +163,13 @@ def _diff(file: str, source: str, changed: Sequence[str]) -> tuple[str, ...]:
 
 def _first_line(node: ast.AST) -> int:
     """Return the line of a function's first decorator or, without one, of its `def`; 0 for other nodes."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return 0
-    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    return _begin(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else 0
+
+
+def _begin(node: ast.stmt) -> int:
+    """Return the first line of a statement, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _obstacles(
@@ -282,22 +299,23 @@ def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Modul
     taken = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} | {
         each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    taken |= set(imported_names(tree))
+    taken |= {*imported_names(tree), *(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))}
     wanted = ("pool", "watch_server", "start", f"compute_{node.name}")
     pool, end, start, compute = (_free(name, taken) for name in wanted)
-    is_documented = ast.get_docstring(node) is not None and len(node.body) > 1
+    text, *others = node.body
+    is_documented = ast.get_docstring(node) is not None and bool(others) and others[0].lineno > (text.end_lineno or 0)
     first = node.body[is_documented]
     used = {each.id for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Name)}
     names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if each.arg in used]
     arguments, header = ", ".join([compute, *names]), f"def {compute}({', '.join(names)}):"
     begin, modules = _first_line(node) - 1, ["concurrent.futures", "functools", "multiprocessing", "os", "threading"]
-    above, definition = lines[begin : node.lineno - 1], lines[node.lineno - 1 : first.lineno - 1]
-    rest = lines[first.lineno - 1 :]
-    indent = lines[first.lineno - 1][: first.col_offset]
-    if first.lineno == node.lineno:  # the body is on the same line
-        line, indent = lines[node.lineno - 1].encode(), "    "
-        definition = [line[: first.col_offset].decode().rstrip()]
-        header, rest = f"{header} {line[first.col_offset :].decode()}", lines[node.lineno :]
+    above, definition = lines[begin : node.lineno - 1], lines[node.lineno - 1 : _begin(first) - 1]
+    rest = lines[_begin(first) - 1 :]
+    line = lines[first.lineno - 1].encode()
+    indent = line[: first.col_offset].decode()
+    if indent.strip():  # the body is on the line on which the signature ends
+        definition, indent = [*definition, indent.rstrip()], "    "
+        header, rest = f"{header} {line[first.col_offset :].decode()}", lines[first.lineno :]
     parts = [_END.format(end=end)]
     if framework == "django":
         parts.append(

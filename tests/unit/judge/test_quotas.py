@@ -38,6 +38,15 @@ def test_time_that_a_quota_takes_is_not_attributed_to_other_programs(throttled_p
     assert [share == 0 for share in (stolen(run), taken_by_others(run))] == [throttled_periods > 0] * 2
 
 
+@pytest.mark.parametrize(("throttled_periods", "is_busy"), [(40, False), (0, True)])
+def test_other_programs_do_not_disturb_a_server_whose_quota_is_used_up(throttled_periods: int, is_busy: bool) -> None:
+    records = [bare_record(), limited_record(throttled_periods, is_shared=True)]
+    for record in records:
+        record.machine = Machine(total_s=16 * TIME_S, busy_s=12 * TIME_S, steal_s=0.0, idle_s=4 * TIME_S)
+    (case,) = summarize(result_of(records)).cases
+    assert ("busy_machine" in [reason.code for reason in case.reasons]) == is_busy
+
+
 def test_a_quota_that_the_bench_shares_with_the_servers_is_noted() -> None:
     shared = result_of([bare_record(), limited_record(30, is_shared=True)], cpu_limit=0.5)
     assert "the servers share a quota of 0.5 CPU" in " ".join(formatted(shared, "table").split())

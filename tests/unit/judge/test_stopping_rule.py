@@ -2,11 +2,12 @@
 
 import pytest
 from noise_study import POOLS, raced
-from simulated_record import bare_record, record_of, result_of
+from simulated_record import TIME_S, bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
 from under_siege.judge.stopping_rule import Decision, wanted
 from under_siege.record.case import Case, case_of
+from under_siege.record.requests import CORRECT, Requests
 from under_siege.record.result import Required, Result
 
 NOISE = (1.0, 1.004, 0.997, 1.002, 0.999)
@@ -90,3 +91,27 @@ def test_a_default_run_on_a_slow_and_noisy_machine_recommends_a_pool(kind: str, 
     assert set(races.recommended) <= POOLS
     assert not races.wrong_ranks
     assert max(races.half_widths) < 0.1
+
+
+@pytest.mark.parametrize(("answers", "is_wanted"), [(40, True), (4, False)])
+def test_a_case_without_a_rate_is_measured_again_if_it_answered_as_many_requests_as_the_best(
+    answers: int, is_wanted: bool
+) -> None:
+    """A siege is too short for a rate if some requests take much longer than most."""
+    result = rounds_of(("3_c", 2, 1.0, 3), ("4_d", 2, 1.0, 1))
+    for record in result.records:
+        if record.server == "4_d":
+            pings = record.requests.only("ping")
+            record.requests = Requests()
+            for user in range(record.users):
+                sent_s = 0.0
+                for took_s in (*[0.11] * answers, 0.6 * TIME_S):
+                    record.requests.add("load", user=user, due_s=sent_s, sent_s=sent_s, ended_s=sent_s + took_s,
+                                        status=200, size_bytes=4, outcome=CORRECT)  # fmt: skip
+                    sent_s += took_s
+            for row in range(len(pings)):
+                record.requests.add("ping", due_s=pings.due_s[row], sent_s=pings.sent_s[row],
+                                    ended_s=pings.ended_s[row], status=200, outcome=CORRECT)  # fmt: skip
+    (case,) = [each for each in summarize(result).cases if each.server == "4_d"]
+    assert (case.verdict, case.rate_per_s) == ("unclear", None), case.reasons
+    assert (case.case in wanted(result).undecided) == is_wanted

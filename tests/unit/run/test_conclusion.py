@@ -94,6 +94,18 @@ def test_after_one_round_no_case_has_a_rank_and_the_conclusion_says_why(golden) 
     golden(answer.headline, *answer.remarks)
 
 
+def test_memory_that_is_unknown_does_not_decide() -> None:
+    for unknown in ("3_c", "4_d"):
+        result = with_pings(three_rounds(("3_c", 2, 1.0), ("4_d", 2, 1.0), ("1_a", 1, 1.0)), 0.02, "4_d")
+        for record in result.records:
+            if record.server == unknown:
+                record.samples.memory_bytes.clear()
+        answer = answer_to(with_pings(result, 0.03, "3_c"))
+        assert answer.case is not None
+        assert answer.case.server == "4_d"
+        assert any("because its health checks are the quickest" in remark for remark in answer.remarks)
+
+
 def with_memory(result: Result, factors: dict[str, float]) -> Result:
     for record in result.records:
         factor = factors.get(record.server, 1.0)
@@ -180,6 +192,7 @@ def test_no_unclear_case_prevents_the_recommendation_of_a_case_that_is_near_the_
     answer = beside_an_unclear_case(0.94)
     assert answer.case.server == "1_a"
     assert answer.facts[0][1].endswith("94 % of the ceiling, so nothing can be much faster")
+    assert answer.remarks[0] == "Recommended because it was the fastest of those that could be verified."
 
 
 def test_several_strategies_of_a_kind_that_are_equally_good_are_recommended_together(golden) -> None:

@@ -1,7 +1,8 @@
 """The conclusion about a route that might move to a process pool: throughput, health checks, memory and effort."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from simulated_profile import LOOP, MAIN, RENDER, THREAD, profile_of
@@ -61,17 +62,17 @@ def text(result: Result) -> str:
     return " ".join(formatted(result, "table").split())
 
 
-def at(server: str, workers: int, per_s: float, response_s: float, ping_s: float) -> PacedRun:
+def at(server: str, workers: int, per_s: float, response_s: float, ping_s: float, count: int = 40) -> PacedRun:
     record = record_of(server, workers=workers, parameters={"workers": workers}, task="", has_task=False)
     record.values = {name: value for name, value in record.values.items() if value}
     record.requests = Requests()
-    for number in range(40):
+    for number in range(count):
         due_s = number / per_s
         record.requests.add(
             LOAD, due_s=due_s, sent_s=due_s, ended_s=due_s + response_s, status=200, size_bytes=4, outcome=CORRECT
         )
         record.requests.add(PING, due_s=due_s, sent_s=due_s, ended_s=due_s + ping_s, status=200, outcome=CORRECT)
-    seen_until_s = 40 / per_s + response_s
+    seen_until_s = count / per_s + response_s
     return PacedRun(record=record, goals=["p99 < 5s"], arrivals_per_s=per_s, seen_until_s=seen_until_s)
 
 
@@ -281,3 +282,54 @@ def test_a_moved_route_whose_requests_fail_at_the_rate_of_practice_is_worse() ->
     main = shown(of(MOVES, [at("uvicorn", 1, 3.0, 0.08, 0.009), failing])).headline[0]
     assert main.text.endswith(f"; at 3/s, {STAY}.")
     assert any("responses are significantly longer in the pool" in remark for remark in main.remarks)
+
+
+def with_responses(step: PacedRun, waits_s: Sequence[float], failed: int = 0, count: int = 200) -> PacedRun:
+    """Give the first `count` requests of a step these response times, in turn, and let the first ones fail."""
+    requests = step.record.requests
+    loads = [index for index, sender in enumerate(requests.sender) if sender == LOAD]
+    for number, index in enumerate(loads):
+        requests.ended_s[index] = requests.sent_s[index] + waits_s[number % len(waits_s)]
+        requests.outcome[index] = LOST if number < failed else CORRECT
+    kept = [index for index in range(len(requests.sender)) if index not in loads[count:]]
+    step.record.requests = requests.rows(kept)
+    return step
+
+
+@pytest.mark.parametrize(
+    ("now", "moved", "why"),
+    [
+        pytest.param(([0.1] * 19 + [1.5],), ([0.9],), "responses varied too much", id="usually longer, though not p99"),
+        pytest.param(([0.5], 0, 1), ([0.3], 0, 1), "responses varied too much or were too few", id="one request"),
+        pytest.param(([0.3],), ([0.07], 1), "because requests failed in the pool.", id="one of 200 failed"),
+        pytest.param(([0.3], 1), ([0.3], 1), "because requests failed in the pool and as it is.", id="failed in both"),
+    ],
+)
+def test_a_pool_with_shorter_health_checks_is_not_recommended_if_its_responses_may_be_worse(
+    now: tuple[Any, ...], moved: tuple[Any, ...], why: str
+) -> None:
+    paced = [
+        with_responses(at(server, 2, 3.0, 0.3, ping_s, 200), *of_server)
+        for server, ping_s, of_server in (("uvicorn", 0.24, now), (POOL, 0.009, moved))
+    ]
+    main = shown(of(STAYS, paced)).headline[0]
+    assert main.text == "Use uvicorn with 2 workers."
+    assert any(why in remark for remark in main.remarks), main.remarks
+
+
+def test_a_moved_route_is_compared_with_the_application_as_it_is_on_the_same_python() -> None:
+    rows: list[Row] = [("uvicorn", 1, 0.5, 1.06), (POOL, 2, 0.5, 0.01)]
+    rows += [(server, workers, 1.0, ping_s) for server, workers, _, ping_s in rows]
+    paced = [at("uvicorn", 1, 3.0, 0.9, 0.5), at(POOL, 2, 3.0, 0.5, 0.01)]
+    paced += [at("uvicorn", 1, 3.0, 0.4, 0.3), at(POOL, 2, 3.0, 0.07, 0.01)]
+    result = of(rows, paced)
+    for own in (result.records[len(result.records) // 2 :], [step.record for step in paced[2:]]):
+        for record in own:
+            record.values["python"] = "3.14.0"
+    main = shown(result).headline[0]
+    assert main.text == "Use a process pool for /report (uvicorn on 3.14.0, 2 processes beside it)."
+    assert dict(main.facts)["throughput"].endswith("; as it is: 10.0 ± 0.13 trans/s")
+    assert dict(main.facts)["health check"] == "10 ms p99 under full load; as it is: 1.06 s"
+    expected = "At 3/s (p99): health checks 10 ms in the pool, 300 ms as it is; responses 70 ms and 400 ms."
+    assert expected in main.remarks
+    assert not any(remark.startswith("In a process pool") for remark in main.remarks)

@@ -62,10 +62,11 @@ def test_siege_gets_the_requests_in_the_order_of_the_request_file(suite_with) ->
     assert [url.split()[0] for url in urls] == [*["http://here/a?x=1"] * 3, "http://here/b", "http://here/c"]
 
 
-def test_the_random_order_of_requests_is_set_by_the_seed() -> None:
+def test_the_random_order_of_requests_is_set_by_the_seed_and_differs_between_rounds() -> None:
     load = Load(mix=(MixedRequest("/a"), MixedRequest("/b", weight=9)))
     assert load.order(1) == load.order(1) != load.order(2)
-    assert 800 < load.order(1).count(1) < 1000
+    assert load.order(1, 1) == load.order(1, 1) != load.order(1, 2)
+    assert [load.order(1, round_).count(1) for round_ in range(5)] == [900] * 5
 
 
 def test_what_is_sent_is_described(suite_with) -> None:

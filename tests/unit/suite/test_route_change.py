@@ -1,9 +1,14 @@
 """The short diff that moves the function of a route to a process pool, and the reasons why there is none."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from under_siege.record.result import MovedRoute, made_legible
 from under_siege.suite.application import RouteFunction
 from under_siege.suite.route_change import MOST_LINES, Change, change_of, plain_def_of
 
@@ -79,6 +84,54 @@ def test_a_body_on_the_line_of_its_def_moves_too(tmp_path: Path) -> None:
     assert added(found)[-1] == 'def compute_report(a): return {"café": a}'
 
 
+def changed(source: str, diff: Sequence[str]) -> str:
+    """Return the source after the change."""
+    lines, place, result = source.split("\n"), 0, list[str]()
+    for line in diff[2:]:
+        if match := re.match(r"@@ -(\d+)", line):
+            result += lines[place : int(match[1]) - 1]
+            place = int(match[1]) - 1
+        elif line.startswith("+"):
+            result.append(line[1:])
+        else:
+            assert line[1:] == lines[place]
+            result += [lines[place]] * line.startswith(" ")
+            place += 1
+    return "\n".join([*result, *lines[place:]])
+
+
+DECORATED = "    @functools.cache\n    def fib(k):\n        return k if k < 2 else fib(k - 1) + fib(k - 2)\n\n"
+HEAD = 'import os, threading, functools\n\n\n@app.get("/")\n'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(f"{HEAD}def report(a: int):\n{DECORATED}    return fib(a)\n", id="a decorated function first"),
+        pytest.param(f"{HEAD}def report(\n    a: int): return a\n", id="on the last line of the signature"),
+        pytest.param(f'{HEAD}def report(a: int): "Doc."; return a\n', id="a docstring on the same line"),
+        pytest.param(f'{HEAD}def report(a: int):\n    "Doc."; b = a\n    return b\n', id="beside a docstring"),
+        pytest.param(f"{HEAD}def report(\n\ta: int\n):\n\treturn a\n", id="tabs"),
+        pytest.param(f"{HEAD}def report(a: int, pool: int = 1):\n    return a\n", id="an unused parameter `pool`"),
+        pytest.param(f"{HEAD}def report(a: int):\n    return sorted([a], key=abs)[0]\n", id="key=, no secret"),
+    ],
+)
+def test_the_changed_function_computes_the_same_also_after_a_result_was_saved(source: str, tmp_path: Path) -> None:
+    found = change(source, tmp_path)
+    assert found.diff, found.unmovable
+    route = made_legible(MovedRoute(path="/", server="uvicorn", diff=list(found.diff), def_diff=list(found.diff)))
+    assert route.diff == route.def_diff == list(found.diff)
+    results = []
+    for text in (source, changed(source, found.diff)):
+        names: dict[str, Any] = {"app": SimpleNamespace(get=lambda _: lambda function: function)}
+        exec(text, names)  # noqa: S102
+        for name in ("pool", "pool_"):
+            if name in names:
+                names[name] = lambda: SimpleNamespace(submit=lambda f, *a: SimpleNamespace(result=lambda: f(*a)))
+        results.append(names["report"](5))
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize(
     ("source", "values", "why"),
     [
@@ -116,6 +169,8 @@ def test_a_body_on_the_line_of_its_def_moves_too(tmp_path: Path) -> None:
         ("@app.get\n@limit('1/s')\ndef report(): return 1\n", {}, "it has another decorator (limit)"),
         ("@app.get\ndef report():\r\n    return 1\r\n", {}, "ends of lines"),
         ("@app.get\ndef report():\n    return 1  \n", {}, "end with spaces"),
+        ("@app.get\ndef report():\n    return '\x1b[31m'\n", {}, "invisible characters"),
+        ("password = 'hunter2abc'\n@app.get\ndef report():\n    return 1\n", {}, "a secret"),
         ("@app.get\nclass Report: pass\n", {}, "defines no function"),
         ("@app.get\ndef report(:\n", {}, "can't be read"),
     ],
@@ -210,6 +265,16 @@ def test_a_coroutine_function_that_awaits_nothing_becomes_a_plain_def(tmp_path: 
         (SLOW + "\nasync def other(): return await slow()\n", "fastapi", "called elsewhere (shop.py:6)"),
         (SLOW.replace("async def", "@cached\nasync def"), "fastapi", "another decorator (cached)"),
         (SLOW.replace("time.sleep(0.2)", "seen.append(1)"), "fastapi", "changes `seen`"),
+        (
+            f"import asyncio\ndef note(): asyncio.current_task()\n{SLOW.replace('time.sleep(0.2)', 'note()')}",
+            "fastapi",
+            "it calls `note`: it uses `asyncio`",
+        ),
+        (
+            f"def note(): seen.append(1)\n{SLOW.replace('time.sleep(0.2)', 'note()')}",
+            "fastapi",
+            "it calls `note`: it changes `seen`",
+        ),
         (SLOW.replace("async ", ""), "fastapi", "plain def already"),
         (SLOW, "sanic", "sanic doesn't run a plain def in a thread"),
     ],

@@ -147,6 +147,9 @@ def test_a_strategy_needs_an_application(run_cli: Callable[..., CommandResult]) 
         (("shop:app", "--strategy", "as-is", "--rate", "5/s"), "--rate compares strategies"),
         (("shop:app", "--strategy", "processes", "--rate", "5"), "expected a rate such as 5/s"),
         (("2", "--rate", "5/s"), "--rate compares strategies"),
+        (("shop:app", "--strategy", "processes", "--rate", "5/s"), "as it is: add --strategy as-is"),
+        (("shop:app", "--users", "5", "--users", "10", "--rate", "5/s"), "--rate with several loads"),
+        (("shop:app", "--arrivals", "5/s", "--rate", "5/s"), "or with --arrivals"),
     ],
 )
 def test_a_rate_needs_strategies_and_a_unit(
