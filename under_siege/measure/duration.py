@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 
-from common.workers import usable_cpus
+from under_siege.host.cpu_division import server_cpus
 from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, MANY_UNEVEN, SETTLED_USERS, begins_early, is_even
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
@@ -177,7 +177,7 @@ def say_how_long(
     if plan.load.requests is not None:
         return
     is_screening = most_s < math.inf and plan.can_be_screened()
-    shortest_s, longest_s = round_length_s(plan, usable_cpus(), expectations, is_screening=is_screening)
+    shortest_s, longest_s = round_length_s(plan, server_cpus(), expectations, is_screening=is_screening)
     if most_s == math.inf:
         sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
         watcher.say(f"{sieges} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
@@ -208,7 +208,7 @@ def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: Progres
                 f"use --time auto, or {math.ceil(needed_s[case])}s or more"
             )
         elif time_s is None and not plan.suite.has_task and task_s > 1 and case.users * task_s > LONG_WAIT_S:
-            users = max(1, round(LONG_WAIT_S / task_s * usable_cpus() / 2))
+            users = max(1, round(LONG_WAIT_S / task_s * server_cpus() / 2))
             watcher.warn(
                 f"one response of {what} takes {task_s:.0f} s; if a server handles one request at a "
                 f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"

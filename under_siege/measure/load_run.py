@@ -17,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from common.workers import usable_cpus
+from under_siege.host.cpu_division import current_division, server_cpus
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.limits import Group, Limits, watching_limits
 from under_siege.host.machine_speed import watching_machine
@@ -109,6 +109,7 @@ class LoadRun:
         driver, record = self._tool.driver, self._record
         record.tool, record.tool_step_s = driver.name, driver.step_s
         record.keep_alive, record.tool_cpus = self._spec.keep_alive, driver.cpus(self._spec)
+        record.load_cpus = len(current_division().load)
         if not driver.streams_responses:
             await self._drive_in_bursts(length)
             return
@@ -155,7 +156,10 @@ class LoadRun:
     def _process(
         self, command: list[str], stdin: int = subprocess.DEVNULL, stdout: int | IO[bytes] = subprocess.PIPE
     ) -> ManagedProcess:
-        return ManagedProcess(command, environment=self._tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
+        environment = self._tool.environment()
+        return ManagedProcess(
+            command, environment=environment, stdin=stdin, stdout=stdout, may_hide=False, is_load=True
+        )
 
     async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
         name, record, has_count = self._tool.driver.name, self._record, self._spec.requests is not None
@@ -356,7 +360,7 @@ def processes_for(users: int, computing_cpus: float | None = None) -> int:
             use it, in which users take turns: the kernel gives a part of the quota to each CPU on which a thread wakes,
             and two threads of the same core are slower, so more processes would do less work.
     """
-    return min(users, PROCESSES_PER_CPU * usable_cpus() if computing_cpus is None else math.ceil(computing_cpus))
+    return min(users, PROCESSES_PER_CPU * server_cpus() if computing_cpus is None else math.ceil(computing_cpus))
 
 
 def ready_limit_s(processes: int, expected: Expectation) -> float:
@@ -364,7 +368,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
     The processes share the CPUs, and each one imports and performs the task itself.
     """
-    in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
+    in_line = math.ceil((processes + 1) / server_cpus())  # + 1 for the process that runs the checks
     return START_S + in_line * START_S + MOST_SLOWDOWN * (expected.task_s + in_line * expected.cpu_s)
 
 
@@ -385,7 +389,7 @@ async def compute_bare(
     """
     lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
     quota = Limits.of(case).cpus
-    in_turn = quota is not None and quota < usable_cpus() and expected.cpu_s > COMPUTING * expected.task_s
+    in_turn = quota is not None and quota < server_cpus() and expected.cpu_s > COMPUTING * expected.task_s
     processes = processes_for(case.users, quota if in_turn else None)
     options = ["--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]

@@ -252,6 +252,7 @@ class Record(_CaseMeasurement, kw_only=True):
     browser_events_s: list[Seconds] = []
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
+    load_cpus: Count = 0  # CPUs that only the tool and the bench could use
     ports: Ports = msgspec.field(default_factory=Ports)
     port_range: Positive | None = None  # number of ports in the system's range of ephemeral ports
     ports_are_reused: bool | None = None  # whether the system reuses ports in TIME_WAIT

@@ -317,9 +317,11 @@ def of_traces(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
+    """Return how many CPUs the servers and the load had, such as `3 cores for servers, 1 for the load`."""
     count = result.environment.available_cpus
     shared = " shared with the bench" if result.environment.cpu_limit else ""
-    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}"
+    others = f" for servers, {result.environment.load_cpus} for the load" if result.environment.load_cpus else ""
+    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}{others}"
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:
