@@ -285,7 +285,7 @@ async def run(
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
-        choose: returns which cases of a round to measure, given the last duration of each case.
+        choose: returns which cases of a round to measure, given how long each is expected to take.
         after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
         screens: whether the first round is short, and only shows which cases need more rounds.
     """
@@ -318,7 +318,7 @@ async def run(
                     continue
                 waiting.pop(0)
                 save(record)
-                took_s[case] = time.monotonic() - began_s
+                took_s[case] = time.monotonic() - began_s + length.more_in_full_s()  # in the next round
                 watcher.case_ends()
             if not chosen:
                 return

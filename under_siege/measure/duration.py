@@ -52,6 +52,8 @@ class Length:
         self._is_screening = is_screening and not expected.stream and not expected.cycle_s
         self._needed = max(1, round(SETTLED_USERS * users))
         self._last_s: dict[int, float] = {}  # each user's last response
+        self._settled_s: float | None = None  # when nine of ten users had had a response
+        self._longest_s = LONGEST_OF_NEEDED * most_needed_s(users, expected)
         self._answers_s: list[float] = []  # of a screening siege, until they show the rate
         self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
@@ -71,6 +73,7 @@ class Length:
             self._took_s.append(at_s - self._last_s[user])
         self._last_s[user] = at_s
         if len(self._last_s) >= self._needed and not was_settled:
+            self._settled_s = at_s
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
         if self._is_screening:
             self._screen(at_s)
@@ -97,6 +100,18 @@ class Length:
                 needed_s = min(LONGEST_WITH_A_TAIL_S, (1.05 + LEAST_LONGEST) * longest_s)
                 self.end_s = max(self.end_s, needed_s)
         return now_s >= self.end_s
+
+    def more_in_full_s(self) -> float:
+        """Return how many seconds longer a full siege of the same server would take than this screening siege.
+
+        This includes the time that the server then needs for requests that the load tool has abandoned.
+        """
+        if not self._is_screening:
+            return 0.0
+        last_s = max(self._last_s.values(), default=self.end_s)
+        settled_s = self._settled_s or last_s * self._needed / max(1, len(self._last_s))
+        full_s = max(self._least_s, min(self._longest_s, TIMES_SETTLED * settled_s))
+        return max(0.0, full_s - self.end_s) + min(self._longest_s, settled_s)
 
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.

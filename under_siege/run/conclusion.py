@@ -163,6 +163,7 @@ class _SameLoad:
 
     def __init__(self, comparison: Comparison, load: object) -> None:
         self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
+        self._is_limited = comparison.result.until_certain  # the run ended when its time was up
         indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
         works = {summary.case.work for summary in self._summaries}
@@ -217,10 +218,10 @@ class _SameLoad:
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if max(candidate.summary.rounds for candidate in (*self._sound, *self._unclear)) == 1:
-            return (
-                "No recommendation: one round can't show how much rates differ by chance. Use --rounds 2 or more, a "
-                "shorter task, or fewer users."
-            )
+            how = "Use --rounds 2 or more, a shorter task, or fewer users."
+            if self._is_limited:
+                how = "There was no time for more. Use fewer servers, fewer --users, or short sieges with --time 5s."
+            return f"No recommendation: one round can't show how much rates differ by chance. {how}"
         if faster := self._perhaps_faster():
             best = max(faster, key=lambda candidate: candidate.rate.log)
             return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."

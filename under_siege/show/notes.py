@@ -362,7 +362,7 @@ def footnote(comparison: Comparison) -> list[str]:
     rounds = [summary.rounds for summary in shown]
     how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
     rows = " · ".join(filter(None, [_order(comparison.cases), _lower_bounds(shown)]))
-    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds)]))
+    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds), _of_drains(comparison)]))
     return [*filter(None, [how_to_read, rows, assumptions]), " · ".join(filter(None, conditions))]
 
 
@@ -389,6 +389,19 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
     if max(rounds) == 1:
         return "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it"
     return "± of a case with one round assumes the noise of the other cases"
+
+
+def _of_drains(comparison: Comparison) -> str:
+    """Return that some drains are unknown, or an empty string: after a screening siege, servers are stopped at once."""
+
+    def is_unknown(record: Record) -> bool:
+        return record.drain is None and record.failure is None and bool(record.samples.cpu_s)
+
+    if not comparison.result.until_certain:
+        return ""
+    if not any(len(rounds) == 1 and is_unknown(rounds[0].record) for rounds in comparison.rounds):
+        return ""
+    return "the drain of a case with one short round is unknown"
 
 
 def _adjustment(comparison: Comparison) -> str:

@@ -94,6 +94,13 @@ def test_after_one_round_no_case_has_a_rank_and_the_conclusion_says_why(golden) 
     golden(answer.headline, *answer.remarks)
 
 
+def test_if_there_was_time_for_one_round_only_the_conclusion_says_what_to_do(golden) -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95))
+    result.records[:] = [record for record in result.records if record.round == 1]
+    result.until_certain = True
+    golden(answer_to(result).headline)
+
+
 def with_memory(result: Result, factors: dict[str, float]) -> Result:
     for record in result.records:
         factor = factors.get(record.server, 1.0)

@@ -13,7 +13,7 @@ from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Failure
+from under_siege.record.record import Drain, Failure
 from under_siege.record.result import load, save
 from under_siege.report import formatted
 from under_siege.run.conclusion import answers
@@ -127,3 +127,22 @@ def test_the_footnote_states_the_number_of_rounds_the_noise_of_one_round_and_the
     matrix = [record_of(name, 1, users=users) for name in ("1_a", "2_b") for users in (1, 25)]
     results = ([*first, *second], [*first, second[0]], [first[0], second[0]], matrix)
     golden(*("\n".join(footnote(summarize(result_of(records)))) for records in results))
+
+
+def test_the_footnote_states_the_cpus_of_servers_and_of_the_load() -> None:
+    records = [bare_record(), record_of("1_a")]
+    for load_cpus, said in ((1, "3 cores for servers, 1 for the load"), (0, "3 cores")):
+        result = result_of(records, usable_cpus=3, load_cpus=load_cpus)
+        assert said in footnote(summarize(result))[-1].split(" · ")
+
+
+def test_the_footnote_states_which_drains_are_unknown() -> None:
+    def is_said(*drains: Drain | None, until_certain: bool = True) -> bool:
+        records = [record_of("1_a", number, drain=drain) for number, drain in enumerate(drains, 1)]
+        result = result_of([*(bare_record(number) for number in range(1, len(drains) + 1)), *records])
+        result.until_certain = until_certain
+        return "drain of a case with one short round is unknown" in " ".join(footnote(summarize(result)))
+
+    done = Drain(lasted_s=0.1, cpu_s=0.0, backlog=None, is_done=True)
+    assert (is_said(None), is_said(None, done), is_said(done)) == (True, False, False)
+    assert not is_said(None, until_certain=False)
