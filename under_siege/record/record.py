@@ -237,6 +237,7 @@ class Record(_CaseMeasurement, kw_only=True):
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
+    is_screening: bool = False  # whether the siege was short and the server stopped at once, so its drain is unknown
     workers_replaced: Count = 0  # worker processes that ended and were started again under load
     listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process

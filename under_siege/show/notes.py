@@ -393,15 +393,9 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
 
 def _of_drains(comparison: Comparison) -> str:
     """Return that some drains are unknown, or an empty string: after a screening siege, servers are stopped at once."""
-
-    def is_unknown(record: Record) -> bool:
-        return record.drain is None and record.failure is None and bool(record.samples.cpu_s)
-
-    if not comparison.result.until_certain:
+    if not any(all(run.record.is_screening for run in rounds) for rounds in comparison.rounds):
         return ""
-    if not any(len(rounds) == 1 and is_unknown(rounds[0].record) for rounds in comparison.rounds):
-        return ""
-    return "the drain of a case with one short round is unknown"
+    return "the drain of a case without a full siege is unknown"
 
 
 def _adjustment(comparison: Comparison) -> str:

@@ -13,7 +13,7 @@ from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import Drain, Failure
+from under_siege.record.record import Failure
 from under_siege.record.result import load, save
 from under_siege.report import formatted
 from under_siege.run.conclusion import answers
@@ -137,12 +137,9 @@ def test_the_footnote_states_the_cpus_of_servers_and_of_the_load() -> None:
 
 
 def test_the_footnote_states_which_drains_are_unknown() -> None:
-    def is_said(*drains: Drain | None, until_certain: bool = True) -> bool:
-        records = [record_of("1_a", number, drain=drain) for number, drain in enumerate(drains, 1)]
-        result = result_of([*(bare_record(number) for number in range(1, len(drains) + 1)), *records])
-        result.until_certain = until_certain
-        return "drain of a case with one short round is unknown" in " ".join(footnote(summarize(result)))
+    def is_said(*screening: bool) -> bool:
+        records = [record_of("1_a", number, is_screening=short) for number, short in enumerate(screening, 1)]
+        result = result_of([*(bare_record(number) for number in range(1, len(records) + 1)), *records])
+        return "the drain of a case without a full siege is unknown" in " ".join(footnote(summarize(result)))
 
-    done = Drain(lasted_s=0.1, cpu_s=0.0, backlog=None, is_done=True)
-    assert (is_said(None), is_said(None, done), is_said(done)) == (True, False, False)
-    assert not is_said(None, until_certain=False)
+    assert [is_said(True), is_said(True, True), is_said(True, False), is_said(False)] == [True, True, False, False]
