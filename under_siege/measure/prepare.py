@@ -17,7 +17,7 @@ from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest, Stream
-from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse
+from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
@@ -255,6 +255,9 @@ def _expectation(
 ) -> Expectation:
     """Return the expectation based on the responses of a server; warn if the responses differ."""
     answers, took_s = answered
+    events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
+    if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
+        watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
     if plan.load.stream:
         return _expected_events(plan, case, watcher, wanted, plan.load.stream, answered)
     if answers[0].headers.get("content-type", "").startswith(EVENT_STREAM):
