@@ -62,6 +62,9 @@ RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its 
 # while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
 COMPUTING = 0.9  # a task that uses a CPU for this share of its time only computes
+# Above this number of users, a ceiling would need minutes until nine of ten users had a result: dozens of threads of a
+# process would each compute a part of their task, and finish at about the same time.
+MANY_USERS = 100
 START_S = 30.0  # maximum seconds for starting Python and importing the task
 MOST_SLOWDOWN = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
@@ -363,6 +366,15 @@ def processes_for(users: int, computing_cpus: float | None = None) -> int:
     return min(users, PROCESSES_PER_CPU * server_cpus() if computing_cpus is None else math.ceil(computing_cpus))
 
 
+def take_turns(users: int, quota: float | None, expected: Expectation) -> bool:
+    """Return whether the users of a process run the task one at a time, which gives the same rate if it only computes.
+
+    Args:
+        quota: the CPU quota, if it limits the users.
+    """
+    return (quota is not None or users > MANY_USERS) and expected.cpu_s > COMPUTING * expected.task_s
+
+
 def ready_limit_s(processes: int, expected: Expectation) -> float:
     """Return the timeout in seconds for all processes to import the task and to perform it once.
 
@@ -389,7 +401,8 @@ async def compute_bare(
     """
     lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
     quota = Limits.of(case).cpus
-    in_turn = quota is not None and quota < server_cpus() and expected.cpu_s > COMPUTING * expected.task_s
+    quota = None if quota is None or quota >= server_cpus() else quota
+    in_turn = take_turns(case.users, quota, expected)
     processes = processes_for(case.users, quota if in_turn else None)
     options = ["--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]
