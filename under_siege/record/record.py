@@ -40,9 +40,6 @@ Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
 Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
-OTHER_ORDER = "other_order"  # code of a failure: equal JSON, but other bytes, such as another order of keys
-
-
 class CaseFailedError(Exception):
     """Raised if a case has no results. `code` is for programs, and the message is for people."""
 

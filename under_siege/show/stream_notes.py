@@ -36,8 +36,9 @@ def _early(rounds: Sequence[Round], _: float | None) -> str:
     early_s = median(head_start_s(run.record.idle_events_s) for run in rounds)
     if not early_s:
         return ""
+    about = formatting.seconds(float(f"{early_s:.1g}"))
     return (
-        f"the first event comes about {formatting.seconds(float(f'{early_s:.1g}'))} before the others, even if no other stream is in "
+        f"the first event comes about {about} before the others, even if no other stream is in "
         "progress: it may contain no text yet, so the time to it is not the time to the first text"
     )
 
