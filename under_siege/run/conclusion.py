@@ -163,9 +163,10 @@ class _SameLoad:
 
     def __init__(self, comparison: Comparison, load: object) -> None:
         self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
-        self._is_limited = comparison.result.until_certain  # the run ended when its time was up
         indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
+        had_one_round = all(summary.rounds == 1 for summary in self._summaries)
+        self._is_limited = comparison.result.until_certain and had_one_round  # there was no time for more
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
